@@ -3,6 +3,7 @@
     amqp://vip                                        one name or address
     amqps://user:pass@a:5671,b,[::1]:5673/?x=y        several; the credentials hold for all
     amqp://u:p@a,amqps://v:q@b:5671/?x=y              several, each with its scheme and credentials
+    amqp+ssl://a:5671                                 as amqps://: ActiveMQ and Amazon MQ print it
     amqp+srv://name, amqps+srv://name                 the SRV records of one name (RFC 2782)
     failover:(amqp://a,amqps://u:p@b:5671)?x=y        Qpid JMS and ActiveMQ; parentheses and a
                                                       "//" before them may be left out or in
@@ -50,8 +51,11 @@ _Pairs = tuple[tuple[str, str], ...]
 _FORM = "write amqp://host:port,host:port/?option=value"
 _LIST_FORM = "write amqp://host:port,amqp://host:port/?option=value, with the options after the last"
 _AFTER_SCHEME = r"://(?P<authority>[^/?]*)(?P<path>[^?]*)(?:\?(?P<query>.*))?"
-_URI = re.compile(rf"(?P<scheme>amqps?(?:\+srv)?){_AFTER_SCHEME}", re.IGNORECASE)
-_MEMBER = re.compile(rf"(?P<scheme>amqps?){_AFTER_SCHEME}", re.IGNORECASE)
+# The scheme of a member.
+SCHEME = r"(?:amqps?|amqp\+ssl)"
+_TLS = re.compile(r"amqps|amqp\+ssl", re.IGNORECASE)
+_URI = re.compile(rf"(?P<scheme>{SCHEME}|amqps?\+srv){_AFTER_SCHEME}", re.IGNORECASE)
+_MEMBER = re.compile(rf"(?P<scheme>{SCHEME}){_AFTER_SCHEME}", re.IGNORECASE)
 _FAILOVER = re.compile(r"(?://)?(?:\((?P<inside>[^()]*)\)|(?P<bare>[^()?]*))(?:\?(?P<query>[^()]*))?")
 # Only a comma before the next URI parts two members: one inside a password stays with it, so that
 # no half of the password is taken for something that an error may quote.
@@ -152,7 +156,7 @@ def _seeds_of(match: re.Match[str]) -> tuple[list[Seed], _Pairs]:
     if path not in {"", "/"}:
         raise _has_path(match)
     user, password, hosts = split_userinfo(match["authority"])
-    tls = match["scheme"].lower().startswith("amqps")
+    tls = bool(_TLS.match(match["scheme"]))
     return [_seed(host, user, password, tls=tls) for host in hosts.split(",")], _pairs(query)
 
 

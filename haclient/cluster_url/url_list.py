@@ -21,13 +21,13 @@ from dataclasses import replace
 from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.options import with_overrides
 from haclient.cluster_url.seed import Seed
-from haclient.cluster_url.url import ClusterURL, distinct
+from haclient.cluster_url.url import SCHEME, ClusterURL, distinct
 
 # What an application may give.
 URLArgument = str | Sequence[str] | ClusterURL
 
 _EXPECTED = "url: a cluster URL such as 'amqp://host:port,host:port', or a list of them, is expected"
-_SCHEME = re.compile(r"(?P<scheme>amqps?)://", re.IGNORECASE)
+_SCHEME = re.compile(rf"(?P<scheme>{SCHEME})://", re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9A-Za-z:.%]+\]|[^\s:/?#@,\[\]()]+)(:[0-9]+)?")
 
 

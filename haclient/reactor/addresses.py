@@ -15,11 +15,13 @@ from proton import Url
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.seed import Secret, Seed
-from haclient.cluster_url.url import ClusterURL
+from haclient.cluster_url.url import SCHEME, ClusterURL
 
 # What stands before the last URL of a list.
-_BEFORE_LAST = re.compile(r"[^?]*,(?=amqps?://)", re.IGNORECASE)
+_BEFORE_LAST = re.compile(rf"[^?]*,(?={SCHEME}://)", re.IGNORECASE)
 _CLUSTER = re.compile(r"failover:|amqps?\+srv:|[^/]*(//)?[^/]*,|.*\?", re.IGNORECASE)
+# A scheme that consoles print and proton does not know.
+_AMQP_SSL = re.compile(r"\Aamqp\+ssl(?=://)", re.IGNORECASE)
 
 
 def is_cluster_url(address: object) -> bool:
@@ -36,7 +38,7 @@ def split_path(address: str | Url) -> tuple[str | Url, str | None]:
             return address, None
         query = f"/?{parts.query}" if parts.query else ""
         return f"{before}{parts.scheme}://{parts.netloc}{query}", unquote(parts.path[1:])
-    url = Url(address)
+    url = _proton_url(address)
     return url, url.path
 
 
@@ -52,7 +54,7 @@ def cluster(addresses: Iterable[str | Url], user: str | None, password: str | No
         return _with_user(ClusterURL.parse(str(split_path(listed[0])[0])), user, password)
     seeds: dict[Endpoint, Seed] = {}
     for address in listed:
-        url = Url(address)
+        url = _proton_url(address)
         endpoint = Endpoint(str(url.host), int(url.port), url.scheme == Url.AMQPS)
         given = url.username or user
         secret = (url.password or password) if given else None
@@ -60,6 +62,10 @@ def cluster(addresses: Iterable[str | Url], user: str | None, password: str | No
     if not seeds:
         raise ValueError("One of url or urls required")
     return ClusterURL(tuple(seeds.values()))
+
+
+def _proton_url(address: str | Url) -> Url:
+    return Url(_AMQP_SSL.sub(Url.AMQPS, address, count=1) if isinstance(address, str) else address)
 
 
 def _with_user(parsed: ClusterURL, user: str | None, password: str | None) -> ClusterURL:

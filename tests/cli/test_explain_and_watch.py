@@ -37,6 +37,7 @@ def explained(*arguments: str, **variables: str) -> dict[str, Any]:
 FORMS = [
     ("amqp://a", "one member, or an address that moves"),
     ("amqps://a,b", "list of members"),
+    ("amqp+ssl://a:5671", "one member, or an address that moves"),
     ("amqp+srv://a", "one name whose SRV records list the members"),
     ("failover:(amqp://a)", "failover list, as Qpid JMS and ActiveMQ write it"),
     ("amqp:tcp:a:5672", "addresses as Qpid C++ writes them"),

@@ -20,6 +20,8 @@ SECRET = "hunter2"
         (("amqp://a", "b", "[::1]:7"), "amqp://a,b,[::1]:7"),
         (["amqp://a,b", "c"], "amqp://a,b,c"),
         (["amqps://u:p@a", "b"], "amqps://u:p@a,b"),
+        (["amqp+ssl://a:5671", "amqp+ssl://b:5671"], "amqps://a,b"),
+        (["AMQP+SSL://u:p@a", "b", "amqp://c"], "failover:(amqps://u:p@a,amqps://u:p@b,amqp://c)"),
         (["amqp://u:p@a", "amqps://v:q@b:1"], "failover:(amqp://u:p@a,amqps://v:q@b:1)"),
         (["amqp://u:p@a", "amqp://b"], "failover:(amqp://u:p@a,amqp://b)"),
         (["amqp://u:p@a", "amqp://v:q@b", "c"], "failover:(amqp://u:p@a,amqp://v:q@b,amqp://v:q@c)"),

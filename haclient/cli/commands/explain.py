@@ -119,7 +119,7 @@ def _form(target: Target) -> str:
         return "failover list, as Qpid JMS and ActiveMQ write it"
     if target.url.srv:
         return "one name whose SRV records list the members"
-    if not text.startswith(("amqp://", "amqps://")):
+    if not text.startswith(("amqp://", "amqps://", "amqp+ssl://")):
         return "addresses as Qpid C++ writes them"
     return "list of members" if len(target.url.seeds) > 1 else "one member, or an address that moves"
 
