@@ -222,7 +222,7 @@ async def test_rotating_password(
     start: Start, tmp_path: Path, haclient_pair_factory: Callable[..., AbstractContextManager[HAPair]]
 ) -> None:
     secret = tmp_path / "secret"
-    secret.write_text("orders right-password")
+    secret.write_text("right-password\n")
     with haclient_pair_factory(users={"orders": "right-password"}) as pair:
         where = pair.url.replace("orders:right-password@", "")
         async with start("Rotating password", where, **{"/run/secrets/broker": str(secret)}) as program:
