@@ -6,19 +6,37 @@ compiled only.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import haclient
+from haclient.telemetry import flush
 from haclient.testing import Broker
+from tests.certificates import Authority
 from tests.docs.pages import DOCS
 
-GUIDES = ("amazon-mq.md", "migrating.md", "platforms.md", "producing.md", "production.md", "security.md")
+GUIDES = (
+    "README.md",
+    "amazon-mq.md",
+    "api.md",
+    "configuration.md",
+    "metrics.md",
+    "migrating.md",
+    "platforms.md",
+    "producing.md",
+    "production.md",
+    "security.md",
+    "telemetry.md",
+)
 _PROGRAM = re.compile(r"^(<!-- not run: .+ -->\n\n?)?```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # The hosts of the pages, for which a test puts those of its own broker.
 _URL = re.compile(r"amqps?://(?:[\w:%-]+@)?(?:broker-a,broker-b|artemis-a,artemis-b)")
+# The folders of the pages, for which a test puts its own.
+_FOLDER = re.compile(r"/var/log/app|/etc/orders|/run/secrets|/etc/ssl")
 
 
 @pytest.mark.parametrize("name", GUIDES)
@@ -28,10 +46,37 @@ def test_its_programs_run(
     haclient_module_broker.restore()
     monkeypatch.setenv("HACLIENT_URL", haclient_module_broker.url)
     monkeypatch.chdir(tmp_path)
+    page = (DOCS / name).read_text()
+    configuration_files(page, tmp_path, haclient_module_broker.url)
     names: dict[str, Any] = {"__name__": "__main__"}
-    programs = _PROGRAM.findall((DOCS / name).read_text())
+    programs = _PROGRAM.findall(page)
     assert programs
     for not_run, program in programs:
-        code = compile(_URL.sub(haclient_module_broker.url, program), name, "exec")
+        here = _FOLDER.sub(str(tmp_path), _URL.sub(haclient_module_broker.url, program))
+        code = compile(here, name, "exec")
         if not not_run:
             exec(code, names)  # noqa: S102
+    for each in list(names.values()):
+        if isinstance(each, haclient.Connection | haclient.ConnectionFactory):
+            each.close()
+
+
+def configuration_files(page: str, folder: Path, url: str) -> None:
+    """The files that ``docs/configuration.md`` shows or names, where its programs look for them."""
+    for toml in re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        (folder / "haclient.toml").write_text(_FOLDER.sub(str(folder), toml))
+        (folder / "broker").write_text("a password\n")
+        Authority(folder).file.rename(folder / "brokers.pem")
+    host, port = url.rpartition("/")[2].split(":")
+    (folder / "connect.json").write_text(json.dumps({"scheme": "amqp", "host": host, "port": int(port)}))
+
+
+def test_the_telemetry_that_the_page_shows_has_the_connection(
+    haclient_module_broker: Broker, tmp_path: Path
+) -> None:
+    (program,) = [text for _, text in _PROGRAM.findall((DOCS / "telemetry.md").read_text())]
+    exec(_FOLDER.sub(str(tmp_path), _URL.sub(haclient_module_broker.url, program)), {})  # noqa: S102
+    flush()
+    (file,) = tmp_path.glob("orders-*.jsonl")
+    types = [json.loads(line)["type"] for line in file.read_text().splitlines()]
+    assert types[-2:] == ["haclient.connection.connected", "haclient.connection.closed"]
