@@ -22,7 +22,6 @@ NOT_YET = frozenset(
     {
         "docs/analysis-jobs.md",
         "docs/analysis.md",
-        "docs/brokers.md",
         "docs/simulation.md",
         "docs/storms.md",
         "docs/telemetry.md",
