@@ -12,7 +12,8 @@ help:  ## list the targets
 setup:  ## system packages, virtual environment, install; nothing when all is there
 	@scripts/setup.sh
 
-demo: setup  ## a broker pair, a producer and a consumer; the primary is killed twice
+demo:  ## a broker pair, a producer and a consumer; the primary is killed twice
+	@scripts/setup.sh demo
 	@$(PYTHON) examples/failover_demo.py $(DEMO_ARGS)
 
 test: setup  ## the whole test suite, by two processes

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes a checkout ready to run: system packages, then .venv, then the install.
+# Makes a checkout ready to run: system packages, then .venv, then the install.  `setup.sh demo` does so for the
+# demonstration alone, and leaves out what the tests, the checks and the analysis need.
 #
 # Every make target that needs the environment calls this first, so a run that has nothing to do
 # only compares one checksum.  The stamp is written last: whatever interrupts the work, the next run
@@ -11,9 +12,14 @@ cd "$(dirname "$0")/.."
 
 # The path is part of the checksum: a virtual environment does not survive being moved or copied.
 checksum=$( { cat pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh; pwd; } | cksum | cut -d ' ' -f 1)
-stamp=.venv/.ready-$checksum
+all=.venv/.ready-$checksum
+case ${1:-} in
+    demo) stamp=.venv/.demo-$checksum extras= ;;
+    '') stamp=$all extras='[dev,docs,fast,metrics,plots,spark]' ;;
+    *) echo "usage: $0 [demo]" >&2; exit 2 ;;
+esac
 
-is_ready() { [ -e "$stamp" ] && [ -x .venv/bin/python ]; }
+is_ready() { { [ -e "$stamp" ] || [ -e "$all" ]; } && [ -x .venv/bin/python ]; }
 say() { echo "setup: $*" >&2; }
 fail() { say "$@"; exit 1; }
 
@@ -56,17 +62,19 @@ need libsasl2-dev library libsasl2 sasl/sasl.h
 # SASL mechanisms, and the user database of the reference broker
 need libsasl2-modules any_file /usr/lib/*/sasl2/libscram.so /usr/lib*/sasl2/libscram.so
 need sasl2-bin command -v saslpasswd2
-# the tests move addresses and ask a real DNS server
-need dnsmasq-base command -v dnsmasq
-need iproute2 command -v ip
-# Spark and ZooKeeper are Java
-need default-jre-headless command -v java
-# and keep the record of a pair in a real ZooKeeper
-need zookeeper any_file /usr/share/java/zookeeper.jar
-# and try the resource agents as their managers would
-need resource-agents command -v ocf-tester
-need libxml2-utils command -v xmllint
-need shellcheck command -v shellcheck
+if [ -n "$extras" ]; then
+    # the tests move addresses and ask a real DNS server
+    need dnsmasq-base command -v dnsmasq
+    need iproute2 command -v ip
+    # Spark and ZooKeeper are Java
+    need default-jre-headless command -v java
+    # and keep the record of a pair in a real ZooKeeper
+    need zookeeper any_file /usr/share/java/zookeeper.jar
+    # and try the resource agents as their managers would
+    need resource-agents command -v ocf-tester
+    need libxml2-utils command -v xmllint
+    need shellcheck command -v shellcheck
+fi
 # a distribution's Python comes without its headers and without ensurepip
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 need "python$version-dev" "$python" -c "$python_header"
@@ -83,8 +91,8 @@ fi
 
 # A stamp of this path, even of older files, means that the last setup here ended well.
 reusable=
-if grep -qsxF "$(pwd)" .venv/.ready-* && .venv/bin/python -c "$supported" 2>/dev/null; then reusable=yes; fi
-rm -f .venv/.ready-*
+if cat .venv/.ready-* .venv/.demo-* 2>/dev/null | grep -qxF "$(pwd)" && .venv/bin/python -c "$supported" 2>/dev/null; then reusable=yes; fi
+rm -f .venv/.ready-* .venv/.demo-*
 if [ -z "$reusable" ]; then
     say "making .venv with $("$python" --version)"
     "$python" -m venv --clear .venv
@@ -99,7 +107,7 @@ proton_is_whole() {
 }
 
 say "installing haclient and its dependencies (proton is compiled: a minute or two the first time)"
-pip install -q -c constraints.txt -e '.[dev,docs,fast,metrics,plots,spark]'
+pip install -q -c constraints.txt -e ".$extras"
 if ! proton_is_whole; then
     say "pip's cached proton cannot be used or was built without TLS or SASL, building it again"
     pip install -q -c constraints.txt --force-reinstall --no-deps --no-cache-dir \

@@ -85,6 +85,16 @@ for name in {COMMANDS!r}:
         assert line.startswith(f"3 Error: {name} cannot run here: {' '.join(text.split())}")
 
 
+@pytest.mark.parametrize("outside", [True, False])
+def test_the_python_of_the_system_asks_for_the_environment(outside: bool) -> None:
+    """In a checkout the package is importable there, and only proton is missing."""
+    prefix = "sys.prefix, sys.base_prefix = '/usr', " + ("'/usr'" if outside else "'/opt'")
+    done = run_without_proton(f"{prefix}; import haclient.aio")
+    assert done.returncode == 1
+    asked = "This is the Python of /usr: is your virtual environment active?"
+    assert (asked in done.stderr) is outside
+
+
 def test_a_command_that_cannot_be_imported_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "haclient.cli.commands.storm", None)
     assert "storm" in CliRunner().invoke(main, ["--help"]).stdout

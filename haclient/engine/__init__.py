@@ -18,6 +18,8 @@ cannot be imported lacks.  The modules that applications import begin with it.
 
 from __future__ import annotations
 
+import sys
+
 # proton finds OpenSSL and Cyrus SASL through pkg-config, and is built without those that it does not find.
 REBUILD = (
     "install gcc, pkg-config, libssl-dev, libsasl2-dev and libsasl2-modules (RPM: gcc, pkgconf-pkg-config, "
@@ -28,8 +30,11 @@ REBUILD = (
 try:
     import proton  # noqa: F401
 except ImportError as error:
+    _outside = sys.prefix == sys.base_prefix
     raise type(error)(
-        f"haclient needs python-qpid-proton, which cannot be imported here: {error}.  If a shared library "
+        f"haclient needs python-qpid-proton, which cannot be imported here: {error}.  "
+        + (f"This is the Python of {sys.prefix}: is your virtual environment active?  " if _outside else "")
+        + "If a shared library "
         "is missing, install libssl3 and libsasl2-2 (RPM: openssl-libs and cyrus-sasl-lib).  If proton is "
         f"missing, or was built for another Python, {REBUILD}",
         name=error.name,
