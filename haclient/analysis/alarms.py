@@ -58,8 +58,8 @@ KINDS: Mapping[str, AlarmKind] = MappingProxyType(
             Severity.CRITICAL,
             "Connections were lost and are not back.",
             "Look them up in the table not_recovered: it has the client, its last error and where it tried. "
-            "Restart those that gave up or are silent; for the others find out why the primary refuses "
-            "them.",
+            "Restart those that gave up or are silent; for those that are still searching the error says "
+            "what to look at.",
         ),
         "never_connected": AlarmKind(
             Severity.CRITICAL,

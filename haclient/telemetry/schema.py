@@ -57,6 +57,11 @@ class Reason(enum.StrEnum):
     TOO_LONG = "longer than a line may be"
 
 
+NO_FAILURES = ("redirected", "lost-race", "made-room", "stopped")
+"""Values of ``error.type`` that explain nothing: a passive member sent the client on, or the client itself
+ended the attempt.  A search goes on through them."""
+
+
 class Type(enum.StrEnum):
     """The type of a value, by its name in Spark SQL."""
 

@@ -447,17 +447,20 @@ FROM flaps WHERE score >= 3""",
 WITH last AS (
   SELECT client_id, instance, connection, outage, max(time) AS last_seen,
          arg_max(full_type, sequence) AS last_type,
-         arg_max(error_type, sequence) FILTER (error_type IS NOT NULL) AS last_error,
-         arg_max(server_address || ':' || server_port, sequence) FILTER (server_address IS NOT NULL)
-           AS last_endpoint,
+         coalesce(arg_max(error_type, sequence) FILTER (explains),
+                  arg_max(error_type, sequence) FILTER (error_type IS NOT NULL)) AS last_error,
+         coalesce(arg_max(endpoint, sequence) FILTER (explains AND endpoint IS NOT NULL),
+                  arg_max(endpoint, sequence) FILTER (endpoint IS NOT NULL)) AS last_endpoint,
          arg_max(state, sequence) FILTER (state IS NOT NULL) AS state
-  FROM events GROUP BY ALL)
+  FROM (SELECT *, server_address || ':' || server_port AS endpoint,
+               error_type NOT IN ('redirected', 'lost-race', 'made-room', 'stopped') AS explains FROM events)
+  GROUP BY ALL)
 SELECT client_id, connection, service, instance, cluster, last_seen, last_type, last_error, last_endpoint,
        CASE WHEN episode_result = 'gave_up' THEN 'gave up'
              WHEN last_type = 'haclient.connection.lost' THEN 'lost'
             ELSE coalesce(state, 'reconnecting') END AS last_state, outage_id, episode_result, never_connected
 FROM episodes JOIN last USING (client_id, instance, connection, outage)
-WHERE episode_result IN ('gave_up', 'silent') OR never_connected""",
+WHERE episode_result IN ('gave_up', 'silent', 'open') AND outage > 1 OR never_connected""",
     "advice": """
 WITH outage AS (
   SELECT cluster, coalesce(downtime, longer_than) AS seconds, downtime IS NULL AS lasting FROM episodes

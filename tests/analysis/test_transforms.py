@@ -177,7 +177,37 @@ def test_a_first_connect_that_is_not_back_after_a_minute_never_was(tables: Table
     assert never == ["never there of ends"]
     assert tables["summary of ends"][0]["never_connected"] == 1
     gone = {row["client_id"].removesuffix(" of ends") for row in of(tables["not_recovered"], ENDS)}
-    assert gone == {"gave up", "silent", "silent, and older", "never there"}
+    away = {"gave up", "silent", "silent, and older", "open", "open beside another", "never there"}
+    assert gone == away
+
+
+AWAY_A, AWAY_B = ({"server_address": name, "server_port": 5672} for name in "ab")
+TWO = {"client_id": "two", "instance": "two"}
+LAST_ERROR = STORIES.tell(
+    "a last error",
+    [
+        (Kind.LOST, 0.0, AWAY_A),
+        (Kind.ATTEMPT, 1.0, AWAY_A | {"error_type": "refused"}),
+        (Kind.ATTEMPT, 2.0, AWAY_A | {"error_type": "authentication"}),
+        (Kind.ATTEMPT, 3.0, AWAY_B | {"error_type": "redirected"}),
+        (Kind.ATTEMPT, 4.0, AWAY_B | {"error_type": "lost-race"}),
+        (Kind.LOST, 0.0, TWO | AWAY_A),
+        (Kind.ATTEMPT, 1.0, TWO | AWAY_A | {"error_type": "lost-race"}),
+        (Kind.ATTEMPT, 3.0, TWO | AWAY_B | {"error_type": "redirected"}),
+        (Kind.LOST, 0.0, AWAY_A | {"client_id": "three", "instance": "three"}),
+    ],
+)
+
+
+def test_the_last_error_is_the_last_that_explains_with_the_endpoint_where_it_was_met(tables: Tables) -> None:
+    """Members that only redirect, and ends of the client's own making, say nothing while there is another."""
+    found = {row["instance"]: row for row in of(tables["not_recovered"], LAST_ERROR)}
+    said = {name: (row["last_error"], row["last_endpoint"]) for name, row in found.items()}
+    assert said == {
+        "one": ("authentication", "a:5672"),
+        "two": ("redirected", "b:5672"),
+        "three": (None, "a:5672"),
+    }
 
 
 A, B = ({"server_address": name, "server_port": 5672, "attempt_duration": 0.5} for name in "ab")

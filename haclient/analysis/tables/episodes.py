@@ -38,7 +38,7 @@ from haclient.analysis.tables import clock
 from haclient.analysis.tables.dictionary import dictionary, endpoint_hash, name_hash, with_names
 from haclient.analysis.tables.hit_by import resource_number
 from haclient.analysis.tables.rollup import SeenValues, micros, roll_up, seen_values
-from haclient.telemetry.schema import Kind
+from haclient.telemetry.schema import NO_FAILURES, Kind
 
 SILENCE = 120.0  # s: two intervals of the `alive` lines
 PATIENCE = 60.0  # s; a first connect may take that long
@@ -49,6 +49,7 @@ LASTING = ("gave_up", "open", "silent")
 EPISODE = (*CONNECTION, "outage")
 NAMED = ("cluster", "service", "lost_reason", "endpoint_before", "endpoint_after")
 FEW_ERRORS, FEW_ENDPOINTS = 32, 62  # counters of one row, and bits of a number
+_FAR = 2**62  # more than any sequence
 KINDS = tuple(kind.value for kind in Kind if kind.value.startswith("haclient.connection."))
 
 COLUMNS = (
@@ -66,8 +67,9 @@ def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFram
 
     Beside the columns of ``episodes`` it has those that ``not_recovered`` and the alarms need:
     ``last_event_at``, ``last_type``, the hashes ``last_error``, ``last_endpoint`` and ``last_state``,
-    ``lines``, and the lowest and highest ``sequence``.  A row with ``known`` of 0 is no episode:
-    it has lines of unknown types only, which are needed for the sequence.
+    ``lines``, and the lowest and highest ``sequence``.  The last error is the last one that explains
+    something, where there is one, and the last endpoint is where it was met.  A row with ``known`` of 0
+    is no episode: it has lines of unknown types only, which are needed for the sequence.
 
     :param rolled_up: ``roll_up(events)``; best persisted.
     :param seen: of the same.
@@ -127,15 +129,16 @@ def _aggregates() -> list[Column]:
         "lines": sf.col("sequence"),
         "known": sf.col("kind"),
     }
+    explains = sf.col("error_type").isNotNull() & ~sf.col("error_type").isin(*NO_FAILURES)
     last = {
-        "last_error": name_hash("error_type"),
-        "last_endpoint": sf.col("endpoint_hash"),
-        "last_state": name_hash("state"),
+        "last_error": _last(name_hash("error_type"), explains),
+        "last_endpoint": _last(sf.col("endpoint_hash"), explains),
+        "last_state": _last(name_hash("state")),
     }
     return [
         *(sf.max(column).alias(name) for name, column in highest.items()),
         *(sf.count(column).alias(name) for name, column in counted.items()),
-        *(_last(column).alias(name) for name, column in last.items()),
+        *(column.alias(name) for name, column in last.items()),
         _last(sf.col("kind")).alias("last_type"),
         sf.min("t").alias("first_line_at"),
         sf.min(_on(Kind.ATTEMPT, started)).alias("first_attempt"),
@@ -158,9 +161,15 @@ def _number(column: Column, values: Sequence[str | int]) -> Column:
     return chosen
 
 
-def _last(column: Column) -> Column:
-    """Its value on the last line that has one."""
-    return sf.max_by(column, sf.when(column.isNotNull(), sf.col("sequence")))
+def _last(column: Column, preferred: Column | None = None) -> Column:
+    """Its value on the last line that has one.
+
+    :param preferred: lines of which one is taken, if there is one.
+    """
+    order: Column = sf.col("sequence")
+    if preferred is not None:
+        order = sf.when(preferred, order).otherwise(sf.try_subtract(order, sf.lit(_FAR)))
+    return sf.max_by(column, sf.when(column.isNotNull(), order))
 
 
 def _counters(few: SeenValues) -> list[Column]:
