@@ -223,6 +223,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "last_error": "timeout",
                 "last_endpoint": MEMBERS[0],
                 "last_state": "reconnecting",
+                "episode_result": "silent",
                 "outage_id": "billing-7/1/2",
             }
         ],

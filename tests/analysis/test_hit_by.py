@@ -16,12 +16,13 @@ from haclient.telemetry.schema import KEYS, Kind
 from tests.analysis.stories import START, Line, Row, framed, rows
 
 AS_OF = START + timedelta(seconds=200)
+LATELY = clock.microseconds(AS_OF - timedelta(seconds=120))
 COLUMNS = [key.column for key in KEYS]
 CONNECTIONS = 130
 
 
 def story(number: int) -> Iterable[Line]:
-    """Connected; lost at 10 s; back after some seconds, or gave up, or never."""
+    """Connected; lost at 10 s; back after some seconds, or gave up, or never.  Some end before any loss."""
     yield Kind.CONNECTED, 1.0, {"outage": 1, "outage_duration": 1.0}
     if number % 2:
         yield Kind.LOST, 10.0, {}
@@ -31,7 +32,8 @@ def story(number: int) -> Iterable[Line]:
             yield Kind.CONNECTED, 10.0 + number, {}
         else:
             yield Kind.CONNECTED, 10.5, {}
-    yield Kind.ALIVE, 199.0, {"outage": 2 if number % 2 else 1}
+    if number % 10:
+        yield Kind.ALIVE, 199.0, {"outage": 2 if number % 2 else 1}
 
 
 def attributes(number: int) -> dict[str, str]:
@@ -57,7 +59,11 @@ def tables(spark: SparkSession, lines: list[Row]) -> dict[str, list[dict[str, An
     rest = episodes.unfinished(found)
     judged = episodes.classified(found, rest, as_of=clock.microseconds(AS_OF)).localCheckpoint()
     known = hit_by.resources(events).localCheckpoint()
-    made = {"episodes": judged, "resources": known, "hit_by": hit_by.hit_by(judged, known)}
+    made = {
+        "episodes": judged,
+        "resources": known,
+        "hit_by": hit_by.hit_by(judged, known, heard_since=LATELY),
+    }
     return {name: [row.asDict() for row in frame.collect()] for name, frame in made.items()}
 
 
@@ -103,12 +109,14 @@ WITH facts AS (
   SELECT client_id, instance, max({column}) AS value,
          max(epoch_us(time)) FILTER (type = 'haclient.connection.lost') AS lost,
          max(epoch_us(time)) FILTER (type = 'haclient.connection.connected' AND outage = 2) AS back,
-         count(*) FILTER (type = 'haclient.connection.gave_up') AS gave_up
+         count(*) FILTER (type = 'haclient.connection.gave_up') AS gave_up, max(epoch_us(time)) AS last
   FROM lines GROUP BY client_id, instance),
 times AS (
   SELECT *, lost IS NOT NULL AND back IS NULL AS lasting,
          (coalesce(back, {as_of}) - lost) / 1e6 AS seconds FROM facts)
-SELECT value, count(*) AS connections, count(lost) AS outages, count(back) AS back,
+SELECT value, count(*) AS connections,
+       count(*) FILTER (lost IS NULL AND last < {lately}) AS connections_ended,
+       count(lost) AS outages, count(back) AS back,
        sum(gave_up)::BIGINT AS gave_up, quantile_cont(seconds, 0.9) AS p90_downtime,
        max(seconds) AS max_downtime, coalesce(arg_max(lasting, seconds), false) AS max_is_bound
 FROM times GROUP BY value ORDER BY ALL"""
@@ -124,13 +132,17 @@ def test_the_table_is_what_duckdb_makes_of_the_lines(
     as_of = int(AS_OF.timestamp() * 1e6)
     with duckdb.connect() as database:
         database.register("lines", frame)
-        expected = database.sql(_EXPECTED.format(column=column, as_of=as_of)).to_df().to_dict("records")
+        expected = (
+            database.sql(_EXPECTED.format(column=column, as_of=as_of, lately=LATELY))
+            .to_df()
+            .to_dict("records")
+        )
     found = {row["value"]: row for row in tables["hit_by"] if row["attribute"] == attribute}
     assert len(found) == len(expected)
     for row in expected:
         value = None if pd.isna(row["value"]) else row["value"]
         mine = found[value]
-        for name in ("connections", "outages", "back", "gave_up", "max_is_bound"):
+        for name in ("connections", "connections_ended", "outages", "back", "gave_up", "max_is_bound"):
             assert mine[name] == row[name], (value, name)
         for name in ("p90_downtime", "max_downtime"):
             assert mine[name] == pytest.approx(row[name]), (value, name)

@@ -29,7 +29,7 @@ VALUES = 12
 """Values of an attribute that have a bar."""
 
 ENDPOINTS, ERRORS = 12, 5
-_BAR = 22  # pixels
+_BAR, _HIGH_BAR = 22, 36  # pixels, with labels of one line and of two
 _EDGE = 0.9  # share of the curve above which a label does not fit over its point
 _BEFORE, _STORM, _SINGLE, _NEVER = "away from before", "lost in a storm", "lost singly", "never connected"
 _LOSSES = {
@@ -41,7 +41,8 @@ _LOSSES = {
 _PIECES = ("before", "storm", "single", "never")
 _COUNTS = ("lost", "in_storm", "never", "ended")
 _CHANGES = {"promotion": library.COLOURS[2], "deploy": library.COLOURS[4]}
-_STATES = ("away", "hit, and back", "not hit")
+_STATES = ("away", "hit, and back", "not hit", "not hit, and ended")
+_STATE_COLOURS = (library.BAD, library.COLOURS[1], library.OTHER, library.FAINT)
 
 
 # -- the timeline ---------------------------------------------------------------------------------
@@ -184,8 +185,9 @@ def _unix_time(shown: str) -> float:
 
 
 def _colours(field: str, names: Iterable[str], colours: list[str], **options: Any) -> alt.Color:
-    scale = alt.Scale(domain=list(names), range=colours)
-    return alt.Color(f"{field}:N", scale=scale, legend=library.legend(**options))
+    domain = list(names)
+    scale = alt.Scale(domain=domain, range=colours)
+    return alt.Color(f"{field}:N", scale=scale, legend=library.legend(domain, **options))
 
 
 # -- who was hit ----------------------------------------------------------------------------------
@@ -204,57 +206,67 @@ def attributes(rows: Rows) -> dict[str, list[Row]]:
 def value_of(row: Row) -> str:
     """The value of a row, or what it stands for instead."""
     if row["value"] is not None:
-        return text.label(row["value"])
+        return text.text(row["value"])
     return f"({text.number(row['values'])} others)" if row.get("values") else "(not given)"
 
 
 def hit(values: Rows) -> library.Figure:
-    """A bar for each value of an attribute: connections away, hit and back, not hit."""
+    """A bar for each value of an attribute: connections away, hit and back, not hit, and ended before."""
+    labels = text.axis_labels(value_of(row) for row in values[:VALUES])
     rows = [
         {
-            "value": value_of(row),
+            "value": labels[value_of(row)],
+            "full": value_of(row),
             "state": state,
             "count": count,
             "order": order,
             "away": row["away"],
             "hit": row["hit"],
             "connections": row["connections"],
+            "ended": row.get("ended") or 0,
         }
         for row in values[:VALUES]
-        for order, (state, count) in enumerate(
-            zip(
-                _STATES, (row["away"], row["hit"] - row["away"], row["connections"] - row["hit"]), strict=True
-            )
-        )
+        for order, (state, count) in enumerate(zip(_STATES, _state_counts(row), strict=True))
         if count > 0
     ]
+    states = [state for state in _STATES if state != _STATES[-1] or any(row["ended"] for row in rows)]
     named = list(dict.fromkeys(row["value"] for row in rows))
     bars: alt.Chart = (
         alt.Chart(library.named("bars"))
         .mark_bar()
         .encode(
             x=alt.X("count:Q", title="connections", axis=library.count_axis()),
-            y=alt.Y("value:N", sort=named, title=None, axis=_names()),
-            color=_colours("state", _STATES, [library.BAD, library.COLOURS[1], library.OTHER], columns=3),
+            y=alt.Y("value:N", sort=named, title=None, axis=library.name_axis()),
+            color=_colours("state", states, list(_STATE_COLOURS[: len(states)]), columns=3),
             order=alt.Order("order:Q"),
             tooltip=[
-                alt.Tooltip("value:N"),
-                *(alt.Tooltip(f"{name}:Q", format=",") for name in ("connections", "hit", "away")),
+                alt.Tooltip("full:N", title="value"),
+                *(alt.Tooltip(f"{name}:Q", format=",") for name in ("connections", "hit", "away", "ended")),
             ],
         )
     )
-    return library.figure(bars, height=_BAR * max(len(named), 1), bars=rows)
+    return library.figure(bars, height=_height(named), bars=rows)
 
 
-def _names() -> alt.Axis:
-    return alt.Axis(labelLimit=130, labelPadding=6)
+def _state_counts(row: Row) -> tuple[int, ...]:
+    ended = row.get("ended") or 0
+    return row["away"], row["hit"] - row["away"], row["connections"] - row["hit"] - ended, ended
+
+
+def _height(labels: Iterable[str]) -> int:
+    """Of a chart with a bar for each label."""
+    found = list(labels)
+    return max(len(found), 1) * (_HIGH_BAR if any("\n" in label for label in found) else _BAR)
 
 
 # -- how long -------------------------------------------------------------------------------------
 
 
 def ecdf(now: Rows, before: Rows, headline: Row) -> library.Figure:
-    """The share of the outages that had ended, by downtime; a former run's beside it."""
+    """The share of the outages that had ended, by downtime; a former run's beside it.
+
+    The percentiles are of outages alone: they are marked where no first connect is in the curve.
+    """
     runs = [("this run", now), *([("former run", before)] if before else [])]
     rows = [
         {"run": name, "downtime": max(float(point["downtime"]), 0.001), "share": float(point["share"])}
@@ -283,7 +295,9 @@ def ecdf(now: Rows, before: Rows, headline: Row) -> library.Figure:
             "share": share,
         }
         for rank, share in (("p50", 0.5), ("p99", 0.99))
-        if headline.get(rank) is not None and not headline.get(f"{rank}_is_bound")
+        if headline.get(rank) is not None
+        and not headline.get(f"{rank}_is_bound")
+        and not headline.get("never_connected")
     ]
     for one in marks:  # the curve rises: what is left of it and above is free, but for the chart's edge
         high = one["share"] > _EDGE
@@ -339,8 +353,9 @@ def failures(rows: Rows) -> library.Figure:
         if row["endpoint"] in endpoints:
             cell = (row["endpoint"], row["error"] if row["error"] in errors else OTHERS)
             sums[cell] = sums.get(cell, 0) + row["failures"]
+    labels = text.axis_labels(endpoints)
     shown = [
-        {"endpoint": text.label(name), "error": text.label(error), "failures": count}
+        {"endpoint": labels[name], "full": name, "error": text.label(error), "failures": count}
         for (name, error), count in sums.items()
     ]
     names = [text.label(error) for error in errors] + (
@@ -352,16 +367,16 @@ def failures(rows: Rows) -> library.Figure:
         .mark_bar()
         .encode(
             x=alt.X("failures:Q", title="attempts without a connection", axis=library.count_axis()),
-            y=alt.Y("endpoint:N", sort=[text.label(name) for name in endpoints], title=None, axis=_names()),
+            y=alt.Y("endpoint:N", sort=list(labels.values()), title=None, axis=library.name_axis()),
             color=_colours("error", names, colours),
             tooltip=[
-                alt.Tooltip("endpoint:N"),
+                alt.Tooltip("full:N", title="endpoint"),
                 alt.Tooltip("error:N"),
                 alt.Tooltip("failures:Q", format=","),
             ],
         )
     )
-    return library.figure(bars, height=_BAR * max(len(endpoints), 1), bars=shown)
+    return library.figure(bars, height=_height(labels.values()), bars=shown)
 
 
 def _largest(rows: Rows, name: str, limit: int) -> list[str]:

@@ -73,18 +73,19 @@ def report_tables(
     everyone: Mapping[str, Any] = next((row for row in groups if row["grouped"] == "everyone"), {})
     rows |= {"summary": [summary], "headline": [headline(everyone, summary)], "hit": hit(rows, hit_by)}
     seconds = period.width(*(_unix_time(everyone.get(name)) for name in ("first_at", "last_at")))
+    primaries = materialize(period.primaries(events))
     largest = materialize(storm_rows.biggest(tables["storms"]))
     of_largest = tables["storm_timeline"].join(sf.broadcast(largest), "storm_id", "left_semi")
     drawn = materialize(storm_rows.timeline(materialize(of_largest), largest))
     frames = {
         "timeline": period.columns(episodes, tables["storms"], seconds),
-        "promotions": period.promotions(episodes),
+        "promotions": period.promotions(episodes, primaries),
         "deploys": period.deploys(episodes, tables["resources"]),
         "away": period.unrecovered(episodes),
         "lost_reasons": period.lost_reasons(episodes),
         "ecdf": ecdf(episodes),
         "storm_timeline": drawn,
-        "storm_marks": storm_rows.marks(events, largest, drawn),
+        "storm_marks": storm_rows.marks(primaries, largest, drawn),
         "storm_reasons": storm_rows.reasons(tables["storm_reasons"], largest),
         "jitter_histogram": jitter_histogram(events),
     }
@@ -104,7 +105,8 @@ def hit(groups: Mapping[str, Rows], hit_by: Rows) -> Rows:
     """Who was hit, by the values of what the fleet is grouped by: ``hit_by``, and the clusters.
 
     Columns: ``attribute``, ``value`` (null: ``values`` others together, or those without it),
-    ``connections``, ``hit`` and ``away``; a connection that never connected is both.
+    ``connections``, ``hit``, ``away`` and ``ended``; a connection that never connected is hit and away, one
+    that ended is neither.
     """
     clusters = [
         {
@@ -114,6 +116,7 @@ def hit(groups: Mapping[str, Rows], hit_by: Rows) -> Rows:
             "connections": row["connections"],
             "hit": row["clients_hit"],
             "away": row["away"],
+            "ended": row["ended"],
         }
         for row in groups["cluster"]
     ]
@@ -122,6 +125,7 @@ def hit(groups: Mapping[str, Rows], hit_by: Rows) -> Rows:
             **{name: row[name] for name in ("attribute", "value", "values", "connections")},
             "hit": row["connections_hit"] + row["never_connected"],
             "away": sum(row[name] for name in ("open", "silent", "gave_up", "never_connected")),
+            "ended": row["connections_ended"],
         }
         for row in hit_by
         if row["attribute"] not in _EACH_ITS_OWN
@@ -158,7 +162,12 @@ def first_rows(frame: DataFrame, table: str) -> DataFrame:
         "storms": (sf.desc("clients_hit"), sf.asc("started_at")),
         "jitter": (sf.asc("strategy"), sf.asc("round"), sf.asc("backoff_base")),
         "members": (sf.desc("attempts"), sf.asc("server_address"), sf.asc("server_port")),
-        "not_recovered": (sf.desc("last_seen"), sf.asc("client_id"), sf.asc("connection")),
+        "not_recovered": (
+            (sf.col("episode_result") == "open").asc(),  # the others do not come back by themselves
+            sf.desc("last_seen"),
+            sf.asc("client_id"),
+            sf.asc("connection"),
+        ),
         "alarms": (
             urgency(),
             sf.desc("at"),
@@ -176,7 +185,7 @@ def former_ecdf(spark: SparkSession, folder: Path | None) -> Rows:
     if table is None or not table.is_dir():
         return []
     episodes = spark.read.parquet(str(table.resolve()))
-    known = {"downtime", "longer_than", "first_connect"} <= set(episodes.columns)
+    known = {"downtime", "longer_than", "first_connect", "never_connected"} <= set(episodes.columns)
     return collect(ecdf(episodes)) if known else []
 
 
@@ -192,12 +201,12 @@ def headline(everyone: Mapping[str, Any], summary: Mapping[str, float | None]) -
 def ecdf(episodes: DataFrame) -> DataFrame:
     """Share of the outages that had ended after ``downtime`` seconds; at most 60 points a decade.
 
-    The share is of the outages that the percentiles are of: what is not back keeps the curve below one.
-    The times are grouped on a logarithmic grid, and each group stands at its longest time, where the share
-    is exact.
+    The share is of all outages that ended or are not back, and of the first connects that never succeeded:
+    whoever is not back keeps the curve below one.  The times are grouped on a logarithmic grid, and each
+    group stands at its longest time, where the share is exact.
     """
     judged = sf.col("downtime").isNotNull() | sf.col("longer_than").isNotNull()
-    outages = episodes.where(~sf.col("first_connect") & judged)
+    outages = episodes.where((~sf.col("first_connect") & judged) | sf.col("never_connected"))
     cell = sf.ceil(
         sf.log10(sf.when(sf.col("downtime") < _SHORTEST, _SHORTEST).otherwise(sf.col("downtime")))
         * _ECDF_PER_DECADE

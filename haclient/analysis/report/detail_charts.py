@@ -51,7 +51,7 @@ def storm(series: str, row: Row, buckets: Rows, marks: Rows) -> library.Figure:
             color=alt.Color(
                 "m:N",
                 scale=alt.Scale(domain=labels, range=colours),
-                legend=library.legend(offset=20 if marks else 6),
+                legend=library.legend(labels, offset=20 if marks else 6),
             ),
             tooltip=[
                 alt.Tooltip("s:Q", title="second"),
@@ -98,7 +98,7 @@ def _marks(marks: Rows) -> list[alt.Chart]:
     if mark is None:
         return []
     what = (
-        f"{text.label(mark.get('member') or 'a member')} promoted"
+        f"promotion announced by {text.label(mark.get('member') or 'a member')}"
         if "promoted" in found
         else "first client back"
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 from haclient.analysis.report import text
 from haclient.analysis.report.text import Row, Rows, counted, number, percent, seconds
+from haclient.telemetry.schema import NO_FAILURES
 
 LIFT = 3.0
 _NEARLY_ALL = 0.9
@@ -23,9 +24,6 @@ _COMPARED = 4  # metrics that a sentence compares
 _ALIKE = 0.9  # of the most frequent one's count
 _BOTH = 2
 _NOTED = 2  # what the hit have in common, and changes, that a sentence names
-
-ENDS = ("redirected", "lost-race", "made-room", "stopped")
-"""How attempts end that did not fail: a search goes on through members that are not the primary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +49,8 @@ class Shared:
     :param connections: that have it at all.
     :param others: in question without it.
     :param rest: connections without it.
+    :param ended: those with it that ended without an outage before the end of the period.
+    :param rest_ended: those without it that did.
     """
 
     attribute: str
@@ -60,6 +60,8 @@ class Shared:
     connections: int
     others: int
     rest: int
+    ended: int = 0
+    rest_ended: int = 0
 
     @property
     def lift(self) -> float:
@@ -70,25 +72,31 @@ class Shared:
 def shared(rows: Rows, name: str) -> list[Shared]:
     """What those in the column ``name`` (``away`` or ``hit``) have in common, the most telling first.
 
-    :param rows: ``attribute``, ``value``, ``connections``, ``hit``, ``away``; all values of an attribute.
+    :param rows: ``attribute``, ``value``, ``connections``, ``hit``, ``away``, ``ended``; all values of an
+        attribute.
     """
-    everyone: dict[str, int] = {}
-    fleet: dict[str, int] = {}
-    for row in rows:
-        everyone[row["attribute"]] = everyone.get(row["attribute"], 0) + row[name]
-        fleet[row["attribute"]] = fleet.get(row["attribute"], 0) + row["connections"]
+    everyone, fleet, ended = (_by_attribute(rows, column) for column in (name, "connections", "ended"))
     found = []
     for row in rows:
-        total, connections = everyone[row["attribute"]], fleet[row["attribute"]]
-        rest = connections - row["connections"]
-        if row["value"] is None or not rest or row[name] < _NEARLY_ALL * total or not row[name]:
+        attribute, of = row["attribute"], row[name]
+        total, rest = everyone[attribute], fleet[attribute] - row["connections"]
+        if row["value"] is None or not rest or of < _NEARLY_ALL * total or not of:
             continue
+        own = row.get("ended") or 0
         one = Shared(
-            row["attribute"], str(row["value"]), row[name], total, row["connections"], total - row[name], rest
+            *(attribute, str(row["value"]), of, total, row["connections"], total - of, rest),
+            *(own, ended[attribute] - own),
         )
         if one.lift >= LIFT:
             found.append(one)
     return sorted(found, key=lambda one: (-one.lift, one.connections, one.attribute))
+
+
+def _by_attribute(rows: Rows, column: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row["attribute"]] = found.get(row["attribute"], 0) + (row.get(column) or 0)
+    return found
 
 
 def answers(tables: Mapping[str, Rows], compared: Rows, actions: Rows, slo: float) -> list[Answer]:
@@ -118,18 +126,24 @@ def who_is_lost(tables: Mapping[str, Rows]) -> str:
     """Who is away at the end of the period."""
     headline = text.first(tables.get("headline", ()))
     lost = headline.get("away") or 0
+    at = f", as of {text.minute(headline['last_at'])} UTC" if headline.get("last_at") else ""
     if not lost:
-        if headline.get("outages"):
-            return "No. Every connection that was lost is back, was closed, or was replaced by a new process."
-        return "No. No connection was lost."
-    connections = headline.get("connections") or lost
+        ends = "Every connection that was lost is back, was closed, or was replaced by a new process."
+        return f"No{at}. {ends if headline.get('outages') else 'No connection was lost.'}"
+    connections = judged(headline) or lost
     parts = [f"{number(headline[name])} {said}" for name, said in text.RESULTS.items() if headline.get(name)]
-    share = f"Yes: {number(lost)} of {counted(connections, 'connection')} ({percent(lost / connections)})"
+    share = f"Yes{at}: {number(lost)} of {counted(connections, 'connection')} ({percent(lost / connections)})"
     first = since(tables)
-    at = f" at {text.clock(headline['last_at'])}" if headline.get("last_at") else ""
-    share = share.replace("Yes:", f"Yes{at}:")
     when = f", the first since {text.minute(first)} UTC" if first else ""
     return " ".join([f"{share}{when}: {text.joined(parts)}.", *common(tables.get("hit", ()), "away")])
+
+
+def judged(headline: Row) -> int:
+    """Connections that shares are of: all but those that ended without an outage before the end.
+
+    Of a process that was replaced, and of the one that replaced it, only one can be away.
+    """
+    return (headline.get("connections") or 0) - (headline.get("ended") or 0)
 
 
 def since(tables: Mapping[str, Rows]) -> str | None:
@@ -146,8 +160,9 @@ def common(rows: Rows, name: str) -> list[str]:
         others = "none" if one.others == 0 else number(one.others)
         found.append(
             f"{who} that {'are' if name == 'away' else 'were'} {verb} have {one.attribute} "
-            f"{text.label(one.value)} ({number(one.of)} of its {counted(one.connections, 'connection')}; "
-            f"{others} of the other {number(one.rest)})."
+            f"{text.label(one.value)} ({number(one.of)} of its "
+            f"{counted(one.connections - one.ended, 'connection')}; "
+            f"{others} of the other {number(one.rest - one.rest_ended)})."
         )
     return found
 
@@ -155,18 +170,29 @@ def common(rows: Rows, name: str) -> list[str]:
 def whos_hit(tables: Mapping[str, Rows]) -> str:
     """How many lost their connection, and what they have in common."""
     headline = text.first(tables.get("headline", ()))
-    hit, connections = headline.get("clients_hit") or 0, headline.get("connections") or 0
+    hit, connections = headline.get("clients_hit") or 0, judged(headline)
     if not hit:
         return "Nobody."
-    if hit >= connections:
-        return f"Everybody: all {counted(hit, 'connection')}, in {outages(headline)}."
-    share = f"{number(hit)} of {counted(connections, 'connection')} ({percent(hit / connections)})"
-    said = f"{share}, in {outages(headline)}."
     rows = tables.get("hit", ())
-    same = common(rows, "hit")
-    if rows and not same:
-        same = ["They have nothing in common that the others have not."]
-    return " ".join([said, *same])
+    if hit >= connections:
+        said = f"Everybody: all {counted(hit, 'connection')}, in {outages(headline)}."
+        same = []
+    else:
+        share = f"{number(hit)} of {counted(connections, 'connection')} ({percent(hit / connections)})"
+        said = f"{share}, in {outages(headline)}."
+        same = common(rows, "hit") or (
+            ["They have nothing in common that the others have not."] if rows else []
+        )
+    return " ".join([said, *same, *_ended(headline)])
+
+
+def _ended(headline: Row) -> list[str]:
+    """What the shares leave out."""
+    ended = headline.get("ended") or 0
+    if not ended:
+        return []
+    who = f"{counted(ended, 'connection')} that ended without an outage before the end of the period"
+    return [f"Not counted: {who}, closed or with their process, as old pods of a deploy do."]
 
 
 def outages(headline: Row) -> str:
@@ -260,6 +286,22 @@ def how_long(headline: Row, slo: float, since: str | None = None) -> str:
     return " ".join(parts) or "No time was lost."
 
 
+def curve(headline: Row) -> str:
+    """What the curve of downtimes counts."""
+    never = headline.get("never_connected") or 0
+    outages_ = [counted(headline.get("outages"), "outage")] if headline.get("outages") else []
+    first = [f"{counted(never, 'first connect')} that never succeeded"] if never else []
+    of = text.joined([*outages_, *first])
+    counts = (
+        f"Of {of}: the share that had ended, by downtime." if of else "The share that had ended, by downtime."
+    )
+    lost = headline.get("away") or 0
+    if not lost:
+        return f"{counts} All have ended."
+    whose = "The one that is away keeps" if lost == 1 else f"The {number(lost)} that are away keep"
+    return f"{counts} {whose} the curve below 100 %."
+
+
 def _between(since: str | None, until: str | None) -> str:
     if not since or not until:
         return ""
@@ -314,8 +356,10 @@ def causes(tables: Mapping[str, Rows]) -> str:
     if lost:
         reason = max(lost, key=lambda name: lost[name])
         shown = "have no reason" if reason is None else f"have the reason “{text.text(reason)}”"
-        parts.append(f"{number(lost[reason])} of {counted(everyone, 'loss')} {shown}.")
-    failed = [row for row in failures(members) if row["error"] not in ENDS]
+        share = f"All {counted(everyone, 'loss')}" if lost[reason] == everyone else None
+        share = share or f"{number(lost[reason])} of {counted(everyone, 'loss')}"
+        parts.append(f"{share} {shown}.")
+    failed = [row for row in failures(members) if row["error"] not in NO_FAILURES]
     if failed and failed[0]["error"] != worst:
         most = [row for row in failed if row["error"] == failed[0]["error"]]
         count, at = _where(most, members)

@@ -16,7 +16,7 @@ import base64
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -25,10 +25,10 @@ import altair as alt
 import vl_convert
 from markupsafe import Markup
 
-from haclient.analysis.report.text import Rows
+from haclient.analysis.report.text import LINE, Rows
 
 COLOURS = tuple(f"var(--m{number})" for number in range(5))
-OTHER, INK, SOFT, BAD, GRID = (f"var(--{name})" for name in ("others", "ink", "soft", "bad", "grid"))
+OTHER, INK, SOFT, BAD, FAINT = (f"var(--{name})" for name in ("others", "ink", "soft", "bad", "line"))
 
 ZOOM = "zoom"
 """The parameter of a chart that can be zoomed; the script's buttons and the wheel (with Ctrl) set it."""
@@ -154,6 +154,12 @@ def count_axis(**options: Any) -> alt.Axis:
     return alt.Axis(labelExpr=shown, tickCount=4, **options)
 
 
-def legend(**options: Any) -> alt.Legend:
-    """A legend above the chart, in as many rows as a phone needs."""
-    return alt.Legend(orient="top", title=None, labelLimit=160, **{"columns": 2, **options})
+def legend(names: Iterable[str] = (), **options: Any) -> alt.Legend:
+    """A legend above the chart, in as many rows as a phone needs: long names have one each."""
+    columns = 1 if any(len(name) > LINE for name in names) else 2
+    return alt.Legend(orient="top", title=None, labelLimit=310, **{"columns": columns, **options})
+
+
+def name_axis() -> alt.Axis:
+    """An axis of the labels of ``text.axis_labels``."""
+    return alt.Axis(labelExpr="split(datum.value, '\\n')", labelLimit=150, labelPadding=6)

@@ -15,7 +15,7 @@ import math
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from haclient.analysis.report.findings import ENDS
+from haclient.telemetry.schema import NO_FAILURES, Kind
 
 COLUMNS = 160
 """Columns of the timeline: two pixels each on a phone."""
@@ -50,8 +50,8 @@ def groups(episodes: DataFrame) -> DataFrame:
     """One row for the fleet, and one for each service and cluster; of those with the most lost time.
 
     Columns: ``grouped`` (``everyone`` or one of ``BY``), ``service``, ``cluster``, ``connections``,
-    ``clients_hit``, ``away``, ``first_at``, ``last_at``, ``seconds`` that they were observed in sum, and of
-    them ``lost``.
+    ``clients_hit``, ``away``, ``ended`` (never hit, and not heard in the last ``SETTLING`` seconds),
+    ``first_at``, ``last_at``, ``seconds`` that they were observed in sum, and of them ``lost``.
     """
     outage = ~sf.col("first_connect") | sf.col("never_connected")
     lasting = outage & (sf.col("episode_result").isin(*_LASTING) | sf.col("never_connected"))
@@ -64,6 +64,9 @@ def groups(episodes: DataFrame) -> DataFrame:
         sf.max(lasting).alias("is_away"),
         sf.sum(sf.when(outage, sf.coalesce("downtime", "longer_than"))).alias("down"),
     )
+    end = episodes.agg(sf.max(sf.greatest(_seconds("last_event_at"), asked)).alias("end"))
+    connections = connections.crossJoin(sf.broadcast(end))
+    ended = ~sf.col("hit") & (sf.col("until") < sf.col("end") - SETTLING)
     observed = sf.col("until") - _seconds("first_at")
     down = sf.coalesce("down", sf.lit(0.0))  # the least of nothing and something is something
     grouped = sf.when(sf.grouping("service") == 0, "service").when(sf.grouping("cluster") == 0, "cluster")
@@ -72,6 +75,7 @@ def groups(episodes: DataFrame) -> DataFrame:
         sf.count("*").alias("connections"),
         sf.count_if("hit").alias("clients_hit"),
         sf.count_if("is_away").alias("away"),
+        sf.count_if(ended).alias("ended"),
         sf.min("first_at").alias("first_at"),
         sf.timestamp_micros((sf.max("until") * 1e6).cast("bigint")).alias("last_at"),
         sf.coalesce(sf.sum(observed), sf.lit(0.0)).alias("seconds"),
@@ -137,20 +141,35 @@ def columns(episodes: DataFrame, storms: DataFrame, seconds: int) -> DataFrame:
     return every.groupBy(at.alias("at")).agg(*sums).orderBy("at")
 
 
-def promotions(episodes: DataFrame) -> DataFrame:
+def primaries(events: DataFrame) -> DataFrame:
+    """The few lines in which members announce that they are primary."""
+    announced = (sf.col("type") == Kind.MEMBER_ROLE.value) & (sf.col("role") == "primary")
+    return events.where(announced).select("type", "role", "cluster", "generation", "t", "member")
+
+
+def promotions(episodes: DataFrame, primaries: DataFrame) -> DataFrame:
     """When clients first came back under a generation higher than before: the newest ``CHANGES``.
 
-    Columns: ``at``, ``cluster``, ``generation``, ``endpoint``.
+    Columns: ``at``, ``cluster``, ``generation``, ``endpoint``, and ``announced_at`` and ``announced_by``:
+    when a member announced it, where members write telemetry.
+
+    :param primaries: of the function of that name.
     """
     higher = episodes.where(sf.col("generation_after") > sf.col("generation_before"))
     first = sf.min(sf.struct("back_at", "endpoint_after")).alias("first")
     rows = higher.groupBy("cluster", sf.col("generation_after").alias("generation")).agg(first)
-    return (
+    known = (
         rows.select(sf.col("first.back_at").alias("at"), "cluster", "generation", "first.endpoint_after")
         .withColumnRenamed("endpoint_after", "endpoint")
         .orderBy(sf.desc("at"), "cluster")
         .limit(CHANGES)
     )
+    own = primaries.groupBy(sf.col("cluster").alias("its"), sf.col("generation").alias("number")).agg(
+        sf.min(sf.struct("t", "member")).alias("own")
+    )
+    same = sf.col("cluster").eqNullSafe(sf.col("its")) & (sf.col("generation") == sf.col("number"))
+    named = (sf.col("own.t").alias("announced_at"), sf.col("own.member").alias("announced_by"))
+    return known.join(own, same, "left").select(*known.columns, *named).orderBy(sf.desc("at"), "cluster")
 
 
 def unrecovered(episodes: DataFrame) -> DataFrame:
@@ -178,7 +197,7 @@ def unrecovered(episodes: DataFrame) -> DataFrame:
 
 def _by_weight(entry: Column) -> Column:
     """What orders the errors of an episode: failures before mere ends of attempts, then the most frequent."""
-    failure = ~entry["key"].isin(*ENDS)
+    failure = ~entry["key"].isin(*NO_FAILURES)
     return sf.struct(failure.alias("failure"), entry["value"].alias("attempts"), entry["key"].alias("error"))
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from string import Template
 
+_WHERE = "-- for DuckDB, in the folder that has this report"
+_PATH = re.compile(r"'([^']*(?:\.parquet|summary\.json))'")
 _BLOCK = re.compile(r"^-- (part|query): (\w+)\n", re.MULTILINE)
 
 
@@ -23,9 +25,16 @@ def queries(*, width: int = 60, slo: float = 0.999, baseline: str = "FORMER") ->
     :param baseline: folder of a former run.
     """
     parts, texts = _texts()
+    texts = {name: f"{_WHERE}\n{text}" for name, text in texts.items()}
     former = baseline.rstrip("/").replace("'", "''")
     values = {"width": width, "slo": f"{slo:g}", "baseline": former, **parts}
     return {name: Template(text).substitute(values) for name, text in texts.items()}
+
+
+def sources(query: str) -> list[str]:
+    """The tables and files that a query reads, as they are named in the folder of the results."""
+    paths = (path.removesuffix("/*.parquet") for path in _PATH.findall(query))
+    return list(dict.fromkeys(paths))
 
 
 @functools.cache

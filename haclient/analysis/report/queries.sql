@@ -59,7 +59,7 @@ QUALIFY since > min(since) OVER of_service + INTERVAL 120 SECONDS ORDER BY since
 -- query: ecdf
 SELECT downtime, cume_dist() OVER (ORDER BY coalesce(downtime, 'infinity'::DOUBLE)) AS share
 FROM 'tables/episodes/*.parquet'
-WHERE NOT first_connect AND (downtime IS NOT NULL OR longer_than IS NOT NULL)
+WHERE NOT first_connect AND (downtime IS NOT NULL OR longer_than IS NOT NULL) OR never_connected
 QUALIFY downtime IS NOT NULL ORDER BY downtime
 -- query: slo
 $connections

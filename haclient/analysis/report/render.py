@@ -21,7 +21,7 @@ import jinja2
 from markupsafe import Markup
 
 from haclient.analysis.report import actions, baseline, charts, detail_charts, findings, library, text
-from haclient.analysis.report.queries import queries
+from haclient.analysis.report.queries import queries, sources
 from haclient.analysis.report.text import Row, Rows
 
 LIMIT = 1_500_000
@@ -91,6 +91,7 @@ def _render(
     }
     _answers(tables, headline, former, drawn)
     width = int(text.first(tables.get("timeline", ())).get("width") or 60)
+    shown_queries = queries(width=width, slo=slo, baseline=former.get("folder") or "FORMER")
     scripts = library.scripts(drawn)
     return environment.from_string(_template()).render(
         title=title,
@@ -106,12 +107,14 @@ def _render(
         width=width,
         slo=slo,
         budgets=findings.budgets([headline, *shown["service"]], slo) if headline["connections"] else [],
+        curve=findings.curve(headline),
         former=former,
         compared=compared,
         results=text.RESULTS,
         meanings=findings.MEANINGS,
         when=actions.SEVERITIES,
-        queries=queries(width=width, slo=slo, baseline=former.get("folder") or "FORMER"),
+        queries=shown_queries,
+        sources={name: sources(query) for name, query in shown_queries.items()},
         **shown,
         **parts,
     )

@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from haclient.analysis.report.text import OTHERS
-from haclient.telemetry.schema import Kind
 
 STORMS = 3
 """Storms that are drawn; the table of storms has more."""
@@ -84,14 +83,16 @@ def _coloured(buckets: DataFrame) -> DataFrame:
     )
 
 
-def marks(events: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFrame:
+def marks(primaries: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFrame:
     """The primary's return in the biggest storms: storm_id, second, event, member.
 
     ``promoted`` is a member's own line, where the members write telemetry; ``first back`` is the first
     bucket with a connection setup.  The primary's death is second 0, the first loss.
+
+    :param primaries: of ``period.primaries``.
     """
     storms = sf.broadcast(largest.withColumnRenamed("cluster", "in_cluster"))
-    promoted = events.where((sf.col("type") == Kind.MEMBER_ROLE.value) & (sf.col("role") == "primary")).join(
+    promoted = primaries.join(
         storms,
         sf.col("cluster").eqNullSafe(sf.col("in_cluster"))
         & sf.col("t").between(sf.col("started_at"), sf.coalesce("ended_at", sf.col("t"))),

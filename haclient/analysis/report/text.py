@@ -23,9 +23,11 @@ RESULTS = {
 }
 """What became of those who are away, in words."""
 
-LABEL = 40
-"""Characters of a value in a chart."""
+LABEL, LINE = 40, 20
+"""Characters of a value in a chart, and of a line of it."""
 
+_SEPARATORS = " .:/_-…"
+_SOURCE = 1000  # characters of a value that are looked at
 _LONGEST = 120  # characters of a value that came with telemetry
 _PAIRS = 5
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
@@ -96,8 +98,34 @@ def text(value: Any, longest: int = _LONGEST) -> str:
 
 
 def label(value: Any) -> str:
-    """A value in a chart: short."""
-    return text(value, LABEL)
+    """A value in a chart or a sentence: short, cut in its middle, for names differ at their ends."""
+    shown = text(value, _SOURCE)
+    if len(shown) <= LABEL:
+        return shown
+    head = LABEL // 2
+    return f"{shown[:head]}…{shown[head + 1 - LABEL :]}"
+
+
+def axis_labels(values: Iterable[Any]) -> dict[Any, str]:
+    """A label for each value, no two alike: two lines where one is too short for it."""
+    found: dict[Any, str] = {}
+    for value in dict.fromkeys(values):
+        shown, number = _two_lines(label(value)), 2
+        while shown in found.values():
+            shown, number = f"{_two_lines(label(value))} ({number})", number + 1
+        found[value] = shown
+    return found
+
+
+def _two_lines(shown: str) -> str:
+    """Broken after a separator, as near to the middle as there is one."""
+    if len(shown) <= LINE:
+        return shown
+    middle = len(shown) / 2
+    fits = range(len(shown) - LINE, LINE + 1)
+    cuts = [cut for cut in fits if shown[cut - 1] in _SEPARATORS] or [len(shown) // 2]
+    cut = min(cuts, key=lambda cut: abs(cut - middle))
+    return f"{shown[:cut]}\n{shown[cut:]}"
 
 
 def name(value: Any) -> str:
@@ -116,6 +144,12 @@ def moment(value: Any) -> str:
 def minute(value: Any) -> str:
     """A time in UTC to the second."""
     return moment(value)[:19]
+
+
+def extent(first_at: Any, last_at: Any) -> str:
+    """From one time to another, the date once where it is the same."""
+    last = minute(last_at)
+    return f"{minute(first_at)} to {clock(last_at) if minute(first_at)[:11] == last[:11] else last}"
 
 
 def clock(value: Any) -> str:
@@ -181,6 +215,12 @@ def to_ideal(storm: Row) -> str:
     return times(storm.get("ratio_to_ideal")) if storm.get("saturated") else "not saturated"
 
 
+def state(row: Row) -> str:
+    """What became of one that is away."""
+    result = "never_connected" if row.get("never_connected") else row.get("episode_result")
+    return RESULTS.get(str(result), text(row.get("last_state")))
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "seconds": seconds,
     "number": number,
@@ -189,6 +229,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "name": name,
     "moment": moment,
     "minute": minute,
+    "extent": extent,
     "endpoint": endpoint,
     "pairs": pairs,
     "listed": listed,
@@ -198,4 +239,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "failed": failed,
     "redirected": redirected,
     "stream": stream,
+    "state": state,
 }

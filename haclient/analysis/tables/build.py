@@ -130,7 +130,8 @@ def each(
     yield site_lag.site_lag(events if site_lag.has_lines(rolled_up) else events.limit(0))
     combinations = hit_by.resources(events).persist()
     yield combinations
-    yield hit_by.hit_by(rows, combinations)
+    lately = None if as_of is None else as_of - int(options.silence * 1e6)
+    yield hit_by.hit_by(rows, combinations, heard_since=lately)
 
 
 def all_tables(events: DataFrame, options: Options = Options()) -> dict[str, DataFrame]:

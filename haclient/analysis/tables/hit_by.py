@@ -10,6 +10,8 @@ Rules
    most connections.  All others have one row together, and connections without the attribute have one.
 4. A connection is hit when it had an outage.  Percentiles are those of the summary: what is not back counts
    as longer than so far, and where the rank falls on that the percentile is a bound.
+5. A connection has ended when it never had an outage and was not heard lately: its application closed it, or
+   its process ended.  Of a process that was replaced and its successor a share counts one.
 
 Counts are made for each combination first and are then spread over the attributes: a few numbers for each
 combination, instead of all of its outages.
@@ -32,7 +34,7 @@ COLUMNS = tuple(key.column for key in RESOURCE)
 _OWN = ("service", "instance")  # columns of ``episodes``
 _COMBINED = tuple(column for column in COLUMNS if column not in _OWN)
 _CONNECTION = ("client_id", "instance", "process", "connection")
-_COUNTS = ("connections", "connections_hit", "outages", *RESULTS, "never_connected")
+_COUNTS = ("connections", "connections_hit", "connections_ended", "outages", *RESULTS, "never_connected")
 _GROUP = ("number", "kind", "value")
 _NAMED, _LACKING, _OTHERS = range(3)  # kinds of rows
 
@@ -48,13 +50,15 @@ def resources(events: DataFrame) -> DataFrame:
     return known.select(*_COMBINED).distinct().select(resource_number().alias("resource"), *_COMBINED)
 
 
-def hit_by(rows: DataFrame, known: DataFrame) -> DataFrame:
+def hit_by(rows: DataFrame, known: DataFrame, *, heard_since: int | None = None) -> DataFrame:
     """The table; docs/analysis.md has its columns.
 
     :param rows: of ``episodes.classified``.
     :param known: of ``resources``; best it is stored.
+    :param heard_since: who is still there has a line since then, in microseconds since the epoch; without it
+        nobody has ended.
     """
-    combinations = _with_attributes(_combinations(rows), known).localCheckpoint()
+    combinations = _with_attributes(_combinations(rows, heard_since), known).localCheckpoint()
     present, outages = _present(combinations)
     sums = [sf.sum(name).alias(name) for name in _COUNTS]
     spread = _spread(combinations, present, *_COUNTS)
@@ -70,11 +74,14 @@ def hit_by(rows: DataFrame, known: DataFrame) -> DataFrame:
     return _published(_joined(table, _percentiles(times, outages)))
 
 
-def _combinations(rows: DataFrame) -> DataFrame:
+def _combinations(rows: DataFrame, heard_since: int | None) -> DataFrame:
     """The counts of each combination, service and instance."""
     outage = ~sf.col("first_connect")
+    since = sf.timestamp_micros(sf.lit(heard_since).cast("bigint"))
+    ended = (sf.count_if(outage | sf.col("never_connected")) == 0) & (sf.max("last_event_at") < since)
     ends = [sf.count_if(outage & (sf.col("episode_result") == name)).alias(name) for name in RESULTS]
     connections = rows.groupBy("resource", "service", *_CONNECTION).agg(
+        sf.when(ended, 1).otherwise(0).alias("connections_ended"),
         sf.count_if(outage).alias("outages"),
         *ends,
         sf.count_if("never_connected").alias("never_connected"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from haclient.analysis.alarms import KINDS
-from haclient.analysis.report import baseline, charts, findings
+from haclient.analysis.report import baseline, charts, findings, text
 from haclient.analysis.report.actions import actions
 from haclient.analysis.report.baseline import BaselineError
 from tests.analysis.report_tables import tables
@@ -48,6 +49,21 @@ def test_nobody_is_away_after_a_failover_in_which_everyone_was_hit() -> None:
     said = _said({"headline": [{"connections": 600, "outages": 610, "clients_hit": 600, "away": 0}]})
     assert said["away"].startswith("No. Every connection that was lost is back")
     assert said["hit"] == "Everybody: all 600 connections, in 610 outages."
+
+
+def test_the_answer_says_as_of_when() -> None:
+    quiet = {"connections": 4, "outages": 0, "away": 0, "last_at": "2026-11-23 07:00:00.250"}
+    assert _said({"headline": [quiet]})["away"] == (
+        "No, as of 2026-11-23 07:00:00 UTC. No connection was lost."
+    )
+    lost = {**quiet, "outages": 1, "clients_hit": 1}
+    assert _said({"headline": [lost]})["away"].startswith(
+        "No, as of 2026-11-23 07:00:00 UTC. Every connection"
+    )
+    away = {**lost, "away": 1, "silent": 1}
+    assert _said({"headline": [away]})["away"] == (
+        "Yes, as of 2026-11-23 07:00:00 UTC: 1 of 4 connections (25 %): 1 silent."
+    )
 
 
 def test_half_the_fleet_is_gone_and_the_region_that_it_shares_is_named() -> None:
@@ -115,6 +131,73 @@ def test_a_version_that_never_comes_back_is_to_be_rolled_back() -> None:
     assert "fail mostly with authentication: wrong credentials" in said["why"]
     assert said["do"].startswith("Roll service.version 2.5.0 of billing back to 2.4.0")
     assert [row["severity"] for row in actions(given)] == ["critical", "critical"]
+
+
+def test_shares_leave_out_processes_that_ended_unhurt_and_say_so() -> None:
+    """A deploy replaces 200 of 900 processes: 1,100 connections, of which 900 are there at a time."""
+    headline = {"connections": 1100, "ended": 200, "outages": 7, "clients_hit": 207, "away": 200}
+    given: Given = {
+        "headline": [{**headline, "never_connected": 200}],
+        "hit": [
+            {**row, "ended": ended}
+            for row, ended in zip(
+                _hit(("service.version", "2.5.0", 200, 200, 200), ("service.version", "2.4.0", 900, 7, 0)),
+                (0, 200),
+                strict=True,
+            )
+        ],
+    }
+    said = _said(given)
+    assert said["away"].startswith("Yes: 200 of 900 connections (22.2 %): 200 never connected. All that are")
+    assert said["away"].endswith("(200 of its 200 connections; none of the other 700).")
+    assert said["hit"].startswith("207 of 900 connections (23 %), in 7 outages and 200 first connects")
+    assert said["hit"].endswith(
+        "Not counted: 200 connections that ended without an outage before the end of the period, closed or "
+        "with their process, as old pods of a deploy do."
+    )
+    whole = {**headline, "connections": 800, "ended": 200, "clients_hit": 600}
+    assert _said({"headline": [whole]})["hit"].startswith("Everybody: all 600 connections, in 7 outages. Not")
+
+
+def test_a_bar_shows_apart_who_ended_before() -> None:
+    rows = [{"value": "2.4.0", "connections": 900, "hit": 7, "away": 1, "ended": 200}]
+    bars = charts.hit(rows).specification()
+    assert [(row["state"], row["count"]) for row in bars["datasets"]["bars"]] == [
+        ("away", 1),
+        ("hit, and back", 6),
+        ("not hit", 693),
+        ("not hit, and ended", 200),
+    ]
+    without = json.dumps(charts.hit([{**rows[0], "ended": 0}]).specification())
+    assert "and ended" not in without, "no legend for nothing"
+
+
+def test_the_curve_says_what_it_counts() -> None:
+    assert findings.curve({"outages": 610, "away": 0}) == (
+        "Of 610 outages: the share that had ended, by downtime. All have ended."
+    )
+    assert findings.curve({"outages": 7, "never_connected": 200, "away": 200}) == (
+        "Of 7 outages and 200 first connects that never succeeded: the share that had ended, by downtime. "
+        "The 200 that are away keep the curve below 100 %."
+    )
+
+
+def test_names_are_cut_in_their_middle_and_no_two_are_alike() -> None:
+    long = [f"broker-{letter}.orders.some-region.internal.example:5671" for letter in "ab"]
+    assert text.label(long[0]) == "broker-a.orders.some…ternal.example:5671"
+    labels = text.axis_labels([*long, "short", "x" * 50 + "y" * 50, "x" * 40 + "z" * 20 + "y" * 40, "x" * 30])
+    assert labels["short"] == "short"
+    assert labels[long[1]] == "broker-b.orders.some\n…ternal.example:5671"
+    assert len(set(labels.values())) == len(labels)
+    assert all(len(line) <= text.LINE + 4 for label in labels.values() for line in label.split("\n"))
+
+
+def test_a_bar_has_its_whole_name_where_the_pointer_rests() -> None:
+    name = f"broker-a.{'very-' * 20}long.example:5671"
+    row = {"endpoint": name, "error": "refused", "failures": 3}
+    [bar] = charts.failures([row]).specification()["datasets"]["bars"]
+    assert bar["full"] == name
+    assert "\n" in bar["endpoint"]
 
 
 def _deployed() -> Given:
@@ -370,6 +453,12 @@ def test_an_alarm_has_its_own_severity_and_next_action() -> None:
     assert (own["severity"], own["what"], own["action"]) == ("critical", "flapping in orders", "Drain it.")
     [unknown] = actions({"alarms": [{**alarm, "kind": "new", "severity": "grave"}]})
     assert (unknown["severity"], unknown["action"]) == ("warning", "Look at the detail of the alarm.")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_word_for_a_failure_fits_every_reason(kind: str) -> None:
+    """Nobody refuses a client that times out."""
+    assert not re.search(r"\brefuses?\b", KINDS[kind].action)
 
 
 @pytest.mark.parametrize("kind", KINDS)

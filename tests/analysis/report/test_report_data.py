@@ -76,10 +76,10 @@ def _backoffs(spark: SparkSession, *ratios: float, retry_after: float | None = N
 def _roles(spark: SparkSession, *rows: tuple[float, str, str, str]) -> DataFrame:
     return spark.createDataFrame(
         [
-            ("haclient.member.role", _AT + timedelta(seconds=second), cluster, member, role)
+            ("haclient.member.role", _AT + timedelta(seconds=second), cluster, member, role, 5)
             for second, cluster, member, role in rows
         ],
-        "type string, t timestamp, cluster string, member string, role string",
+        "type string, t timestamp, cluster string, member string, role string, generation long",
     )
 
 
@@ -100,6 +100,14 @@ def test_the_curve_is_exact_at_every_point(spark: SparkSession) -> None:
 def test_what_never_came_back_keeps_the_curve_below_one(spark: SparkSession) -> None:
     points = _dicts(data.ecdf(_episodes(spark, [1.0, None, 2.0, None])))
     assert points == [{"downtime": 1.0, "share": 0.25}, {"downtime": 2.0, "share": 0.5}]
+
+
+def test_who_never_connected_keeps_the_curve_below_one(spark: SparkSession) -> None:
+    never = _episodes(spark, [None]).withColumns(
+        {"first_connect": sf.lit(True), "never_connected": sf.lit(True)}
+    )
+    points = _dicts(data.ecdf(_episodes(spark, [1.0]).union(never)))
+    assert points == [{"downtime": 1.0, "share": 0.5}]
 
 
 def test_first_connects_and_what_the_application_closed_are_not_in_the_curve(spark: SparkSession) -> None:
@@ -166,7 +174,7 @@ _RESOURCE = "resource long, service_version string, client_version string"
 
 @pytest.fixture(scope="module")
 def lives(spark: SparkSession) -> DataFrame:
-    """An hour: a and b lose their primary, b stays away; c never connects, d is closed; e is fine.
+    """An hour: a and b lose their primary, b stays away; c never connects, d is closed; e is fine, f ends.
 
     Times are seconds after two o'clock.
     """
@@ -228,6 +236,7 @@ def lives(spark: SparkSession) -> DataFrame:
         row("d", "billing", 1, began=0.0, back=1.0, last=599.0),
         row("d", "billing", 2, began=600.0, episode_result="closed", last=620.0, **lost),
         row("e", "billing", 1, began=0.0, back=1.0),
+        row("f", "billing", 1, began=0.0, back=1.0, last=3470.0),
     ]
     frame = spark.createDataFrame(rows, _LIVES)
     base = _AT.timestamp()
@@ -238,23 +247,27 @@ def lives(spark: SparkSession) -> DataFrame:
 
 
 def test_lost_time_is_counted_for_the_fleet_each_service_and_each_cluster(lives: DataFrame) -> None:
-    """By hand: a 30 s of 3600, b 1799.5 of 3600, c 600 of 600, d nothing of 620, e nothing of 3600."""
+    """By hand: a 30 s of 3600, b 1799.5 of 3600, c 600 of 600, d nothing of 620, e of 3600 and f of 3470.
+
+    f was not heard in the last two minutes.
+    """
     found = {
         (row["grouped"], row["service"], row["cluster"]): (
             row["connections"],
             row["clients_hit"],
             row["away"],
+            row["ended"],
             round(row["seconds"], 3),
             round(row["lost"], 3),
         )
         for row in _dicts(period.groups(lives))
     }
     assert found == {
-        ("everyone", None, None): (5, 4, 2, 12_020.0, 2429.5),
-        ("service", "shop", None): (2, 2, 1, 7200.0, 1829.5),
-        ("service", "billing", None): (3, 2, 1, 4820.0, 600.0),
-        ("cluster", None, "orders"): (4, 3, 1, 11_420.0, 1829.5),
-        ("cluster", None, None): (1, 1, 1, 600.0, 600.0),
+        ("everyone", None, None): (6, 4, 2, 1, 15_490.0, 2429.5),
+        ("service", "shop", None): (2, 2, 1, 0, 7200.0, 1829.5),
+        ("service", "billing", None): (4, 2, 1, 1, 8290.0, 600.0),
+        ("cluster", None, "orders"): (5, 3, 1, 1, 14_890.0, 1829.5),
+        ("cluster", None, None): (1, 1, 1, 0, 600.0, 600.0),
     }
 
 
@@ -284,8 +297,16 @@ def test_who_is_away_is_grouped_with_the_error_they_meet_most(lives: DataFrame) 
 
 
 def test_promotions_and_deploys_are_found_with_their_times(spark: SparkSession, lives: DataFrame) -> None:
-    [promotion] = data.collect(period.promotions(lives))
+    announced = _roles(
+        spark,
+        (1829.0, "orders", "y", "primary"),
+        (1899.0, "orders", "y", "primary"),
+        (9.0, "other", "z", "primary"),
+    )
+    [promotion] = data.collect(period.promotions(lives, period.primaries(announced)))
     assert promotion == {
+        "announced_at": "2026-11-21 02:30:29.000",
+        "announced_by": "y",
         "at": "2026-11-21 02:30:30.000",
         "cluster": "orders",
         "generation": 5,
@@ -319,10 +340,11 @@ def test_who_never_connected_is_hit_and_away() -> None:
         "values": 1,
         "connections": 9,
         "connections_hit": 3,
+        "connections_ended": 1,
     }
     others = {**row, **counts, "open": 2, "never_connected": 4}
     [found] = data.hit({"cluster": []}, [others, {**others, "attribute": "service.instance.id"}])
-    assert (found["connections"], found["hit"], found["away"]) == (9, 7, 6)
+    assert (found["connections"], found["hit"], found["away"], found["ended"]) == (9, 7, 6, 1)
 
 
 def test_delays_are_counted_by_their_share_of_the_base(spark: SparkSession) -> None:
@@ -395,7 +417,7 @@ def test_the_primary_s_return_is_marked_from_its_own_line_and_from_the_first_cli
         (2.1, "orders", "b", "primary"),
         (2.0, "other", "x", "primary"),
     )
-    found = _dicts(storm_rows.marks(events, largest, drawn))
+    found = _dicts(storm_rows.marks(period.primaries(events), largest, drawn))
     assert [(row["event"], round(row["second"], 3), row["member"]) for row in found] == [
         ("promoted", 2.1, "b"),
         ("first back", 2.4, None),
