@@ -124,12 +124,21 @@ def tables() -> dict[str, list[dict[str, Any]]]:
             for name, connections, hit, away in (("shop", 1800, 1600, 0), ("billing", 600, 402, 6))
         ],
         "hit": [
-            {"attribute": name, "value": value, "connections": connections, "hit": hit, "away": away}
+            {
+                "attribute": name,
+                "value": value,
+                "connections": connections,
+                "hit": hit,
+                "away": away,
+                "ended": connections // 50,
+            }
             for name, value, connections, hit, away in (
                 ("service.name", "shop", 1800, 1600, 0),
                 ("service.name", "billing", 600, 402, 6),
                 ("service.version", "2.4.1", 6, 6, 6),
                 ("service.version", "2.4.0", 2394, 1996, 0),
+                ("host.name", "west-node-with-a-long-name-07.example", 100, 30, 3),
+                ("host.name", "west-node-08", 100, 30, 3),
             )
         ],
         "away": [

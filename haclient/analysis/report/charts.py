@@ -29,9 +29,10 @@ VALUES = 12
 """Values of an attribute that have a bar."""
 
 ENDPOINTS, ERRORS = 12, 5
+_NAME = 16  # characters of which two fit side by side on a phone
 _BAR, _HIGH_BAR = 22, 36  # pixels, with labels of one line and of two
 _EDGE = 0.9  # share of the curve above which a label does not fit over its point
-_BEFORE, _STORM, _SINGLE, _NEVER = "away from before", "lost in a storm", "lost singly", "never connected"
+_BEFORE, _STORM, _SINGLE, _NEVER = "away before", "lost in a storm", "lost singly", "never connected"
 _LOSSES = {
     _BEFORE: library.OTHER,
     _STORM: library.BAD,
@@ -41,7 +42,7 @@ _LOSSES = {
 _PIECES = ("before", "storm", "single", "never")
 _COUNTS = ("lost", "in_storm", "never", "ended")
 _CHANGES = {"promotion": library.COLOURS[2], "deploy": library.COLOURS[4]}
-_STATES = ("away", "hit, and back", "not hit", "not hit, and ended")
+_STATES = ("away", "hit, and back", "not hit", "ended before")
 _STATE_COLOURS = (library.BAD, library.COLOURS[1], library.OTHER, library.FAINT)
 
 
@@ -237,7 +238,9 @@ def hit(values: Rows) -> library.Figure:
         .encode(
             x=alt.X("count:Q", title="connections", axis=library.count_axis()),
             y=alt.Y("value:N", sort=named, title=None, axis=library.name_axis()),
-            color=_colours("state", states, list(_STATE_COLOURS[: len(states)]), columns=3),
+            color=_colours(
+                "state", states, list(_STATE_COLOURS[: len(states)]), columns=_columns([*named, *states])
+            ),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("full:N", title="value"),
@@ -256,7 +259,16 @@ def _state_counts(row: Row) -> tuple[int, ...]:
 def _height(labels: Iterable[str]) -> int:
     """Of a chart with a bar for each label."""
     found = list(labels)
-    return max(len(found), 1) * (_HIGH_BAR if any("\n" in label for label in found) else _BAR)
+    return max(len(found), 1) * (_HIGH_BAR if _long(found) else _BAR)
+
+
+def _columns(labels: list[str]) -> int:
+    """Of a legend: beside long labels, and of long names, a phone has room for one."""
+    return 1 if _long(labels) or any(len(label) > _NAME for label in labels) else 2
+
+
+def _long(labels: Iterable[str]) -> bool:
+    return any("\n" in label for label in labels)
 
 
 # -- how long -------------------------------------------------------------------------------------
@@ -368,7 +380,7 @@ def failures(rows: Rows) -> library.Figure:
         .encode(
             x=alt.X("failures:Q", title="attempts without a connection", axis=library.count_axis()),
             y=alt.Y("endpoint:N", sort=list(labels.values()), title=None, axis=library.name_axis()),
-            color=_colours("error", names, colours),
+            color=_colours("error", names, colours, columns=_columns([*labels.values(), *names])),
             tooltip=[
                 alt.Tooltip("full:N", title="endpoint"),
                 alt.Tooltip("error:N"),

@@ -51,7 +51,7 @@ def storm(series: str, row: Row, buckets: Rows, marks: Rows) -> library.Figure:
             color=alt.Color(
                 "m:N",
                 scale=alt.Scale(domain=labels, range=colours),
-                legend=library.legend(labels, offset=20 if marks else 6),
+                legend=library.legend(labels, offset=36 if marks else 6),
             ),
             tooltip=[
                 alt.Tooltip("s:Q", title="second"),
@@ -98,7 +98,7 @@ def _marks(marks: Rows) -> list[alt.Chart]:
     if mark is None:
         return []
     what = (
-        f"promotion announced by {text.label(mark.get('member') or 'a member')}"
+        f"promotion announced\nby {text.label(mark.get('member') or 'a member')}"
         if "promoted" in found
         else "first client back"
     )
@@ -106,9 +106,9 @@ def _marks(marks: Rows) -> list[alt.Chart]:
     base = alt.Chart(library.data([{"s": at, "name": f"{what}, {text.seconds(at)}"}]))
     return [
         base.mark_rule(strokeWidth=1.5, color="var(--event)", clip=True).encode(x="s:Q", tooltip="name:N"),
-        base.mark_text(align="left", dx=5, dy=-6, fontWeight=600, clip=False).encode(
-            x="s:Q", y=alt.value(0), text="name:N"
-        ),
+        base.mark_text(
+            align="left", baseline="bottom", dx=5, dy=-4, fontWeight=600, clip=False, lineBreak="\n"
+        ).encode(x="s:Q", y=alt.value(0), text="name:N"),
     ]
 
 

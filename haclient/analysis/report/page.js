@@ -38,7 +38,7 @@
     axisX: { grid: false },
     axisY: { domain: false, ticks: false },
     legend: {
-      labelColor: "var(--ink)", labelFontSize: 12, symbolSize: 90, columnPadding: 14, offset: 6,
+      labelColor: "var(--ink)", labelFontSize: 12, symbolSize: 90, columnPadding: 10, offset: 6,
     },
     text: { color: "var(--ink)", fontSize: 12 },
     rule: { color: "var(--soft)" },
