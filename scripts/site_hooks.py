@@ -3,7 +3,8 @@
 * A link whose text is the name of a file gets the title of that page.
 * A link to a file outside of ``docs/`` (an example, a module) becomes the path of that file: the site has no
   such page.
-* The first page has no list of pages beside it: it would have one line.
+* The first page has no list of pages beside it, which would have one line.  A page without sections has no
+  table of contents.
 * State diagrams become tables.  A page of the repository shows the same source as a drawing; in the site
   that would need a script from another host.
 """
@@ -25,8 +26,7 @@ _END = "[*]"
 
 def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: object) -> str:
     """Called by MkDocs with the text of each page."""
-    if page.is_homepage:
-        page.meta["hide"] = ["navigation"]
+    page.meta["hide"] = ["navigation"] if page.is_homepage else [] if "\n## " in markdown else ["toc"]
     titles = {each.src_uri: _title(each.content_string) for each in files.documentation_pages()}
     return with_titles_and_paths(markdown, page.file.src_uri, titles)
 
