@@ -83,7 +83,8 @@ WITH facts AS (
          max(reason) FILTER (type = 'lost') AS lost_reason,
          count(retry_after) FILTER (type = 'backoff') AS retry_after_honored,
          count(*) FILTER (type = 'backoff') AS backoffs,
-         sum(backoff_delay) FILTER (type = 'backoff') AS backoff_total,
+         sum(CAST(round_even(backoff_delay * 1e6, 0) AS BIGINT)) FILTER (type = 'backoff') / 1e6
+           AS backoff_total,
          max(generation) FILTER (type = 'lost') AS generation_before,
          max(generation) FILTER (type = 'connected') AS generation_after,
          max(server_address || ':' || server_port) FILTER (type = 'lost') AS endpoint_before,

@@ -86,12 +86,15 @@ def kept(made: Generated) -> Generated:
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_table_equals_an_independent_computation(spark: SparkSession, fleet: Fleet, name: str) -> None:
-    rows = fleet.expected[name]
-    assert rows, "nothing to compare"
-    found = plain(fleet.tables[name]).select(*rows[0])
-    expected = spark.createDataFrame([tuple(row.values()) for row in rows], found.schema)
-    order = KEYS[name]
+def test_a_table_equals_an_independent_computation(fleet: Fleet, name: str) -> None:
+    assert fleet.expected[name], "nothing to compare"
+    same_rows(fleet.tables[name], fleet.expected[name], KEYS[name])
+
+
+def same_rows(table: DataFrame, rows: list[dict[str, Any]], order: list[str]) -> None:
+    """Whether a table has these rows of the oracle's, in the columns that they have."""
+    found = plain(table).select(*rows[0])
+    expected = table.sparkSession.createDataFrame([tuple(row.values()) for row in rows], found.schema)
     assertDataFrameEqual(found.orderBy(order), expected.orderBy(order), checkRowOrder=True, rtol=1e-9)
 
 
