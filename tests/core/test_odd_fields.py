@@ -72,7 +72,8 @@ async def test_each_field_of_an_open(caplog: pytest.LogCaptureFixture, index: in
 async def test_each_property_of_an_open_that_the_client_reads(
     caplog: pytest.LogCaptureFixture, key: str
 ) -> None:
-    both = {symbol("haclient:connections"): ulong(2000), symbol("haclient:setup-rate"): 200.0}
+    # whose quotient, in seconds, the client spreads its attempts over
+    both = {symbol("haclient:connections"): ulong(20), symbol("haclient:setup-rate"): 200.0}
     await reach_the_primary(caplog, lambda value: {OPEN: {9: {**both, symbol(key): value}}})
 
 
