@@ -20,8 +20,8 @@ import argparse
 import importlib.util
 import json
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ from haclient.analysis import thresholds
 from haclient.analysis.advice import Replay
 from haclient.analysis.io import ingest
 from haclient.analysis.io.output import Output, output
-from haclient.analysis.io.session import AnalysisError, spark_session
+from haclient.analysis.io.session import AnalysisError, computed_once, is_single, single, spark_session
 from haclient.analysis.report import baseline
 from haclient.analysis.tables import alarms, build, clock
 from haclient.analysis.tables.summary import summarize
@@ -110,6 +110,8 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
     """
     former(job)  # before anything that takes long
     job.out.mkdir(parents=True, exist_ok=True)
+    if _draws():  # Python needs seconds for what draws, and has nothing else to do while Spark works
+        threading.Thread(target=_load_library, daemon=True).start()
     progress("reading", 0, 1)
     read_, quarantine = read(spark, job)
     everything = clock.placed(read_)
@@ -131,7 +133,7 @@ def read(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame]:
     found = ingest.read(spark, local_source(job), ingest.Period(job.since, job.until))
     events, quarantine = _stored(spark, found.events, job), found.quarantine
     if found.parsed is not None:
-        quarantine = quarantine.localCheckpoint()
+        quarantine = single(quarantine).localCheckpoint()
         found.parsed.unpersist()
     if not _any(events):
         raise InputError(_empty_error(quarantine, job))
@@ -145,10 +147,14 @@ def _any(events: DataFrame) -> bool:
 def _stored(spark: SparkSession, events: DataFrame, job: Job) -> DataFrame:
     """The lines, where all tables can read them without parsing them and looking for copies again."""
     if events.schema["event_id"].metadata == ingest.UNIQUE:
-        return events
+        return computed_once(events) if is_single(spark) else events
     if job.remote:
         return events.localCheckpoint()  # nothing is known of the server's file systems
     path = f"{job.base}/events"
+    if is_single(spark):
+        events = computed_once(events)
+        ingest.store(events, path, mode="overwrite")
+        return events
     ingest.store(events, path, mode="overwrite")
     return ingest.read(spark, path).events
 
@@ -221,9 +227,12 @@ def compute(
     progress(names[0], 1, len(names) + 1)
     made = {names[0]: target.write(names[0], quarantine)}
     frames = build.each(events, options, quarantine=made[names[0]])
-    for number, name in enumerate(names[1:], start=2):
-        progress(name, number, len(names) + 1)
-        made[name] = target.write(name, next(frames))
+    try:
+        for number, name in enumerate(names[1:], start=2):
+            progress(name, number, len(names) + 1)
+            made[name] = target.write(name, next(frames))
+    finally:
+        target.finish()
     progress("report", len(names) + 1, len(names) + 1)
     return made
 
@@ -235,24 +244,33 @@ def conclude(made: Mapping[str, DataFrame], events: DataFrame, job: Job) -> Summ
     _replace(job.out / HIT_BY, json.dumps(hit, indent=2) + "\n")
     written = {"source": job.source, "summary": found, "alarms": alarms.first(made["alarms"], _ALARMS)}
     _replace(job.out / "summary.json", json.dumps(written, indent=2) + "\n")
-    if all(importlib.util.find_spec(name) is not None for name in _DRAWS):
+    if _draws():
         _replace(job.out / "report.html", _report(made, events, found, hit, job))
     return found
+
+
+def _draws() -> bool:
+    """Whether everything is installed that a report needs."""
+    return all(importlib.util.find_spec(name) is not None for name in _DRAWS)
+
+
+def _load_library() -> None:
+    from haclient.analysis.report import library  # noqa: PLC0415  # what it needs may be missing
+
+    library.bundle()
 
 
 def _report(
     made: Mapping[str, DataFrame], events: DataFrame, found: Summary, hit: list[dict[str, Any]], job: Job
 ) -> str:
-    from haclient.analysis.report import data, library  # noqa: PLC0415  # what they need may be missing
+    from haclient.analysis.report import data  # noqa: PLC0415  # what they need may be missing
     from haclient.analysis.report.render import render  # noqa: PLC0415
 
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(library.bundle)  # it takes a second, in which Spark works
-        rows = data.report_tables(made, events, found, hit)
-        before = former(job)
-        if before is not None:
-            curve = data.former_ecdf(events.sparkSession, job.baseline) if not job.remote else []
-            rows["baseline"] = [{**before, "ecdf": curve}]
+    rows = data.report_tables(made, events, found, hit)
+    before = former(job)
+    if before is not None:
+        curve = data.former_ecdf(events.sparkSession, job.baseline) if not job.remote else []
+        rows["baseline"] = [{**before, "ecdf": curve}]
     return render(rows, title=job.source, generated_at=datetime.now(UTC), slo=job.slo)
 
 

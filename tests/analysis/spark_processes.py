@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pyspark
 
-from haclient.analysis.io.session import LIGHT
+from haclient.analysis.io.session import LIGHT, SHORT_LIFE
 
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTING = 60.0  # s; a JVM takes 3 s on an idle machine
 STOPPING = 20.0
-JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"  # for a few minutes of life
+JVM = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {SHORT_LIFE}"
 FEW_ROWS = {"spark.driver.extraJavaOptions": JVM, "spark.sql.shuffle.partitions": "2"}
 # Not what else a light session does: shuffles and adaptive plans are shown here, as on large inputs.
-INTERPRETED = {name: value for name, value in LIGHT.items() if ".codegen." in name}
+INTERPRETED = {name: value for name, value in LIGHT.items() if ".codegen." in name or ".buffer." in name}
 SMALL = INTERPRETED | FEW_ROWS
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 MASTER = "org.apache.spark.deploy.master.Master"

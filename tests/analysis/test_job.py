@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from haclient.analysis import job
 from haclient.analysis.io import ingest
 from haclient.analysis.io.package import build
+from haclient.analysis.io.session import LIGHT
 from haclient.analysis.job import BROKEN, OK, UNUSABLE, InputError, Job
 from haclient.analysis.tables import clock
 from haclient.analysis.thresholds import METRICS
@@ -88,6 +89,17 @@ def test_the_job_says_who_was_hit(local: Done) -> None:
 
 
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.usefixtures("no_report")
+def test_a_light_session_gives_the_same_tables(spark: SparkSession, local: Done, tmp_path: Path) -> None:
+    light = spark.newSession()
+    for name, value in LIGHT.items():
+        if name.startswith("spark.sql."):  # the others are of the JVM
+            light.conf.set(name, value)
+    figures = job.run(light, Job(source=str(local.telemetry), out=tmp_path))
+    assert figures == pytest.approx(local.summary)
+    assert stored.tables(tmp_path) == stored.tables(local.out)
+
+
 def test_stored_lines_give_the_same_tables_again(spark: SparkSession, local: Done, tmp_path: Path) -> None:
     out, figures = local.out, local.summary
     again = job.run(spark, Job(source=str(out / "events"), out=tmp_path))

@@ -26,7 +26,6 @@ it is not plausible), and ``date``, the day of ``time`` in UTC.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +40,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from haclient.analysis.io import former
+from haclient.analysis.io.session import computed_once, literal, single
 from haclient.telemetry import schema
 from haclient.telemetry.schema import DATA, ENVELOPE, FORMER_KEYS, KEYS, Key, Reason, Type
 
@@ -63,7 +63,7 @@ BROKEN = "_broken"  # where from_json puts the text of a line that it cannot rea
 MARGIN = timedelta(days=1)
 """How far the wall clock of a line may be off, where lines of a part of the time are asked for."""
 
-_LISTED = "array<struct<file: string, trailer_size: bigint, blank: boolean>>"
+_LISTED = "file: string, trailer_size: bigint, blank: boolean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def read(spark: SparkSession, paths: str | Iterable[str], period: Period = ALWAY
     files = listed(spark, text.inputFiles())
     if files is None:  # they are not on this machine
         files = _trailers(_lines_of(spark, "*.gz").format("binaryFile").load(found))
-    return replace(lines, quarantine=lines.quarantine.unionByName(unread(files, lines.parsed)))
+    return replace(lines, quarantine=single(lines.quarantine.unionByName(unread(files, lines.parsed))))
 
 
 def _lines_of(spark: SparkSession, pattern: str) -> DataFrameReader:
@@ -127,7 +127,7 @@ def _lines_of(spark: SparkSession, pattern: str) -> DataFrameReader:
 
 def read_lines(text: DataFrame, period: Period = ALWAYS) -> Ingested:
     """The lines of a DataFrame with the column ``value``, from files or from a stream of files."""
-    parsed = flat(parse(text)).persist(StorageLevel.DISK_ONLY)
+    parsed = computed_once(flat(parse(text)), StorageLevel.DISK_ONLY)
     return Ingested(
         distinct(events_of(parsed).where(period.near("time", "timestamp"))), quarantine_of(parsed), parsed
     )
@@ -146,8 +146,7 @@ def listed(spark: SparkSession, files: Sequence[str]) -> DataFrame | None:
         {"file": file.replace("file:///", "file:/", 1)} | _on_disk(Path(unquote(urlsplit(file).path)))
         for file in files  # lines have the name with one slash
     ]
-    rows = sf.from_json(sf.lit(json.dumps(entries)), sf.lit(_LISTED))
-    return spark.range(1).select(sf.inline(rows))
+    return literal(spark, entries, _LISTED)
 
 
 def _on_disk(path: Path) -> dict[str, int]:
@@ -229,7 +228,8 @@ def _with_whole_numbers(line: Column) -> Column:
 def _stamp(text: Column) -> Column:
     """The time that a text says.  Spark knows capitals only, and no leap second."""
     second = sf.when(text.contains(":60"), sf.regexp_replace(text, r":60(?=[.Zz+-])", ":59")).otherwise(text)
-    return sf.when(text.rlike(_RFC_3339), sf.upper(second).try_cast("timestamp")).alias("stamp")
+    capitals = sf.translate(second, "tz", "TZ")  # `upper` loads the tables of all alphabets
+    return sf.when(text.rlike(_RFC_3339), capitals.try_cast("timestamp")).alias("stamp")
 
 
 def _plausible(time: str) -> Column:
@@ -394,6 +394,10 @@ def _column(key: Key, present: Sequence[str]) -> Column:
 def _is_parquet(spark: SparkSession, paths: Sequence[str]) -> bool:
     if all(path.rstrip("/").endswith(".parquet") for path in paths):
         return True
+    if all(Path(path).is_dir() for path in paths) and not any(
+        next(Path(path).rglob("*.parquet"), None) for path in paths
+    ):
+        return False
     try:
         found = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
         return bool(found.parquet(*paths).columns)

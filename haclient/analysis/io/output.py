@@ -4,6 +4,7 @@ Rules
 -----
 * ``<base>/tables/<name>`` is Parquet, ``<base>/json/<name>`` is JSON lines; both are folders.
 * A table is computed once.  What ``write`` returns is the stored table, for whoever needs it next.
+* Its JSON lines are written while the next table is computed; ``finish`` waits for them.
 * A cluster's executors write by themselves: all of its nodes must see ``base``.  A Spark Connect
   server has a file system of its own, and its tables come here as Arrow.
 """
@@ -12,10 +13,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
+
+from haclient.analysis.io.session import single
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +34,10 @@ class Output(Protocol):
         """Store ``frame`` as table ``name``, instead of an older one; returns it as it is stored."""
         ...
 
+    def finish(self) -> None:
+        """Wait until all of it is stored, after the last table; raises what went wrong."""
+        ...
+
 
 class SparkOutput:
     """Tables that Spark writes by itself.
@@ -40,14 +48,23 @@ class SparkOutput:
     def __init__(self, spark: SparkSession, base: str) -> None:
         self._spark = spark
         self._base = base.rstrip("/")
+        self._pool = ThreadPoolExecutor(1)
+        self._writing: list[Future[None]] = []
 
     def write(self, name: str, frame: DataFrame) -> DataFrame:
         """See ``Output``."""
         path = f"{self._base}/tables/{name}"
         frame.write.mode("overwrite").parquet(path)
-        stored = self._spark.read.schema(frame.schema).parquet(path)
-        stored.write.mode("overwrite").json(f"{self._base}/json/{name}")
+        stored = single(self._spark.read.schema(frame.schema).parquet(path))
+        lines = stored.write.mode("overwrite")
+        self._writing.append(self._pool.submit(lines.json, f"{self._base}/json/{name}"))
         return stored
+
+    def finish(self) -> None:
+        """See ``Output``."""
+        self._pool.shutdown()
+        for writing in self._writing:
+            writing.result()
 
 
 class ArrowOutput:
@@ -74,6 +91,9 @@ class ArrowOutput:
             for batch in table.to_batches(max_chunksize=_ROWS):
                 file.writelines(json.dumps(row, default=_text) + "\n" for row in _rows(batch))
         return checkpoint
+
+    def finish(self) -> None:
+        """See ``Output``; ``write`` has stored all of it."""
 
 
 def output(spark: SparkSession, base: str, *, remote: bool) -> Output:

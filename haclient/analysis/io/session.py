@@ -10,6 +10,8 @@ Rules
 5. A Spark Connect session needs no Java here; what belongs to the JVM was set by its server.
 6. Columns do not remember the line of Python that made them: recording it takes eight calls to the
    JVM for each call that is made.
+7. What columns are made with is looked up in the JVM once.  pyspark asks for it anew for every column, by
+   names for which the JVM searches several packages in each of Spark's 300 archives.
 
 Source: Spark 4.1 configuration, https://spark.apache.org/docs/latest/configuration.html
 """
@@ -17,33 +19,51 @@ Source: Spark 4.1 configuration, https://spark.apache.org/docs/latest/configurat
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import StorageLevel
+    from pyspark.sql import DataFrame, SparkSession
 
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 OLDEST_JAVA = 17  # what Spark 4 is compiled for
 COLLECTOR = "-XX:+UseParallelGC"  # a job wants its end, not short pauses
+_COLLECTORS = r"-XX:\+Use\w+GC\b"
 COMPILE_LATE = (  # ten times the JVM's own: most of what Spark generates has run before it is compiled well
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+SHORT_LIFE = (  # room for what is loaded and compiled, instead of looking for what could go
+    "-Xmn160m -XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=240m -XX:-UseCodeCacheFlushing"
 )
 LIGHT = {  # for few lines: to compile and to plan what reads them takes longer than to read them
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
-    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    # rows of one partition are joined where they are; a broadcast is a job of its own
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",
+    "spark.sql.join.preferSortMergeJoin": "false",
+    # what Spark takes for large by its estimate would be shuffled all the same
+    "spark.sql.maxSinglePartitionBytes": "1024p",
+    "spark.sql.defaultSizeInBytes": "1k",
+    # each sort and each hash table takes a page: by Spark's own measure one of 32 MB for ten rows
+    "spark.buffer.pageSize": "256k",
+    JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {SHORT_LIFE}",
 }
 JAVA_TIMEOUT = 30.0  # s; `java -version` takes 0.1 s, a cold disk some seconds
 
@@ -167,7 +187,27 @@ def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: 
     for name, value in _merged(chosen, config).items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
+    _resolve_once(session.sparkContext._jvm)  # noqa: SLF001 - py4j's own view of the JVM
     return session
+
+
+class _Known:
+    """The static methods of a class of the JVM, each looked up once."""
+
+    def __init__(self, its: object) -> None:
+        self._its = its
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(self._its, name)
+        setattr(self, name, found)
+        return found
+
+
+def _resolve_once(jvm: object) -> None:
+    for name in ("org.apache.spark.sql.functions", "functions", "PythonUtils"):
+        found = getattr(jvm, name)
+        if not isinstance(found, _Known):
+            setattr(jvm, name, _Known(found))
 
 
 def _options(master: str | None) -> dict[str, str]:
@@ -195,10 +235,41 @@ def _options(master: str | None) -> dict[str, str]:
 
 def _merged(chosen: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     ours, theirs = chosen.get(JAVA_OPTIONS, ""), given.get(JAVA_OPTIONS, "")
-    if re.search(r"-XX:\+Use\w+GC\b", theirs):  # a JVM with two collectors does not start
-        ours = ours.replace(COLLECTOR, "")
+    if re.search(_COLLECTORS, theirs):  # a JVM with two collectors does not start
+        ours = re.sub(_COLLECTORS, "", ours)
     both = f"{ours} {theirs}".strip()
     return {**chosen, **given} | ({JAVA_OPTIONS: both} if both else {})
+
+
+def is_single(spark: SparkSession) -> bool:
+    """Whether the session shuffles into one partition, as a light one does."""
+    return spark.conf.get("spark.sql.shuffle.partitions") == "1"
+
+
+def single(frame: DataFrame) -> DataFrame:
+    """``frame``, in one partition where the session shuffles into one.
+
+    Spark then sees that what is grouped, joined or sorted is in its place, and shuffles nothing.
+    """
+    return frame.coalesce(1) if is_single(frame.sparkSession) else frame
+
+
+def computed_once(frame: DataFrame, level: StorageLevel | None = None) -> DataFrame:
+    """``frame``, computed once for all who read it; until ``unpersist`` or ``clearCache``.
+
+    A light session keeps it as it is: the cache has code made and compiled for every new list of columns.
+    """
+    if is_single(frame.sparkSession):
+        return frame.coalesce(1).localCheckpoint()
+    return frame.persist() if level is None else frame.persist(level)
+
+
+def literal(spark: SparkSession, rows: Sequence[Mapping[str, object]], schema: str) -> DataFrame:
+    """A few rows that are known here; from ``createDataFrame`` they would come through a Python process."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    found = sf.from_json(sf.lit(json.dumps(rows)), sf.lit(f"array<struct<{schema}>>"))
+    return spark.range(1).select(sf.inline(found))
 
 
 def local_cores(master: str) -> int:

@@ -15,6 +15,7 @@ import math
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from haclient.analysis.io.session import single
 from haclient.telemetry.schema import NO_FAILURES, Kind
 
 COLUMNS = 160
@@ -138,7 +139,7 @@ def columns(episodes: DataFrame, storms: DataFrame, seconds: int) -> DataFrame:
     )
     at = (sf.floor(_seconds("at") / seconds) * seconds).cast("bigint")
     sums = (sf.sum(name).alias(name) for name in ("lost", "in_storm", "never", "ended"))
-    return every.groupBy(at.alias("at")).agg(*sums).orderBy("at")
+    return single(every).groupBy(at.alias("at")).agg(*sums).orderBy("at")
 
 
 def primaries(events: DataFrame) -> DataFrame:

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as sf
 
 from haclient.analysis.advice import BELOW, Advice, Facts, Replay, Storm, advise
+from haclient.analysis.io.session import literal, single
 
 CLUSTERS = 20
 _SLOW = 999  # of a thousand
@@ -43,12 +44,12 @@ def advice(
     :param replay: the simulator.
     """
     rows = [
-        tuple(asdict(row).values())
+        asdict(row)
         for facts in _facts(episodes, storms, rolled_up, accept_rate)
         for row in advise(facts, accept_rate=accept_rate, play=replay)
     ]
     assert SCHEMA.split()[::2] == [field.name for field in fields(Advice)]
-    return episodes.sparkSession.createDataFrame(rows, SCHEMA)
+    return single(literal(episodes.sparkSession, rows, SCHEMA))
 
 
 def _facts(

@@ -25,6 +25,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from haclient.analysis.alarms import KINDS
+from haclient.analysis.io.session import single
 from haclient.analysis.marks import Verdict
 from haclient.analysis.tables import flapping as flapping_module
 from haclient.analysis.tables.episodes import PATIENCE
@@ -37,7 +38,7 @@ def together(*found: DataFrame) -> DataFrame:
 
     :param found: of the functions below.
     """
-    alarms = reduce(DataFrame.unionByName, found)
+    alarms = single(reduce(DataFrame.unionByName, found))
     said = {
         name: _by_kind({kind: getattr(known, name) for kind, known in KINDS.items()})
         for name in ("severity", "meaning", "action")

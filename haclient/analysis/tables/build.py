@@ -21,12 +21,14 @@ Spark persists the facts in memory and then on disk; small tables are materializ
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import DataFrame
 
 from haclient.analysis.advice import Replay
+from haclient.analysis.io.session import computed_once, single
 from haclient.analysis.tables import (
     advice,
     alarms,
@@ -88,14 +90,37 @@ def each(
     :param events: of ``clock.placed``, best of a store: they are read several times.
     :param quarantine: the table of that name, for its alarm.
     """
+    with ThreadPoolExecutor(1) as pool:  # what needs the lines alone, beside the rest
+        heard = pool.submit(clock.lives, events)
+        delays = pool.submit(_jitter, events)
+        yield from _each(events, options, heard, delays, quarantine)
+
+
+def _jitter(events: DataFrame) -> DataFrame:
+    drawn = jitter.delays(events)
+    return jitter.statistics(drawn, materialize(jitter.histogram(drawn)))
+
+
+def _each(
+    events: DataFrame,
+    options: Options,
+    heard: Future[DataFrame],
+    delays: Future[DataFrame],
+    quarantine: DataFrame | None,
+) -> Iterator[DataFrame]:
+    """See ``each``.
+
+    :param heard: of ``clock.lives``.
+    :param delays: the table ``jitter``.
+    """
     rolled_up = materialize(rollup.roll_up(events))
     seen = rollup.seen_values(rolled_up)
-    known = episodes.facts(events, rolled_up, seen).persist()
+    known = computed_once(episodes.facts(events, rolled_up, seen))
     outages = known.where("known > 0")
     rest = episodes.unfinished(outages).localCheckpoint()
-    lives = clock.lives(events)
+    lives = heard.result()
     as_of = clock.as_of(lives) if options.as_of is None else clock.microseconds(options.as_of)
-    rows = episodes.classified(outages, rest, as_of=as_of, silence=options.silence)
+    rows = single(episodes.classified(outages, rest, as_of=as_of, silence=options.silence))
     yield episodes.published(rows)
     hit = cores.losses(rows, options.storm)
     found = materialize(storms.extents(hit))
@@ -104,8 +129,7 @@ def each(
     yield storm_rows
     yield time_buckets.timeline(buckets, found)
     yield time_buckets.reasons(buckets, found)
-    drawn = jitter.delays(events)
-    jitter_rows = jitter.statistics(drawn, materialize(jitter.histogram(drawn)))
+    jitter_rows = delays.result()
     yield jitter_rows
     named = dictionary.dictionary(rolled_up)
     flaps = materialize(flapping.flapping(rows, named))
@@ -128,7 +152,7 @@ def each(
     yield advice.advice(rows, storm_rows, rolled_up, accept_rate=options.accept_rate, replay=options.replay)
     yield members.coverage(rolled_up, missing, dropped)
     yield site_lag.site_lag(events if site_lag.has_lines(rolled_up) else events.limit(0))
-    combinations = hit_by.resources(events).persist()
+    combinations = computed_once(hit_by.resources(events))
     yield combinations
     lately = None if as_of is None else as_of - int(options.silence * 1e6)
     yield hit_by.hit_by(rows, combinations, heard_since=lately)

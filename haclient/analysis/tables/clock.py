@@ -25,6 +25,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from haclient.analysis.io.session import single
 from haclient.analysis.tables.dictionary import name_hash
 from haclient.analysis.tables.rollup import checkpoint, micros
 
@@ -75,7 +76,7 @@ def pieces(events: DataFrame) -> tuple[DataFrame, bool]:
     if found["others"] <= BROADCAST:
         others = sf.broadcast(others)
     stepping = _stepping(lines.join(others, "process", "left_semi"))
-    made, found = checkpoint(whole.unionByName(stepping), pieces=sf.count("*"))
+    made, found = checkpoint(single(whole.unionByName(stepping)), pieces=sf.count("*"))
     return made, found["pieces"] <= BROADCAST
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from haclient.analysis.io.session import single
 from haclient.analysis.percentiles import percentiles
 from haclient.analysis.thresholds import BOUNDS
 from haclient.telemetry.schema import RESOURCE
@@ -124,7 +125,7 @@ def _ranked(counted: DataFrame) -> DataFrame:
     rank = sf.row_number().over(Window.partitionBy("number").orderBy(*worst))
     known = counted.where("value IS NOT NULL").withColumn("rank", rank)
     lacking = counted.where("value IS NULL").withColumn("rank", sf.lit(0))
-    return known.unionByName(lacking).join(sf.broadcast(values), "number")
+    return single(known.unionByName(lacking)).join(sf.broadcast(values), "number")
 
 
 def _times(rows: DataFrame) -> DataFrame:

@@ -36,6 +36,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from haclient.analysis import marks
+from haclient.analysis.io.session import literal, single
 from haclient.analysis.tables.rollup import micros
 from haclient.telemetry.schema import Kind
 
@@ -93,8 +94,7 @@ def statistics(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
         row | {"p_value": each.p_value, "p_adjusted": each.p_adjusted, "verdict": each.verdict.value}
         for row, each in zip(found, marks.judge(groups), strict=True)
     ]
-    names = [column.split()[0] for column in _SCHEMA.split(", ")]
-    return drawn.sparkSession.createDataFrame([tuple(row[name] for name in names) for row in rows], _SCHEMA)
+    return single(literal(drawn.sparkSession, rows, _SCHEMA))
 
 
 def measured(drawn: DataFrame, histogram: DataFrame) -> DataFrame:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as sf
 
+from haclient.analysis.io.session import computed_once, is_single
 from haclient.analysis.tables.dictionary import endpoint_hash
 from haclient.telemetry.schema import Kind
 
@@ -67,6 +68,8 @@ def checkpoint(frame: DataFrame, **aggregates: Column) -> tuple[DataFrame, Mappi
 
 def materialize(frame: DataFrame) -> DataFrame:
     """A checkpoint of ``frame``, in one partition where it is small: for tables that are read at once."""
+    if is_single(frame.sparkSession):
+        return computed_once(frame)
     checkpointed, found = checkpoint(frame, rows=sf.count("*"))
     return checkpointed.coalesce(1) if found["rows"] <= FEW else checkpointed
 

@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -33,16 +34,21 @@ def summarize(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
 
     :param tables: as ``job.compute`` returns them.
     """
-    found: dict[str, float | None] = {}
-    for frame in (of_episodes(tables["episodes"]), of_storms(tables["storms"]), tables["coverage"]):
-        (row,) = frame.collect()
+    frames = (
+        of_storms(tables["storms"]),
+        tables["coverage"],
+        tables["alarms"].agg(*(_of_severity(each) for each in Severity)),
+        tables["quarantine"].agg(sf.count("*").alias("bad_lines")),
+    )
+    with ThreadPoolExecutor(1) as pool:  # beside the one of episodes
+        rows = pool.submit(lambda: [frame.collect() for frame in frames])
+        found: dict[str, float | None] = of_episodes(tables["episodes"]).collect()[0].asDict()
+    for (row,) in rows.result():
         found |= row.asDict()
     found["events"] = found.pop("lines")
     found["lost_lines"] = (found.pop("missing") or 0) + (found.pop("dropped") or 0)
-    (alarms,) = tables["alarms"].agg(*(_of_severity(each) for each in Severity)).collect()
-    found["critical_alarms"] = alarms[Severity.CRITICAL]
-    found["alarms"] = alarms[Severity.CRITICAL] + alarms[Severity.WARNING]
-    found["bad_lines"] = tables["quarantine"].count()
+    critical, warnings = (found.pop(each.value) or 0 for each in (Severity.CRITICAL, Severity.WARNING))
+    found["critical_alarms"], found["alarms"] = critical, critical + warnings
     return {name: found[name] for name in METRICS}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,9 @@ def test_options_for_the_jvm_are_added_and_others_replaced() -> None:
     given = {session.JAVA_OPTIONS: "-Db", "spark.ui.enabled": "true"}
     assert session._merged(chosen, given) == {session.JAVA_OPTIONS: "-Da -Db", "spark.ui.enabled": "true"}
     assert session._merged({}, {}) == {}
+
+
+@pytest.mark.parametrize("ours", [session.COLLECTOR, session.LIGHT[session.JAVA_OPTIONS]])
+def test_a_jvm_gets_one_collector_and_it_is_the_one_that_was_asked_for(ours: str) -> None:
+    both = session._merged({session.JAVA_OPTIONS: ours}, {session.JAVA_OPTIONS: "-XX:+UseG1GC"})
+    assert re.findall(r"Use\w+GC", both[session.JAVA_OPTIONS]) == ["UseG1GC"]
