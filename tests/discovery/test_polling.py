@@ -16,7 +16,8 @@ from scipy.stats import kstest
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import Abandon, BackOff, Dial, Found
 from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Failure, FailureReason, PrimaryLost, Resolved
-from haclient.discovery.polling.adaptive import Answer, Polling, answer_of
+from haclient.discovery.polling.adaptive import Polling
+from haclient.discovery.polling.answer import Answer, answer_of
 from haclient.discovery.topology import update
 from haclient.retry.policy import Policy
 
@@ -90,10 +91,10 @@ class TestTheFirstRounds:
         assert lost({E[0]: Serves()}, seed=seed).now <= 0.1 + 0.01
 
     def test_after_the_first_round_a_fleet_is_spread_over_a_whole_poll(self) -> None:
-        """Evenly from 0.4 to 1 s after the first dial."""
+        """Evenly from 0.4 to 0.95 s after the first dial."""
         spread = [gaps(times(lost({E[0]: Fails()}, seed=seed, until=2.0), E[0]))[0] for seed in range(400)]
         assert 0.4 <= min(spread) < 0.41
-        assert 0.99 < max(spread) <= 1.0
+        assert 0.94 < max(spread) <= 0.95
         assert sum(spread) / len(spread) == pytest.approx(0.7, abs=0.03)
 
     def test_a_silent_member_is_left_after_a_stagger_and_dialled_again_at_a_time_of_its_own(self) -> None:
@@ -128,11 +129,11 @@ class TestRefusals:
         """After ten rounds, of which the first two are those of a loss."""
         polls = gaps(times(lost({E[0]: Fails()}), E[0]))[1:]
         assert len(polls) > 50
-        assert all(0.57 <= poll <= 0.61 for poll in polls[:9])
-        assert all(0.95 <= poll <= 1.01 for poll in polls[9:])
+        assert all(0.5 <= poll <= 0.57 for poll in polls[:9])
+        assert all(0.9 <= poll <= 1.01 for poll in polls[9:])
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_each_of_two_that_refuse_is_polled_every_600_ms(self, seed: int) -> None:
+    def test_each_of_two_that_refuse_is_polled_nearly_twice_a_second(self, seed: int) -> None:
         """A pair of Artemis while its backup takes over."""
         factory = lost({E[0]: Fails(), E[1]: Fails()}, 2, until=20.0, seed=seed)
         for member in E[:2]:
@@ -150,6 +151,22 @@ class TestRefusals:
         factory = lost(world, 3, seed=seed)
         assert 7.0 <= factory.dials()[-1][0] <= 7.6
         assert all(0.4 <= gap <= 1.2 for gap in gaps(times(factory, E[1])))
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_a_round_waits_until_its_first_member_may_be_dialled(self, seed: int) -> None:
+        """Else the primary, which gets two dials a second at most, has its turn after a passive member."""
+        factory = lost({E[0]: Fails(), E[1]: FORCED, E[2]: FORCED}, 3, seed=seed, until=20.0)
+        dialled = [endpoint for _, endpoint in factory.dials()]
+        assert dialled[3:] == [(E[1], E[2], E[0])[place % 3] for place in range(len(dialled) - 3)]
+
+    def test_the_first_polls_of_a_suspect_fill_its_period(self) -> None:
+        """A passive member is promoted, and its backlog resets: clients in step would leave it idle."""
+        promoted = partial(lambda now: FORCED if now < 3 else Fails())
+        world: World = {E[0]: Fails(), E[1]: promoted, E[2]: FORCED}
+        dials = [times(lost(world, 3, seed=seed, until=6.0), E[1]) for seed in range(200)]
+        first = [gaps([when for when in each if when >= 3])[0] for each in dials]
+        assert 0.57 <= min(first) < 0.65
+        assert 1.65 < max(first) <= 1.73
 
     @pytest.mark.parametrize("seed", range(5))
     def test_a_passive_member_that_answers_late_is_no_suspect(self, seed: int) -> None:

@@ -84,7 +84,7 @@ def test_the_simulator_serves_as_fast_as_one_processor_of_the_node(benchmark_mod
     )
     assert row.rate == 500
     result = benchmark_module.predict(row)
-    # 1,000 at 500 a second; the clients poll every 0.6 s, and nobody's SYN is dropped.
+    # 1,000 at 500 a second; the clients poll every 0.56 s, and nobody's SYN is dropped.
     assert 2.0 <= result.last <= 2.0 + 0.6
     assert result.attempts_per_client == pytest.approx(1.0)
 

@@ -18,9 +18,10 @@ Rules
 5. A passive member's close (``amqp:connection:forced``, a redirect, ``not-found`` and its like of one that
    recovers) is no overload: dial again after ``POLL``.
 6. A suspect is a member that spoke AMQP in this episode and now refuses or is silent: it is probably the new
-   primary with a full backlog.  It is polled alone: every ``POLL_SUSPECT`` where it refuses.  The others
-   pause longer and longer, up to 6 s from one dial to the next.  One that accepts TCP and answers late keeps
-   them waiting for ``_BESIDE_SLOW`` at most, and only the first time: a busy machine is late often.
+   primary with a full backlog.  It is polled alone: every ``POLL_SUSPECT`` where it refuses, and the first
+   time after ``_FIRST_SUSPECT`` of that, because the polls of a fleet have to fill the longer period.  The
+   others pause longer and longer, up to 6 s from one dial to the next.  One that accepts TCP and answers late
+   keeps them waiting for ``_BESIDE_SLOW`` at most, and only the first time: a busy machine is late often.
    A suspect that is silent, and an address alone that has refused and is silent now, gets its next SYN at a
    time of the client's own (``_KEEP_ALONE``, ``_KEEP_SUSPECT``, ``_KEEP_AGAIN``): repeats of the kernel would
    come a second later, all together.
@@ -42,7 +43,6 @@ The figures come from ``haclient simulate``: they hold the most cells of the gri
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -50,6 +50,7 @@ from dataclasses import dataclass
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.pending_attempts import PendingAttempt
+from haclient.discovery.polling.answer import Answer, answer_of
 from haclient.discovery.polling.dial_times import REPEATS, DialTimes
 from haclient.discovery.polling.spread import Spread
 from haclient.discovery.topology import Topology
@@ -57,20 +58,25 @@ from haclient.retry.backoff import Backoff, Delay
 from haclient.retry.fleet import NO_FLEET
 from haclient.retry.policy import Policy
 
-POLL = 0.6
-"""s; two polls a second are the most, and a primary is dialled 0.3 s after it accepts, in the median."""
+POLL = 0.56
+"""s; two polls a second are the most, and a primary is dialled 0.28 s after it accepts, in the median."""
 POLL_ALONE = 1.0
 """s; with one address a full backlog and a dead process look alike, and each poll costs the former."""
 ALONE_AT_FIRST = 10
 """Rounds in which one address is polled as several are: most failovers have ended by then."""
 POLL_SUSPECT = (1.15, 1.05, 1.5)
 """s, growth, s."""
-SPREAD = POLL
-"""s, after ``GAP``: so every moment of a period has as many polls as any other."""
+_FIRST_SUSPECT = (0.5, 1.5)
+"""Parts of the period, from and to."""
+SPREAD = 0.55
+"""s, after ``GAP``: so nearly every moment of a period has as many polls as any other."""
 GAP = 0.4
 """s between two dials of one endpoint."""
-_EVENLY = 0.95
-"""Polls are drawn from this part of the period to the whole, so that clients drift apart."""
+_EVENLY = 0.9
+"""Polls are drawn from this part of the period to the whole, so that clients drift apart; the sum of two is
+above a second, so that ``dial_times`` holds none of them."""
+_TOGETHER = 0.1
+"""s that a round waits for members that only the distance of dials holds: else a passive one comes first."""
 _KEEP_UNKNOWN: tuple[tuple[float, float, float], ...] = ((7.5, 1.0, 2.0), (4.05, 0.85, 0.95))
 """s that a SYN is kept, and the pause after it (from, to), where nothing has answered: its kernel repeats it
 after 1, 3 and 7 s, since Linux 6.5 after 1, 2, 3, 4, 5, 7."""
@@ -97,44 +103,8 @@ _BESIDE_SLOW = 1.3
 _MOST = 256
 """Members that are remembered; redirects may lead to ever new ones."""
 
-_REFUSES = frozenset({FailureReason.REFUSED, FailureReason.UNREACHABLE, FailureReason.UNRESOLVED})
-_PASSIVE_KINDS = frozenset(
-    {FailureReason.REDIRECTED, FailureReason.REDIRECT_REFUSED, FailureReason.STALE_PRIMARY}
-)
-_PASSIVE_CONDITIONS = frozenset(
-    {"amqp:connection:forced", "amqp:not-found", "amqp:invalid-field", "amqp:not-allowed"}
-)
 _RENEWED = frozenset({FailureReason.AUTHENTICATION_TEMPORARY})
-_NO_ANSWER = frozenset({FailureReason.LOST_RACE, FailureReason.STOPPED})
-
-
-class Answer(enum.Enum):
-    """What a member answered last."""
-
-    NONE = "none"
-    REFUSED = "refused"
-    SILENT = "silent"
-    PASSIVE = "passive"
-    OVERLOADED = "overloaded"
-
-
 _ORDER = {Answer.PASSIVE: 1, Answer.NONE: 2, Answer.OVERLOADED: 3, Answer.REFUSED: 3, Answer.SILENT: 3}
-
-
-def answer_of(failure: Failure, *, connected: bool) -> Answer:
-    """What a failed attempt says about its member.
-
-    :param connected: whether TCP was connected.
-    """
-    if failure.kind in _NO_ANSWER:
-        return Answer.NONE
-    if failure.kind in _REFUSES:
-        return Answer.REFUSED
-    if not connected and failure.kind in {FailureReason.TIMED_OUT, FailureReason.DISPLACED}:
-        return Answer.SILENT
-    if failure.kind in _PASSIVE_KINDS or failure.retry_after is not None:
-        return Answer.PASSIVE
-    return Answer.PASSIVE if failure.condition in _PASSIVE_CONDITIONS else Answer.OVERLOADED
 
 
 @dataclass(slots=True)
@@ -324,11 +294,16 @@ class Polling:
         drawn = self._draw(now, round_number, began)
         self._pause_others(now)
         due = max(now, min((self.due_at(each) for each in self._listed), default=now))
-        delay = max(drawn.at, due) - now
-        if drawn.earliest is None or drawn.at <= due:
-            return Delay(base=max(drawn.latest - now, delay), delay=delay)
-        # Of the draws that are later than ``due`` each is as likely as any other.
-        return Delay(base=drawn.latest - now, delay=delay, floor=max(drawn.earliest, due) - now)
+        moment = max(drawn.at, due)
+        if drawn.earliest is None:
+            return Delay(base=max(drawn.latest, moment) - now, delay=moment - now)
+        held = [self.free_at(each) for each in self._listed if self._own_time(each) <= moment]
+        moment = max((each for each in held if moment < each <= moment + _TOGETHER), default=moment)
+        least = max([due, *held])
+        if drawn.at <= least:
+            return Delay(base=max(drawn.latest, moment) - now, delay=moment - now)
+        # Of the draws that are later than ``least`` each is as likely as any other.
+        return Delay(base=drawn.latest - now, delay=moment - now, floor=max(drawn.earliest, least) - now)
 
     def _draw(self, now: float, round_number: int, began: float) -> _Drawn:
         suspects = any(self._is_suspect(each) and not self._members[each].is_slow for each in self._listed)
@@ -345,13 +320,14 @@ class Polling:
         if full:
             moment = max(min(full), now + _SHORTEST)
             return _Drawn(None, moment, moment)
+        least, most = _FIRST_SUSPECT if suspects and not self._suspected else (_EVENLY, 1.0)
         if suspects:
             first, growth, longest = POLL_SUSPECT
             period = self._capped(min(longest, first * growth**self._suspected))
         self._suspected = self._suspected + 1 if suspects else 0
         # Members that answer one after the other do not make the period longer.
         start = now if suspects or now - began >= period else began
-        return self._evenly(start + _EVENLY * period, start + period)
+        return self._evenly(start + least * period, start + most * period)
 
     def _evenly(self, earliest: float, latest: float) -> _Drawn:
         return _Drawn(earliest, latest, self._backoff.rng.uniform(earliest, latest))
