@@ -18,10 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_MEDIAN = 18
 MOST_WORDS = 35
 
-NOT_YET = frozenset(
-    {
-    }
-)
+NOT_YET = frozenset({})
 """Pages that do not pass yet.  A page leaves the list when it passes; none joins it."""
 GENERATED = frozenset({"docs/interop-types.md"})
 """Pages that a program writes: lists of results, not sentences."""
