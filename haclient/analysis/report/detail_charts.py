@@ -18,6 +18,7 @@ SERIES = (("attempts", "attempts a second"), ("connected", "connection setups a 
 """The two charts of a storm."""
 
 _HEIGHT = 170
+_LINE = 13  # pixels of a line of text
 
 
 def members_of(buckets: Rows) -> list[str]:
@@ -107,7 +108,13 @@ def _marks(marks: Rows) -> list[alt.Chart]:
     return [
         base.mark_rule(strokeWidth=1.5, color="var(--event)", clip=True).encode(x="s:Q", tooltip="name:N"),
         base.mark_text(
-            align="left", baseline="bottom", dx=5, dy=-4, fontWeight=600, clip=False, lineBreak="\n"
+            align="left",
+            baseline="bottom",
+            dx=5,
+            dy=-4 - _LINE * what.count("\n"),
+            fontWeight=600,
+            clip=False,
+            lineBreak="\n",
         ).encode(x="s:Q", y=alt.value(0), text="name:N"),
     ]
 

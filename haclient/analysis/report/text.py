@@ -212,7 +212,10 @@ def not_back(storm: Row) -> int | None:
 
 def to_ideal(storm: Row) -> str:
     """How long a storm took, as a multiple of the best possible time, given the accept rate."""
-    return times(storm.get("ratio_to_ideal")) if storm.get("saturated") else "not saturated"
+    if not storm.get("saturated"):
+        return "not saturated"
+    ratio = storm.get("ratio_to_ideal")
+    return "not all are back" if ratio is None and not_back(storm) else times(ratio)
 
 
 def state(row: Row) -> str:

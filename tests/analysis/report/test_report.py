@@ -312,6 +312,21 @@ def test_columns_of_a_storm_say_how_long_they_are_and_failures_of_when() -> None
     assert "from the loss until each was back or to the end of the period: connection_refused 1,820." in text
 
 
+@pytest.mark.parametrize(
+    ("storm", "words"),
+    [
+        (
+            {"saturated": True, "ratio_to_ideal": 1.17, "clients_hit": 9, "back": 9},
+            "1.17\N{MULTIPLICATION SIGN}",
+        ),
+        ({"saturated": True, "ratio_to_ideal": None, "clients_hit": 9, "back": 4}, "not all are back"),
+        ({"saturated": False, "ratio_to_ideal": None, "clients_hit": 9, "back": 9}, "not saturated"),
+    ],
+)
+def test_a_storm_without_a_ratio_says_why(storm: dict[str, Any], words: str) -> None:
+    assert texts.to_ideal(storm) == words
+
+
 def test_the_percentiles_stand_above_the_curve_where_there_is_room() -> None:
     given = tables()
     given["headline"][0]["never_connected"] = 0
