@@ -100,7 +100,8 @@ KINDS: Mapping[str, AlarmKind] = MappingProxyType(
         "storm": AlarmKind(
             Severity.NOTICE,
             "Many connections of one cluster were lost at once.",
-            "Find out why the primary was lost. The table storms has how long the last ones took.",
+            "Find out why the primary was lost, and check with `haclient members URL` that a backup is there "
+            "again. The table storms has how long it took until the connections were back.",
         ),
     }
 )

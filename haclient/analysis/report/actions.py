@@ -19,7 +19,7 @@ from haclient.analysis.report.text import Row, Rows, counted, number
 SEVERITIES = {
     "critical": "now",
     "warning": "today",
-    "notice": "it is over",
+    "notice": "to know",
     "consider": "consider",
 }
 """Those of the alarms, and ``consider`` for advice, the most urgent first; with when to act on each."""
@@ -27,7 +27,7 @@ SEVERITIES = {
 _LONGEST = 400  # characters of an action
 
 _ERRORS = {
-    "authentication": "Check the credentials that they use; those were refused for good.",
+    "authentication": "Check the credentials that they use: the broker refuses them each time.",
     "authentication-temporary": "Check the broker's source of credentials, and whether tokens have expired.",
     "tls-verification": "Check the certificate of the broker, and the authorities that these clients trust.",
     "tls-failed": "Compare the TLS versions and ciphers of these clients and of the broker.",
@@ -44,6 +44,12 @@ _ONLY_PASSIVE = (
     "Compare the cluster URL of these clients with that of the others: they find only members that are not "
     "the primary, to which others are connected."
 )
+_OTHERS_REACH = {
+    "timed-out": "Check the route and firewalls between them and the broker: others reach it.",
+    "refused": "Compare their cluster URL, and what forwards its ports, with those of the others.",
+}
+"""Actions for those who have something in common, where others are connected."""
+
 _SETTINGS = {
     "accept_rate": ("broker", "connections a second"),
     "backoff_max": ("client", "s"),
@@ -59,15 +65,21 @@ _TABLES = {
 }
 """Where the page has what an alarm names."""
 
+_OF_THE_LOST = {"not_back", "never_connected"}
+"""Alarms that say what the rows for those who are away say already, of each reason."""
+
 _NAMES = 3  # services that are named
 
 
 def actions(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
     """Everything to do: ``severity``, ``what``, ``action``, ``basis``."""
+    lost = text.first(tables.get("headline", ())).get("away")
     rows = [
         *_for_the_lost(tables),
-        *_for_alarms(tables.get("alarms", ())),
-        *_advised(() if text.first(tables.get("headline", ())).get("away") else tables.get("advice", ())),
+        *_for_alarms(
+            [row for row in tables.get("alarms", ()) if not lost or row["kind"] not in _OF_THE_LOST]
+        ),
+        *_advised(() if lost else tables.get("advice", ())),
     ]
     return sorted(rows, key=lambda row: list(SEVERITIES).index(row["severity"]))
 
@@ -91,15 +103,34 @@ def _for_the_lost(tables: Mapping[str, Rows]) -> Iterator[dict[str, Any]]:
     version = next((one for one in same if one.attribute.endswith("version")), None)
     if version is not None:
         yield _row("critical", what, *_roll_back(version, tables))
-    errors = findings.sums(tables.get("away", ()), "error", "connections")
+    stuck, still = _by_result(tables.get("away", ()))
+    errors = findings.sums(still, "error", "connections")
     known = sorted((error for error in errors if error in _ERRORS), key=lambda error: (-errors[error], error))
     for error in known:
         who = f"{number(errors[error])} that are away{_with(same)}"
         others = (headline.get("connections") or 0) > lost
-        advised = _ONLY_PASSIVE if error == "redirected" and others else _ERRORS[error]
+        advised = (same and others and _OTHERS_REACH.get(error)) or _ERRORS[error]
+        advised = _ONLY_PASSIVE if error == "redirected" and others else advised
         yield _row("critical", what, f"{advised} This is for the {who}.", f"error.type {error}")
-    if version is None and not known:
+    where = _with(same)
+    if stuck.get("silent"):
+        who = f"the {number(stuck['silent'])} that are silent{where}"
+        advised = f"Look whether the processes of {who} still run, and restart those that hang."
+        yield _row("critical", what, advised, "no line from them in the last two minutes")
+    if stuck.get("gave_up"):
+        advised = (
+            f"Restart the {number(stuck['gave_up'])} clients{where} that gave up: they do not try again."
+        )
+        yield _row("critical", what, advised, f"{number(stuck['gave_up'])} gave up")
+    if version is None and not known and not stuck:
         yield _row("critical", what, *_inspect(headline, same))
+
+
+def _by_result(rows: Rows) -> tuple[dict[str, int], list[Row]]:
+    """How many do nothing any more, by what became of them; and the rows of those who still try."""
+    stuck = [row for row in rows if row.get("result") in {"silent", "gave_up"}]
+    still = [row for row in rows if row.get("result") not in {"silent", "gave_up"}]
+    return findings.sums(stuck, "result", "connections"), still
 
 
 def _of_services(tables: Mapping[str, Rows]) -> str:

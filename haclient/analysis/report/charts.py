@@ -54,7 +54,12 @@ def timeline(tables: Mapping[str, Rows]) -> library.Figure:
     rows = columns(tables["timeline"], text.first(tables.get("headline", ())))
     marks = changes(tables)
     kinds = [kind for kind in _CHANGES if any(mark["kind"] == kind for mark in marks)]
-    colour = _colours("what", [*_LOSSES, *kinds], [*_LOSSES.values(), *(_CHANGES[kind] for kind in kinds)])
+    shown = {
+        name: colour
+        for (name, colour), piece in zip(_LOSSES.items(), _PIECES, strict=True)
+        if any(row[piece] for row in rows)
+    } | {kind: _CHANGES[kind] for kind in kinds}
+    colour = _colours("what", shown, list(shown.values()))
     x = alt.X("at:T", **library.utc_axis())
     bars = (
         alt.Chart(library.named("pieces"))
@@ -208,7 +213,9 @@ def value_of(row: Row) -> str:
     """The value of a row, or what it stands for instead."""
     if row["value"] is not None:
         return text.text(row["value"])
-    return f"({text.number(row['values'])} others)" if row.get("values") else "(not given)"
+    if row.get("values"):
+        return f"({text.number(row['values'])} others)"
+    return "(not known yet)" if row.get("attribute") == "cluster" else "(not given)"
 
 
 def hit(values: Rows) -> library.Figure:
@@ -230,7 +237,12 @@ def hit(values: Rows) -> library.Figure:
         for order, (state, count) in enumerate(zip(_STATES, _state_counts(row), strict=True))
         if count > 0
     ]
-    states = [state for state in _STATES if state != _STATES[-1] or any(row["ended"] for row in rows)]
+    colours = {
+        state: colour
+        for state, colour in zip(_STATES, _STATE_COLOURS, strict=True)
+        if any(row["state"] == state for row in rows)
+    }
+    states = list(colours)
     named = list(dict.fromkeys(row["value"] for row in rows))
     bars: alt.Chart = (
         alt.Chart(library.named("bars"))
@@ -238,9 +250,7 @@ def hit(values: Rows) -> library.Figure:
         .encode(
             x=alt.X("count:Q", title="connections", axis=library.count_axis()),
             y=alt.Y("value:N", sort=named, title=None, axis=library.name_axis()),
-            color=_colours(
-                "state", states, list(_STATE_COLOURS[: len(states)]), columns=_columns([*named, *states])
-            ),
+            color=_colours("state", states, list(colours.values()), columns=_columns([*named, *states])),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("full:N", title="value"),
@@ -287,7 +297,12 @@ def ecdf(now: Rows, before: Rows, headline: Row) -> library.Figure:
     ]
     names = [name for name, _ in runs]
     seconds = alt.Axis(labelExpr=_SECONDS, labelOverlap=True, values=_ticks(rows))
-    x = alt.X("downtime:Q", scale=alt.Scale(type="log", nice=False), title="downtime", axis=seconds)
+    x = alt.X(
+        "downtime:Q",
+        scale=alt.Scale(type="log", nice=False),
+        title="downtime, in logarithmic steps",
+        axis=seconds,
+    )
     y = alt.Y("share:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5))
     hover = [
         alt.Tooltip("run:N"),

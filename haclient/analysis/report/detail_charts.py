@@ -39,7 +39,9 @@ def storm(series: str, row: Row, buckets: Rows, marks: Rows) -> library.Figure:
         for number, member in enumerate(members)
     ]
     width = max((float(bucket["width"]) for bucket in buckets), default=1.0)
-    x = alt.X("s:Q", title="seconds since the first loss", axis=alt.Axis(tickCount=6))
+    end = max((float(bucket["second"]) for bucket in buckets), default=0.0) + width
+    scale = alt.Scale(domain=[0, end], nice=False)  # of both charts, one above the other
+    x = alt.X("s:Q", title="seconds since the first loss", scale=scale, axis=alt.Axis(tickCount=6))
     bars = (
         alt.Chart(library.named("pieces"))
         .transform_calculate(e=f"datum.s + {width}", n="datum.high - datum.low")
@@ -62,7 +64,7 @@ def storm(series: str, row: Row, buckets: Rows, marks: Rows) -> library.Figure:
         )
     )
     parts: list[Any] = [bars.add_params(library.zoom())]
-    if series == "connected" and row.get("setup_rate"):
+    if series == "connected" and row.get("setup_rate") and row.get("ratio_to_ideal") is not None:
         parts += _rate(float(row["setup_rate"]))
     parts += _marks(marks)
     return library.figure(*parts, height=_HEIGHT, pieces=_stacked(series, members, buckets))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from haclient.analysis.report import text
+from haclient.analysis.report import present, text
 from haclient.analysis.report.text import Row, Rows, counted, number, percent, seconds
 from haclient.telemetry.schema import NO_FAILURES
 
@@ -99,17 +99,20 @@ def _by_attribute(rows: Rows, column: str) -> dict[str, int]:
     return found
 
 
-def answers(tables: Mapping[str, Rows], compared: Rows, actions: Rows, slo: float) -> list[Answer]:
+def answers(
+    tables: Mapping[str, Rows], compared: Rows, actions: Rows, slo: float, age: float | None = None
+) -> list[Answer]:
     """The seven, in their order.
 
     :param compared: of ``baseline.compared``.
     :param actions: of ``actions.actions``.
     :param slo: share of the time that connections should be usable.
+    :param age: seconds since the end of the period, if they are many.
     """
     headline = text.first(tables.get("headline", ()))
     lost = headline.get("away") or 0
     return [
-        Answer("away", "Is anybody away now?", who_is_lost(tables), lost > 0),
+        Answer("away", "Is anybody away now?", who_is_lost(tables, age), lost > 0),
         Answer("happened", "What happened?", happened(tables)),
         Answer("hit", "Who was hit?", whos_hit(tables)),
         Answer("long", "How long?", how_long(headline, slo, since(tables)), _burnt(headline, slo) > 1),
@@ -122,11 +125,15 @@ def answers(tables: Mapping[str, Rows], compared: Rows, actions: Rows, slo: floa
 # -- who is away, and who was hit -----------------------------------------------------------------
 
 
-def who_is_lost(tables: Mapping[str, Rows]) -> str:
-    """Who is away at the end of the period."""
+def who_is_lost(tables: Mapping[str, Rows], age: float | None = None) -> str:
+    """Who is away at the end of the period.
+
+    :param age: seconds since then, if they are many.
+    """
     headline = text.first(tables.get("headline", ()))
     lost = headline.get("away") or 0
-    at = f", as of {text.minute(headline['last_at'])} UTC" if headline.get("last_at") else ""
+    old = "" if age is None else f", {seconds(age)} before this report was made"
+    at = f", as of {text.minute(headline['last_at'])} UTC{old}" if headline.get("last_at") else ""
     if not lost:
         ends = "Every connection that was lost is back, was closed, or was replaced by a new process."
         return f"No{at}. {ends if headline.get('outages') else 'No connection was lost.'}"
@@ -176,7 +183,9 @@ def whos_hit(tables: Mapping[str, Rows]) -> str:
     rows = tables.get("hit", ())
     if hit >= connections:
         said = f"Everybody: all {counted(hit, 'connection')}, in {outages(headline)}."
-        same = []
+        alike = "So no version, service, region or host stands out"
+        still = ", but for those that are away: see above" if common(rows, "away") else ""
+        same = [f"{alike}{still}."] if rows else []
     else:
         share = f"{number(hit)} of {counted(connections, 'connection')} ({percent(hit / connections)})"
         said = f"{share}, in {outages(headline)}."
@@ -230,19 +239,33 @@ def happened(tables: Mapping[str, Rows]) -> str:
         parts.append(f"{counted(single, 'single loss')}")
     if never:
         parts.append(f"{counted(never, 'first connect')} that never succeeded")
-    for name, noun in (("promotions", "promotion"), ("deploys", "deploy")):
-        rows = tables.get(name, ())
+    promotions, deploys = tables.get("promotions", ()), tables.get("deploys", ())
+    for rows, noun in ((promotions, "promotion"), (deploys, "deploy")):
         if rows:
             parts.append(counted(len(rows), noun))
     said = "; ".join(parts)
-    return " ".join([f"{said[:1].upper()}{said[1:]}.", *map(deploy, tables.get("deploys", ())[:_NOTED])])
+    more = [deploy(row, tables.get("hit", ())) for row in deploys[:_NOTED]]
+    primary = [promotion(row) for row in promotions[:1]]
+    return " ".join([f"{said[:1].upper()}{said[1:]}.", *primary, *present.silent_members(tables), *more])
 
 
-def deploy(row: Row) -> str:
-    """A version that changed."""
+def promotion(row: Row) -> str:
+    """The newest primary, by the first client that came back to it."""
+    where = f" of {text.label(row['cluster'])}" if row.get("cluster") else ""
+    return (
+        f"The primary{where} is {text.text(row.get('endpoint'))}, with the first client back at "
+        f"{text.minute(row['at'])} UTC (generation {number(row.get('generation'))})."
+    )
+
+
+def deploy(row: Row, hit: Rows = ()) -> str:
+    """A version that changed.
+
+    :param hit: the rows of who was hit.
+    """
     before = f" after {text.label(row['before'])}" if row.get("before") else ""
     who, what = text.label(row.get("service")), f"{text.text(row['attribute'])} {text.label(row['value'])}"
-    return f"{who} began to run {what}{before} at {text.minute(row['at'])} UTC."
+    return f"{who} began to run {what}{before} at {text.minute(row['at'])} UTC.{present.versions(row, hit)}"
 
 
 def _total(tables: Mapping[str, Rows], name: str) -> int:
@@ -354,11 +377,12 @@ def causes(tables: Mapping[str, Rows]) -> str:
     lost = sums(tables.get("lost_reasons", ()), "reason", "outages")
     everyone = sum(lost.values())
     if lost:
-        reason = max(lost, key=lambda name: lost[name])
-        shown = "have no reason" if reason is None else f"have the reason “{text.text(reason)}”"
-        share = f"All {counted(everyone, 'loss')}" if lost[reason] == everyone else None
-        share = share or f"{number(lost[reason])} of {counted(everyone, 'loss')}"
-        parts.append(f"{share} {shown}.")
+        order = sorted(lost, key=lambda name: -lost[name])
+        shown = [_reason(name) for name in order[:_BOTH]]
+        share = f"All {counted(everyone, 'loss')}" if lost[order[0]] == everyone else None
+        share = share or f"{number(lost[order[0]])} of {counted(everyone, 'loss')}"
+        second = f", {number(lost[order[1]])} {shown[1]}" if len(shown) == _BOTH else ""
+        parts.append(f"{share} {shown[0]}{second}.")
     failed = [row for row in failures(members) if row["error"] not in NO_FAILURES]
     if failed and failed[0]["error"] != worst:
         most = [row for row in failed if row["error"] == failed[0]["error"]]
@@ -367,6 +391,10 @@ def causes(tables: Mapping[str, Rows]) -> str:
         share = f"All {number(total)}" if count == total else f"{number(count)} of {number(total)}"
         parts.append(f"{share} failed attempts were {text.text(most[0]['error'])} at {at}.")
     return " ".join(parts) or "No connection was lost, and no attempt failed."
+
+
+def _reason(name: Any) -> str:
+    return "have no reason" if name is None else f"have the reason “{text.text(name)}”"
 
 
 def _such(met: Rows, members: Rows) -> str:

@@ -177,7 +177,7 @@ def unrecovered(episodes: DataFrame) -> DataFrame:
     """Who is away, grouped, the largest groups first.
 
     Columns: ``service``, ``cluster``, ``endpoint`` (that was lost), ``result``, ``error`` (the most frequent
-    one of its attempts), ``connections`` and ``since``.
+    one of its attempts), ``connections``, ``since`` and ``latest`` (the first and the last loss of them).
     """
     counts = sf.transform(sf.map_entries("reasons"), _by_weight)
     result = sf.when(sf.col("never_connected"), "never_connected").otherwise(sf.col("episode_result"))
@@ -190,7 +190,11 @@ def unrecovered(episodes: DataFrame) -> DataFrame:
     ]
     return (
         rows.groupBy([*keys, sf.array_max(counts)["error"].alias("error")])
-        .agg(sf.count("*").alias("connections"), sf.min("began_at").alias("since"))
+        .agg(
+            sf.count("*").alias("connections"),
+            sf.min("began_at").alias("since"),
+            sf.max("began_at").alias("latest"),
+        )
         .orderBy(sf.desc("connections"), "since", "service", "endpoint")
         .limit(GROUPS)
     )

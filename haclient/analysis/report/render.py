@@ -20,7 +20,16 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from haclient.analysis.report import actions, baseline, charts, detail_charts, findings, library, text
+from haclient.analysis.report import (
+    actions,
+    baseline,
+    charts,
+    detail_charts,
+    findings,
+    library,
+    present,
+    text,
+)
 from haclient.analysis.report.queries import queries, sources
 from haclient.analysis.report.text import Row, Rows
 
@@ -60,7 +69,11 @@ def render(tables: Mapping[str, Rows], *, title: str, generated_at: datetime, sl
     :param slo: share of the time that connections should be usable, from 0 to 1.
     """
     page = ""
-    known = {name: [_lenient(row) for row in rows[:_MOST]] for name, rows in tables.items()}
+    known: dict[str, Rows] = {name: [_lenient(row) for row in rows[:_MOST]] for name, rows in tables.items()}
+    certain = present.certain(known)
+    in_summary = {f"{rank}_downtime": value for rank, value in certain.items()}
+    for name, instead in (("headline", certain), ("summary", in_summary)):
+        known[name] = [_lenient({**row, **instead}) for row in known.get(name, ())]
     given: dict[str, Rows] = {**known, "actions": actions.actions(known)}
     for halved in range(_HALVED):
         shown = {name: given.get(name, ())[: limit >> halved] for name, limit in _TABLES.items()}
@@ -101,7 +114,9 @@ def _render(
         scripts=scripts,
         drawn=drawn,
         headline=headline,
-        answers=findings.answers(tables, compared, tables["actions"], slo),
+        answers=findings.answers(
+            tables, compared, tables["actions"], slo, present.age(headline, generated_at)
+        ),
         hidden={name: counts[name] - len(rows) for name, rows in shown.items()},
         quarantined=totals.get("quarantine", 0),
         width=width,
@@ -111,6 +126,7 @@ def _render(
         former=former,
         compared=compared,
         results=text.RESULTS,
+        states=text.STATES,
         meanings=findings.MEANINGS,
         when=actions.SEVERITIES,
         queries=shown_queries,
@@ -139,7 +155,7 @@ def _answers(tables: Mapping[str, Rows], headline: Row, former: Row, drawn: dict
     """The charts of the answers; what there is nothing to draw of is left out."""
     if tables.get("timeline"):
         drawn["chart-timeline"] = charts.timeline(tables)
-    points = [point for point in tables.get("ecdf", ()) if point["downtime"] is not None]
+    points = present.curve(tables)
     if points:
         drawn["chart-ecdf"] = charts.ecdf(points, former.get("ecdf") or [], headline)
     failed = findings.failures(tables.get("members", ()))

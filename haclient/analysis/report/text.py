@@ -23,6 +23,14 @@ RESULTS = {
 }
 """What became of those who are away, in words."""
 
+STATES = {
+    "open": "it writes lines and tries to connect",
+    "silent": "no line in the last two minutes, so that its process may be gone",
+    "gave_up": "it tries no more",
+    "never_connected": "no connection since it began, over a minute ago",
+}
+"""What those words mean."""
+
 LABEL, LINE = 40, 20
 """Characters of a value in a chart, and of a line of it."""
 

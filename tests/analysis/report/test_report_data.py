@@ -286,6 +286,7 @@ def test_the_timeline_has_who_was_lost_and_who_came_back_in_each_column(
 
 def test_who_is_away_is_grouped_with_the_error_they_meet_most(lives: DataFrame) -> None:
     rows = _dicts(period.unrecovered(lives))
+    assert all(row["since"] == row["latest"] for row in rows), "each is alone in its group"
     assert [
         (row["service"], row["result"], row["error"], row["endpoint"], row["connections"]) for row in rows
     ] == [

@@ -1,0 +1,97 @@
+"""What is true at the end of the period and after it: the age of the data, and those who are still away.
+
+Rules
+-----
+* "Now" is the end of the period; a page that is made long after it says how long.
+* A percentile between the longest outage that ended and the shortest one that has not is nobody's downtime:
+  the report then says "over" the longest that ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from haclient.analysis.report import text
+from haclient.analysis.report.text import Row, Rows, counted, number
+
+STALE = 900.0
+"""Seconds from the last line to the analysis after which the report says how old the data is."""
+
+QUIET = 300.0
+"""Seconds without an attempt after which nobody knows how a member is."""
+
+_RANKS = ("p50", "p90", "p99", "max")
+
+
+def age(headline: Row, generated_at: datetime) -> float | None:
+    """Seconds from the end of the period to the analysis; ``None`` where that is not long."""
+    if not headline.get("last_at"):
+        return None
+    seconds = (generated_at - _moment(headline["last_at"])).total_seconds()
+    return seconds if seconds > STALE else None
+
+
+def durations(tables: Mapping[str, Rows]) -> list[float]:
+    """How long the first and the last of each group that is away have been so, the shortest first."""
+    until = text.first(tables.get("headline", ())).get("last_at")
+    if not until:
+        return []
+    rows = tables.get("away", ())
+    since = [row[name] for row in rows for name in ("since", "latest") if row.get(name)]
+    return sorted((_moment(until) - _moment(each)).total_seconds() for each in since)
+
+
+def certain(tables: Mapping[str, Rows]) -> dict[str, float]:
+    """The percentiles to show instead of those between two outages of which only one has ended."""
+    headline = text.first(tables.get("headline", ()))
+    lasting = durations(tables)
+    ended = max((row["downtime"] or 0.0 for row in tables.get("ecdf", ())), default=None)
+    if not lasting or ended is None:
+        return {}
+    bounds = {rank: headline.get(rank) for rank in _RANKS if headline.get(f"{rank}_is_bound")}
+    return {rank: ended for rank, value in bounds.items() if value is not None and ended < value < lasting[0]}
+
+
+def curve(tables: Mapping[str, Rows]) -> Rows:
+    """The points of the curve of downtimes, drawn on to the longest time that somebody is away."""
+    points = [point for point in tables.get("ecdf", ()) if point["downtime"] is not None]
+    longest = max(durations(tables), default=0.0)
+    if points and longest > points[-1]["downtime"]:
+        return [*points, {"downtime": longest, "share": points[-1]["share"]}]
+    return points
+
+
+def silent_members(tables: Mapping[str, Rows]) -> list[str]:
+    """Sentences about endpoints that nobody tried in the last minutes: a dead primary looks like that."""
+    until = text.first(tables.get("headline", ())).get("last_at")
+    if not until or not tables.get("promotions"):
+        return []
+    quiet = [
+        row
+        for row in tables.get("members", ())
+        if row.get("last_seen") and (_moment(until) - _moment(row["last_seen"])).total_seconds() > QUIET
+    ]
+    return [
+        f"Nobody tried {text.endpoint(row)} after {text.minute(row['last_seen'])} UTC: "
+        "whether it is up again is not in these lines."
+        for row in quiet[:2]
+    ]
+
+
+def versions(row: Row, hit: Rows) -> str:
+    """How far a deploy has come: connections of both versions that did not end unhurt."""
+    found = {each["value"]: each for each in hit if each["attribute"] == row.get("attribute")}
+    names = [name for name in (row.get("before"), row.get("value")) if name in found]
+    if len(names) < 2:  # noqa: PLR2004 - the version before, and this one
+        return ""
+    counts = [(name, found[name]["connections"] - (found[name].get("ended") or 0)) for name in names]
+    (old, left), (new, more) = counts
+    ran = counted(left, "connection")
+    return (
+        f" {ran} of {text.label(old)} and {number(more)} of {text.label(new)} were hit or there at the end."
+    )
+
+
+def _moment(shown: str) -> datetime:
+    return datetime.fromisoformat(shown).replace(tzinfo=UTC)
