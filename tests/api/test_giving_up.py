@@ -20,6 +20,7 @@ from tests.peers.apis import API
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)
+ONE_BY_ONE = {"backoff_base": 0.001, "backoff_max": 0.001, "stagger": 10}
 
 
 async def failure(api: API, link: str, **arguments: Any) -> ConnectionGaveUp:
@@ -49,7 +50,7 @@ async def test_the_startup_deadline_ends_the_first_connect(api: API, name: str) 
 
 async def test_the_error_has_a_line_for_each_endpoint_and_not_for_each_attempt(api: API) -> None:
     async with BEHAVIOURS["refused"](NOBODY) as one, BEHAVIOURS["close_forced"](NOBODY) as other:
-        error = await failure(api, url(one, other, max_attempts=20, backoff_base=0.001, backoff_max=0.001))
+        error = await failure(api, url(one, other, max_attempts=20, **ONE_BY_ONE))
     assert len(error.attempts) == 20
     assert error.gave_up_at is not None
     assert error.gave_up_at >= error.attempts[-1].ended

@@ -26,7 +26,7 @@ async def test_a_primary_that_starts_again_is_waited_for(api: API) -> None:
     """It refuses many times before it serves; the other member is asked once."""
     watch = Watch()
     async with primary() as serving, primary(sasl=OTHER_USERS) as wrong:
-        connection = await api.connect(url(serving, wrong, **FAST), on_event=watch)
+        connection = await api.connect(url(serving, wrong, stagger=10, **FAST), on_event=watch)
         sender = await connection.create_sender("q")
         serving.refuses_opens = STARTING
         serving.drop()

@@ -119,7 +119,7 @@ async def test_a_callable_that_returns_a_new_token_is_asked_again(members: list[
     watch = Watch()
     listed = members[:count]
     async with aio.connect(
-        url(*listed, startup_deadline=10), credentials=lambda: next(tokens), on_event=watch
+        url(*listed, startup_deadline=60, stagger=60), credentials=lambda: next(tokens), on_event=watch
     ) as connection:
         assert connection.endpoint is not None
     (connected,) = await watch.until(Connected)

@@ -97,7 +97,7 @@ def sending(*peers: Peer, **options: Any) -> Callable[[Container], Any]:
 
     def connect(container: Container) -> Any:
         fast = {} if "reconnect" in options else FAST
-        connection = container.connect(url(*peers), **fast, **options)
+        connection = container.connect(url(*peers), **{**fast, **options})
         container.create_sender(connection, "orders")
         return connection
 

@@ -32,9 +32,9 @@ def fill(leave):
         except OSError:
             pass
 
-async def committed(store):
+async def committed(store, seconds=30):
     try:
-        await asyncio.wait_for(store.when_committed(store.sequence), 0.3)
+        await asyncio.wait_for(store.when_committed(store.sequence), seconds)
     except (TimeoutError, StoreFailedError):
         return False
     return True
@@ -74,7 +74,7 @@ async def main():
             removed += gone
             last += 1
             store.put_message(key, last, os.urandom(50_000))
-            there = await committed(store)
+            there = await committed(store, 0.3)
             written += there
             await close(store)
             has.discard(victim) if gone else None
