@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import analysis_storms as storms
+
 from haclient.telemetry.schema import DATA, ENVELOPE, KEYS, Type
 
 Stage = tuple[str, float]
@@ -68,36 +70,9 @@ _EPISODES = f"""
         bool_or(type = '{_KIND}.gave_up') AS gave_up, bool_or(type = '{_KIND}.closed') AS closed
     FROM events WHERE outage IS NOT NULL GROUP BY client_id, connection, outage"""
 
-_STORMS = f"""
-    WITH gaps AS (
-        SELECT *, epoch(lost_at) - epoch(lag(lost_at) OVER w) > 5 AS begins
-        FROM episodes WHERE lost_at IS NOT NULL AND outage > 1
-        WINDOW w AS (PARTITION BY cluster ORDER BY lost_at)),
-    members AS (
-        SELECT *, sum(coalesce(begins, true)::INT) OVER (PARTITION BY cluster ORDER BY lost_at, client_id)
-            AS storm FROM gaps),
-    storms AS (
-        SELECT cluster, storm, min(lost_at) AS started_at, count(DISTINCT client_id) AS clients,
-            sum(attempts) AS attempts FROM members GROUP BY ALL HAVING clients >= 2),
-    backs AS (
-        SELECT m.cluster, m.storm, quantile_cont(epoch(back_at) - epoch(started_at), [0.5, 0.9, 0.99, 1.0])
-            AS back FROM members m JOIN storms USING (cluster, storm) GROUP BY ALL),
-    buckets AS (
-        SELECT m.cluster, m.storm, floor((epoch(e.time) - epoch(started_at)) * 10) AS tenth,
-            e.server_address, e.server_port, count(*) FILTER (e.type = '{_KIND}.attempt') AS attempts,
-            count(*) FILTER (e.type = '{_KIND}.connected') AS connected, count(e.error_type) AS failures
-        FROM members m JOIN storms USING (cluster, storm)
-        JOIN events e USING (client_id, connection, outage)
-        WHERE e.type IN ('{_KIND}.attempt', '{_KIND}.connected') GROUP BY ALL),
-    peaks AS (
-        SELECT cluster, storm, max(n) AS peak, max(c) AS setup_rate FROM (
-            SELECT cluster, storm, floor(tenth / 10) AS second, sum(attempts) AS n, sum(connected) AS c
-            FROM buckets GROUP BY ALL) GROUP BY ALL)
-    SELECT * FROM storms JOIN backs USING (cluster, storm) JOIN peaks USING (cluster, storm)"""
-
 TABLES_SQL = {
     "episodes": _EPISODES,
-    "storms": _STORMS,
+    "storms": storms.SQL,
     "jitter": f"""
         WITH drawn AS (
             SELECT backoff_strategy, backoff_base, backoff_round, backoff_max, backoff_delay,
@@ -239,7 +214,7 @@ def polars_stages(form: str, folder: Path, out: Path) -> Iterator[Stage]:
     events = pl.scan_parquet(stored)
     makers: dict[str, Callable[[Any, Any], Any]] = {
         "episodes": _polars_episodes,
-        "storms": _polars_storms,
+        "storms": storms.polars_storms,
         "jitter": _polars_jitter,
         "members": _polars_members,
         "alarms": _polars_alarms,
@@ -306,49 +281,6 @@ def _polars_episodes(events: Any, _: Any) -> Any:
     failed = outages.filter(pl.col("error_type").is_not_null()).group_by(*keys, "error_type").len()
     reasons = failed.group_by(keys).agg(pl.struct("error_type", "len").alias("reasons"))
     return made.join(reasons, on=keys, how="left")
-
-
-def _polars_storms(events: Any, episodes: Any) -> Any:
-    import polars as pl  # noqa: PLC0415
-
-    storm = ["cluster", "storm"]
-    lost = episodes.filter((pl.col("outage") > 1) & pl.col("lost_at").is_not_null()).sort(
-        "cluster", "lost_at", "client_id"
-    )
-    begins = (pl.col("lost_at").diff().over("cluster") > pl.duration(seconds=5)).fill_null(value=True)
-    members = lost.with_columns(begins.cum_sum().over("cluster").alias("storm"))
-    storms = (
-        members.group_by(storm)
-        .agg(
-            pl.col("lost_at").min().alias("started_at"),
-            pl.col("client_id").n_unique().alias("clients"),
-            pl.col("attempts").sum(),
-        )
-        .filter(pl.col("clients") >= 2)
-    )
-    hit = members.drop("attempts").join(storms, on=storm)
-    after = (pl.col("back_at") - pl.col("started_at")).dt.total_microseconds() / 1e6
-    shares = {"back_50": 0.5, "back_90": 0.9, "back_99": 0.99, "back_100": 1.0}
-    backs = hit.group_by(storm).agg(
-        after.quantile(share, "linear").alias(name) for name, share in shares.items()
-    )
-    keys = ["client_id", "connection", "outage"]
-    lines = events.filter(pl.col("type").is_in([f"{_KIND}.attempt", f"{_KIND}.connected"])).drop("cluster")
-    tenth = ((pl.col("time") - pl.col("started_at")).dt.total_milliseconds() // 100).alias("tenth")
-    buckets = (
-        lines.join(hit.select(*keys, *storm, "started_at"), on=keys)
-        .group_by(*storm, tenth, "server_address", "server_port")
-        .agg(
-            (pl.col("type") == f"{_KIND}.attempt").sum().alias("n"),
-            (pl.col("type") == f"{_KIND}.connected").sum().alias("c"),
-            pl.col("error_type").count().alias("failures"),
-        )
-    )
-    seconds = buckets.group_by(*storm, (pl.col("tenth") // 10).alias("second")).agg(pl.col("n", "c").sum())
-    peaks = seconds.group_by(storm).agg(
-        pl.col("n").max().alias("peak"), pl.col("c").max().alias("setup_rate")
-    )
-    return storms.join(backs, on=storm).join(peaks, on=storm)
 
 
 def _polars_jitter(events: Any, _: Any) -> Any:
