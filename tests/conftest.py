@@ -17,7 +17,16 @@ from tests.members import Members
 
 _ANALYSIS = "tests/analysis/"
 # Tests of a minute or in few files: they begin first, or one process would be left with them at the end.
-_LONG = (_ANALYSIS, "tests/test_wheel.py", "tests/testing/", "tests/typing/")
+_LONG = (
+    _ANALYSIS,
+    "tests/brokers/",
+    "tests/faults/",
+    "tests/simulation/",
+    "tests/storm/",
+    "tests/test_wheel.py",
+    "tests/testing/",
+    "tests/typing/",
+)
 
 # Some hundred processes start; with this variable, which images for containers set, each compiles all modules
 # again, which takes a third of its start.

@@ -32,6 +32,7 @@ def test_three_members_lose_nothing_in_any_state_of_two_generations() -> None:
     assert outcome.complete
 
 
+@pytest.mark.timeout(600)  # s; 7 s of computing
 def test_three_members_lose_nothing_in_the_first_states_of_more_generations() -> None:
     assert_holds(explore(members=3, messages=2, generations=4, most_states=150_000))
 
