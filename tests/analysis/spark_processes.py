@@ -20,8 +20,9 @@ STOPPING = 20.0
 JVM = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {SHORT_LIFE}"
 FEW_ROWS = {"spark.driver.extraJavaOptions": JVM, "spark.sql.shuffle.partitions": "2"}
 # Not what else a light session does: shuffles and adaptive plans are shown here, as on large inputs.
-INTERPRETED = {name: value for name, value in LIGHT.items() if ".codegen." in name or ".buffer." in name}
-SMALL = INTERPRETED | FEW_ROWS
+INTERPRETED = {name: value for name, value in LIGHT.items() if ".codegen." in name}
+SMALL_PAGES = {name: value for name, value in LIGHT.items() if ".buffer." in name}
+SMALL = INTERPRETED | SMALL_PAGES | FEW_ROWS
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
