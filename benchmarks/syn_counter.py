@@ -67,8 +67,8 @@ class SynCounter:
 
         :raises PermissionError: without the right to open a packet socket.
         """
-        self._packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ALL_PACKETS))
-        self._packets.bind(("lo", _ALL_PACKETS))
+        # Without a protocol it receives nothing: packets from before the filter would be counted.
+        self._packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
         code = b"".join(struct.pack("HBBI", *each) for each in _program(self._port))
         buffer = ctypes.create_string_buffer(code)
         # The process keeps the buffer until the kernel has copied it.
@@ -76,6 +76,7 @@ class SynCounter:
         self._packets.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
         self._packets.setsockopt(socket.SOL_SOCKET, _FORCE_BUFFER, _BUFFER)
         self._packets.settimeout(_TIMEOUT)
+        self._packets.bind(("lo", _ALL_PACKETS))
         self._thread.start()
         return self
 

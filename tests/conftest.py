@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -56,6 +57,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All else stays in the order of the files."""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+
+
+@pytest.fixture(autouse=True)
+def _log_levels() -> Iterator[None]:
+    """A program that a test runs in its own process may silence the log, which others look at."""
+    loggers = [logging.getLogger(name) for name in ("haclient", "broker_stub", "kazoo")]
+    levels = [each.level for each in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -96,3 +97,27 @@ def test_as_many_connections_as_files_allow(
     benchmark_module.check_limits(100)
     with pytest.raises(SystemExit, match="4500 files, 2000 are allowed"):
         benchmark_module.check_limits(3000)
+
+
+@takes_root
+def test_what_passes_before_the_filter_is_there_is_not_counted(benchmark_module: ModuleType) -> None:
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as busy:
+
+        def dial() -> None:
+            while not over.is_set():
+                socket.create_connection(busy.getsockname()).close()
+                busy.accept()[0].close()
+
+        thread = threading.Thread(target=dial)
+        thread.start()
+        try:
+            counted = 0
+            for _ in range(30):
+                with benchmark_module.SynCounter(1) as syns:
+                    pass
+                counted += len(syns.times)
+        finally:
+            over.set()
+            thread.join()
+    assert counted == 0
