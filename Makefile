@@ -16,8 +16,8 @@ demo:  ## a broker pair, a producer and a consumer; the primary is killed twice
 	@scripts/setup.sh demo
 	@$(PYTHON) examples/failover_demo.py $(DEMO_ARGS)
 
-test: setup  ## the whole test suite, by three processes: they wait as long as they compute
-	@$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+test: setup  ## the whole test suite, by two processes
+	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-interop: setup  ## install RabbitMQ, rhea and other clients, and test with them
 	@scripts/setup_interop.sh

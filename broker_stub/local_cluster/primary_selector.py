@@ -40,6 +40,7 @@ class PrimarySelector:
     def __init__(self, managed: ManagedMembers, refresh: Callable[[Member], Awaitable[None]]) -> None:
         self._managed = managed
         self._refresh = refresh
+        self._former: Member | None = None
         self.deciding = asyncio.Lock()
 
     async def run(self) -> None:
@@ -84,6 +85,7 @@ class PrimarySelector:
         primary = self._managed.primary or await self._promote_one()
         if primary is None:
             return
+        self._former = primary
         others = (member for member in self._managed.members if member is not primary and member.alive)
         aligned = (self._align(member, primary) for member in others)
         for failure in await asyncio.gather(*aligned, return_exceptions=True):
@@ -99,11 +101,12 @@ class PrimarySelector:
 
     async def _promote_one(self) -> Member | None:
         members = self._managed.members
-        named = {member.status.primary for member in members if member.alive and member.status is not None}
         standing_by = [member for member in members if member.state.stands_by and member.admin is not None]
+        successor = self._successor()
 
-        def rank(member: Member) -> tuple[bool, bool]:
-            return member.address.authority not in named, member.state is not MemberState.READY
+        def rank(member: Member) -> tuple[bool, bool, bool]:
+            is_another = member.address.authority != successor
+            return is_another, member.state is not MemberState.READY, member is self._former
 
         for member in sorted(standing_by, key=rank):
             try:
@@ -119,6 +122,11 @@ class PrimarySelector:
             else:
                 return member
         return None
+
+    def _successor(self) -> str | None:
+        """The address that the former primary names; the others go on naming the former primary itself."""
+        former = self._former
+        return former.status.primary if former is not None and former.alive and former.status else None
 
     async def _promote(self, member: Member) -> None:
         member.status = await _admin_client(member).promote(at_least=self._managed.generation + 1)
