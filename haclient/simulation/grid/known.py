@@ -21,6 +21,9 @@ KNOWN: Mapping[Key, str] = MappingProxyType(
         (1, "silent", 2000, 1.0): "4.64 attempts, where redis-py makes 4.60",
         (3, "silent", 2000, 1.0): "5.65 attempts, where redis-py makes 5.02 and is back after 10.4 s",
         (3, "dead host", 2000, 0.3): "kafka makes fewer, and is back after 19.8 s",
+        (3, "dead host", 5, 300.0): "1.2 attempts, after 0.52 s; qpid-jms makes 1.0, after 0.41 s",
+        (3, "dead host", 20, 300.0): "1.25 attempts, after 0.53 s; qpid-jms makes 1.0, after 0.43 s",
+        (3, "dead host", 700, 30.0): "3.5 attempts, after 3.6 s; aws-full makes 1.4, after 4.0 s",
         (1, "silent", 700, 3.0): "a poll in 0.56 s makes each client dial before a backlog of 128 has room",
     }
 )
