@@ -366,9 +366,11 @@ class Connection(BaseConnection):
         """Close, within a second in every state.  Sends that wait fail with ``ConnectionClosed``."""
         check_loop(self._loop)
         self._closed = True
-        await self._core.close()
-        if self._own_factory:
-            await self._factory.close()
+        try:
+            await self._core.close()
+        finally:
+            if self._own_factory:
+                await self._factory.close()
 
     def _open_receiver(
         self, create: Callable[[], ReceiverCore], timeout: float | None, call: str

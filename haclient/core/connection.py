@@ -150,21 +150,28 @@ class ConnectionCore:
             raise
 
     async def close(self) -> None:
-        """Close for good.  Waits for the peer at most ``close_timeout``, whatever state it is in."""
+        """Close for good.  Waits for the peer at most ``close_timeout``, whatever state it is in.
+
+        Who cancels it waits no longer: the socket is closed now.
+        """
         end = self._loop.time() + self._shared.options.close_timeout
         if self.state not in (State.CLOSED, State.FAILED):
             self._set_closed(ConnectionClosed("the connection is closed"))
             engine, session_end = self._engine, self._session_end
             if engine is not None and session_end is not None:
                 engine.close()
-                await _wait_until(end, session_end)
-                engine.abort()
+                try:
+                    await _wait_until(end, session_end)
+                finally:
+                    engine.abort()
             await self._end_task()
             self._engine = None  # links that the application keeps hold this
             self._events.connection_closed()
         if (lingering := self._lingering) is not None:
-            await _wait_until(end, lingering.closed)
-            lingering.abort()
+            try:
+                await _wait_until(end, lingering.closed)
+            finally:
+                lingering.abort()
 
     async def cut(self, reason: str) -> None:
         """Drop the socket as a network failure would; the connection recovers (for tests)."""
@@ -195,6 +202,9 @@ class ConnectionCore:
             logger.exception("%s: the connection failed", self.name)
             self._fail_inside(error)
         finally:
+            # ``asyncio.run`` cancels every task at its end; nothing else would close the socket then.
+            if self._engine is not None:
+                self._engine.abort()
             await self._standby.close()
 
     async def _find(self, spare: Attempt | None) -> Attempt:
@@ -252,6 +262,9 @@ class ConnectionCore:
 
     def adopt(self, attempt: Attempt) -> None:
         """Use the session that the search found."""
+        if self.error is not None:  # a member admits who was parked, just after ``close`` ended the search
+            attempt.cancel()
+            return
         self._session_end = self._loop.create_future()
         engine, session = attempt.adopt(self)
         if engine.close_reason is not None:

@@ -8,10 +8,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import Mock, call
 
+import psutil
 import pytest
 
-from haclient import Message, State
+from haclient import Message, State, aio
+from haclient.core.attempt import Attempt
 from haclient.errors import ConnectionClosed, HaclientError, LinkClosed
 from haclient.events import AttemptStarted, BackingOff, Closed, Disconnected
 from haclient.outcome import ACCEPTED
@@ -23,6 +26,12 @@ from tests.peers.watch import Watch
 NOBODY = Peer("127.0.0.1", 1)
 # The bound that the issue states.
 A_SECOND = 1.0
+
+
+def sockets_to(peer: Peer) -> list[Any]:
+    """The connections of this process to a peer, as the kernel has them."""
+    found = psutil.Process().net_connections("tcp")
+    return [each for each in found if each.raddr and each.raddr[:2] == (peer.host, peer.port)]
 
 
 async def assert_quick(close: Callable[[], Awaitable[Any]]) -> None:
@@ -129,6 +138,44 @@ async def test_a_connection_to_a_stopped_peer_closes(api: API) -> None:
         process.signal(signal.SIGSTOP)
         await assert_quick(connection.close)
     assert connection.state is State.CLOSED
+
+
+async def test_a_close_that_is_cancelled_closes_the_socket_now() -> None:
+    """A peer that never answers the Close would keep it for ever."""
+    with primary_process() as process:
+        (peer,) = process.peers
+        connection = await aio.connect(url(peer, close_timeout=600))
+        process.signal(signal.SIGSTOP)
+        closing = asyncio.ensure_future(connection.close())
+        await asyncio.sleep(0)
+        assert sockets_to(peer)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await asyncio.sleep(0)
+        assert not sockets_to(peer)
+    assert connection.state is State.CLOSED
+
+
+def test_the_end_of_a_loop_closes_the_socket() -> None:
+    """``asyncio.run`` cancels what the application left, in any order."""
+    with primary_process() as process, asyncio.Runner() as runner:
+        (peer,) = process.peers
+        connection = runner.run(aio.connect(url(peer)).__aenter__())
+        assert sockets_to(peer)
+        runner.close()
+        assert not sockets_to(peer)
+    connection._closed = True  # else its collection warns
+
+
+async def test_a_session_that_is_found_after_the_close_is_given_up() -> None:
+    """A member admits who was parked in the moment in which the application closes."""
+    async with primary() as peer:
+        connection = await aio.connect(url(peer))
+        await connection.close()
+        attempt = Mock(spec=Attempt)
+        connection._core.adopt(attempt)
+        assert attempt.method_calls == [call.cancel()]
+        assert connection.state is State.CLOSED
 
 
 async def test_an_idle_connection_closes_with_a_close(api: API) -> None:
