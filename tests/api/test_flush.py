@@ -210,7 +210,7 @@ async def blocks(api: API, **options: Any) -> AsyncIterator[tuple[dict[str, Any]
     async with primary(grants=0) as peer:
         factory = await api.factory(url(peer), **options)
         connection = await factory.connect()
-        senders = [await connection.create_sender(address) for address in ("one", "two")]
+        senders = [await connection.create_sender(address, timeout=20) for address in ("one", "two")]
         futures = [*await send(senders[0], *range(50)), *await send(senders[1], *range(50))]
         found = {"factory": factory, "connection": connection, "sender": senders[0]}
         try:
