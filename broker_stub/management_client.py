@@ -298,6 +298,9 @@ class AdminClient:
                 await asyncio.shield(self._ended)
         except TimeoutError:
             self.abort()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
 
     def abort(self) -> None:
         """Drop the connection."""

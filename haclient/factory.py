@@ -246,14 +246,22 @@ class FactoryCore:
         await in_parallel(core.links.flush() for core in self._connections)
 
     async def close(self) -> None:
-        """Close every connection, then everything they shared."""
+        """Close every connection, then everything they shared.
+
+        Who cancels it waits no longer: every socket is closed now.
+        """
         self._on_this_loop()
         self._closed = True
-        await asyncio.gather(*(core.close() for core in tuple(self._connections)))
-        if self._shared is not None:
-            await self._shared.cluster.close()
-            self._shared = None
-        self._events.close()
+        cores = tuple(self._connections)
+        try:
+            await asyncio.gather(*(core.close() for core in cores))
+        finally:
+            for core in cores:  # ``gather`` cancels before they begin those that it has only just started
+                core.abort()
+            shared, self._shared = self._shared, None
+            self._events.close()
+            if shared is not None:
+                await shared.cluster.close()
 
     def abandon(self, loop: asyncio.AbstractEventLoop, core: ConnectionCore | None = None) -> None:
         """Close a connection, or everything, that nobody can use any more; from any thread, without a lock.

@@ -196,16 +196,19 @@ def _run(loop: asyncio.AbstractEventLoop, finish: Callable[[], Coroutine[Any, An
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        if finish is not None:
-            loop.run_until_complete(finish())
-        loop.run_until_complete(_cancel_everything())
+        try:
+            if finish is not None:
+                loop.run_until_complete(finish())
+        finally:
+            loop.run_until_complete(cancel_everything())
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
 
 
-async def _cancel_everything() -> None:
+async def cancel_everything() -> None:
+    """Cancel every task of the running loop but this one, and wait for their ends."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

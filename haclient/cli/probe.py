@@ -241,6 +241,8 @@ class ClusterProbe:
             self._give_up(timeout)
         finally:
             self._cluster.leave(self._search)
+            for probe in self._probes.values():  # an answer that came meanwhile would begin another one
+                probe.attempt.cancel()
             await asyncio.gather(*(probe.end() for probe in self._probes.values()))
         return self._findings()
 

@@ -293,7 +293,7 @@ class Attempt:
 
     def _fail(self, failure: Failure) -> None:
         if not self._done:
-            self._done = True
+            self.cancel()
             self._callbacks.failed(self.number, failure)
 
 

@@ -57,6 +57,8 @@ from haclient.retry.stability import Stability
 
 logger = logging.getLogger("haclient")
 
+_CLOSED = "the connection is closed"
+
 
 class State(enum.Enum):
     """The states of a connection, as the application sees them."""
@@ -156,7 +158,7 @@ class ConnectionCore:
         """
         end = self._loop.time() + self._shared.options.close_timeout
         if self.state not in (State.CLOSED, State.FAILED):
-            self._set_closed(ConnectionClosed("the connection is closed"))
+            self._set_closed(ConnectionClosed(_CLOSED))
             engine, session_end = self._engine, self._session_end
             if engine is not None and session_end is not None:
                 engine.close()
@@ -172,6 +174,17 @@ class ConnectionCore:
                 await _wait_until(end, lingering.closed)
             finally:
                 lingering.abort()
+
+    def abort(self) -> None:
+        """Close for good, without a word to the peer and without waiting for anything."""
+        if self.state not in (State.CLOSED, State.FAILED):
+            self._set_closed(ConnectionClosed(_CLOSED))
+            self._events.connection_closed()
+        for open_socket in (self._engine, self._lingering):
+            if open_socket is not None:
+                open_socket.abort()
+        if self._task is not None:
+            self._task.cancel()
 
     async def cut(self, reason: str) -> None:
         """Drop the socket as a network failure would; the connection recovers (for tests)."""

@@ -222,11 +222,15 @@ class Episode:
 
     def _found(self, decision: decide.Found) -> None:
         self._adopted = attempt = self._attempts.pop(decision.attempt)
-        generation, cluster = _claimed(attempt)
-        version = self._cluster.topology.version
-        fleet = _announced_fleet(attempt)
-        self._cluster.learn(Claimed(attempt.endpoint, generation, cluster, version, fleet=fleet))
-        self._owner.adopt(attempt)
+        try:
+            generation, cluster = _claimed(attempt)
+            version = self._cluster.topology.version
+            fleet = _announced_fleet(attempt)
+            self._cluster.learn(Claimed(attempt.endpoint, generation, cluster, version, fleet=fleet))
+            self._owner.adopt(attempt)
+        except BaseException:
+            attempt.cancel()
+            raise
 
     async def _wait(self, decision: decide.Wait) -> None:
         if self._cluster.free_dials <= 0:

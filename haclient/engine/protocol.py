@@ -100,6 +100,9 @@ class Engine(asyncio.Protocol):
         """asyncio: the socket is connected (and its TLS done, where asyncio does TLS)."""
         # uvloop's transports derive from nothing of asyncio's, so this cannot be an isinstance.
         self._socket = cast("asyncio.Transport", transport)
+        if self.close_reason is not None:
+            self._socket.abort()
+            return
         if self.settings.tls_context is not None:
             self._socket = TlsSocket(self._socket, self.settings.tls_context)
         self._socket.set_write_buffer_limits(high=WRITE_HIGH_WATER)
@@ -136,8 +139,12 @@ class Engine(asyncio.Protocol):
         socket, self._socket = self._socket, None
         if self.close_reason is not None or socket is None:
             return
-        self._outgoing.write_all(socket)
-        self._end(None, answering=socket)
+        try:
+            self._outgoing.write_all(socket)
+            self._end(None, answering=socket)
+        except BaseException:
+            socket.abort()
+            raise
 
     def abort(self, reason: proton.Condition | None = None) -> None:
         """End the connection now, without sending Close."""

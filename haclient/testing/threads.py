@@ -18,6 +18,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
 
+from haclient.loop_thread import cancel_everything
+
 T = TypeVar("T")
 # Starting and ending sockets and processes takes a fraction of that, even on a busy machine.
 _PATIENCE = 60.0
@@ -91,6 +93,7 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
+        loop.run_until_complete(cancel_everything())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()

@@ -14,8 +14,13 @@ import psutil
 import pytest
 
 from haclient import Message, State, aio
+from haclient.core import episode
 from haclient.core.attempt import Attempt
-from haclient.errors import ConnectionClosed, HaclientError, LinkClosed
+from haclient.core.connection import ConnectionCore
+from haclient.core.link_set import LinkSet
+from haclient.engine.links import SenderLink
+from haclient.engine.protocol import Engine
+from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
 from haclient.events import AttemptStarted, BackingOff, Closed, Disconnected
 from haclient.outcome import ACCEPTED
 from tests.peers import BEHAVIOURS, Peer, primary, url
@@ -24,7 +29,7 @@ from tests.peers.process import primary_process
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)
-# The bound that the issue states.
+# What ``close`` promises.
 A_SECOND = 1.0
 
 
@@ -140,20 +145,64 @@ async def test_a_connection_to_a_stopped_peer_closes(api: API) -> None:
     assert connection.state is State.CLOSED
 
 
-async def test_a_close_that_is_cancelled_closes_the_socket_now() -> None:
+@pytest.mark.parametrize("turns", range(1, 5))
+@pytest.mark.parametrize("closed", ["connection", "factory"])
+async def test_a_close_that_is_cancelled_closes_the_socket_now(closed: str, turns: int) -> None:
     """A peer that never answers the Close would keep it for ever."""
     with primary_process() as process:
         (peer,) = process.peers
-        connection = await aio.connect(url(peer, close_timeout=600))
+        factory = aio.ConnectionFactory(url(peer, close_timeout=600))
+        connection = await factory.connect()
         process.signal(signal.SIGSTOP)
-        closing = asyncio.ensure_future(connection.close())
-        await asyncio.sleep(0)
+        closing = asyncio.ensure_future((factory if closed == "factory" else connection).close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
         assert sockets_to(peer)
         closing.cancel()
         await asyncio.wait([closing])
         await asyncio.sleep(0)
         assert not sockets_to(peer)
-    assert connection.state is State.CLOSED
+        assert connection.state is State.CLOSED
+        await factory.close()
+
+
+def boom(*_: object) -> None:
+    raise RuntimeError("a defect")
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (Engine, "begin"),
+        (episode, "_announced_fleet"),
+        (ConnectionCore, "adopt"),
+        (LinkSet, "on_connected"),
+    ],
+)
+async def test_a_defect_while_it_connects_leaves_no_socket(
+    where: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with primary() as peer:
+        monkeypatch.setattr(where, name, boom)
+        with pytest.raises(ConnectionGaveUp):
+            await aio.connect(url(peer, max_attempts=1))
+        await asyncio.sleep(0)
+        assert not sockets_to(Peer(peer.host, peer.port))
+
+
+async def test_a_defect_at_the_close_of_a_primary_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with primary() as peer, aio.connect(url(peer)) as connection:
+        await connection.create_sender("q")
+        (before,) = sockets_to(Peer(peer.host, peer.port))
+        with monkeypatch.context() as patch:
+            patch.setattr(SenderLink, "kill", boom)
+            watching = connection.events()
+            peer.close()
+            async for event in watching:
+                if isinstance(event, Disconnected):
+                    break
+            await asyncio.sleep(0)
+        assert before not in sockets_to(Peer(peer.host, peer.port))
 
 
 def test_the_end_of_a_loop_closes_the_socket() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
 from broker_stub.management.node import Management
-from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError
+from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import Client, member, running
 from tests.broker_stub.replication.cluster import ADMIN, Cluster
@@ -39,6 +40,16 @@ async def refused(
     with pytest.raises(MemberRefusedError) as info:
         await admin.call(operation, kind=kind, name=name, **arguments)
     return info.value.status, str(info.value)
+
+
+async def test_a_close_that_is_cancelled_drops_the_connection(admin: AdminClient) -> None:
+    closing = asyncio.ensure_future(admin.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    with pytest.raises(MemberUnreachableError):
+        await admin.query(QUEUE_TYPE)
 
 
 # -- queues -----------------------------------------------------------------------------------------
