@@ -61,7 +61,6 @@ LIGHT = {  # for few lines: to compile and to plan what reads them takes longer 
     # what Spark takes for large by its estimate would be shuffled all the same
     "spark.sql.maxSinglePartitionBytes": "1024p",
     "spark.sql.defaultSizeInBytes": "1k",
-    # each sort and each hash table takes a page: by Spark's own measure one of 32 MB for ten rows
     "spark.buffer.pageSize": "256k",
     JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {SHORT_LIFE}",
 }
@@ -228,6 +227,8 @@ def _options(master: str | None) -> dict[str, str]:
             "spark.driver.host": LOOPBACK,
             "spark.driver.memory": "2g",  # the executor of a local master lives in the driver
             "spark.sql.shuffle.partitions": str(local_cores(master)),
+            # each sort and each hash table takes a page, by Spark's own measure one of 32 MB
+            "spark.buffer.pageSize": "2m",
         }
         jvm += [COLLECTOR, COMPILE_LATE]
     return options | ({JAVA_OPTIONS: " ".join(jvm)} if jvm else {})

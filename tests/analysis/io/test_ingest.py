@@ -137,6 +137,18 @@ def test_two_stores_together_are_searched_for_copies(spark: SparkSession, tmp_pa
     assert ingest.read(spark, [str(tmp_path / "one"), str(tmp_path / "two")]).events.count() == 4
 
 
+def test_parquet_of_another_program_is_sorted_only_where_a_line_is_there_twice(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = four_lines(spark)
+    events.write.parquet(str(tmp_path / "once"))
+    events.unionAll(events.limit(2)).write.parquet(str(tmp_path / "twice"))
+    once, twice = (ingest.read(spark, str(tmp_path / name)).events for name in ("once", "twice"))
+    assert (once.count(), twice.count()) == (4, 4)
+    plans = [each._jdf.queryExecution().toString() for each in (once, twice)]
+    assert ["row_number" in plan for plan in plans] == [False, True]
+
+
 NOW = datetime.now(UTC)
 
 
