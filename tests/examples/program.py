@@ -21,7 +21,8 @@ class Program:
 
     def __init__(self, name: str, *arguments: str) -> None:
         self._command: tuple[str, ...] = (sys.executable, str(EXAMPLES / f"{name}.py"), *arguments)
-        self._environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        # Its lines are read while it runs, and most programs do not flush.
+        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         self._printed: list[str] = []
 
     @classmethod
