@@ -2,9 +2,9 @@
 
 Rules
 -----
-* Everything that can fail happens in a second work tree, in a temporary folder: version, changelog, commit,
-  wheel, sdist, checksums.  Until that has succeeded the checkout is not touched, and an interrupt leaves it
-  as it was.
+* Everything that can fail happens in a clone in a temporary folder: version, changelog, commit, wheel, sdist,
+  checksums.  Until that has succeeded neither checkout nor repository is touched, and an interrupt leaves
+  both as they were.
 * Then come three short steps: the files into ``dist/``, the tag, ``main`` forward to the tag.  After an
   interrupt between the last two, the next run names the command that finishes.
 * Nothing is sent anywhere: the last lines name the command that does.
@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,8 @@ def check(root: Path, wanted: str) -> None:
 
 
 def _check_version(wanted: str, present: str) -> None:
+    if not wanted:
+        raise ReleaseError("name the version: make release VERSION=1.2.3")
     try:
         version = Version(wanted)
     except InvalidVersion:
@@ -157,15 +160,12 @@ def build(tree: Path) -> list[Path]:
 
 
 @contextmanager
-def second_tree(root: Path) -> Iterator[Path]:
-    """A work tree of the same commit in a temporary folder."""
+def clone_of(root: Path) -> Iterator[Path]:
+    """A clone of the checkout in a temporary folder; the repository does not know of it."""
     with tempfile.TemporaryDirectory(prefix="haclient-release-") as folder:
         tree = Path(folder) / "tree"
-        git("worktree", "add", "--quiet", "--detach", str(tree), cwd=root)
-        try:
-            yield tree
-        finally:
-            git("worktree", "remove", "--force", str(tree), cwd=root)
+        git("clone", "--quiet", "--shared", "--no-tags", str(root), str(tree), cwd=root)
+        yield tree
 
 
 def release(root: Path, version: str, *, dry_run: bool) -> None:
@@ -175,11 +175,13 @@ def release(root: Path, version: str, *, dry_run: bool) -> None:
     """
     check(root, version)
     tag, date = f"v{version}", datetime.now(UTC).date().isoformat()
-    with second_tree(root) as tree:
+    # who commits and signs may be set in the repository alone
+    own = ("-c", f"include.path={root / git('rev-parse', '--git-common-dir', cwd=root) / 'config'}")
+    with clone_of(root) as tree:
         section = prepare(tree, version, date)
         git("add", "--all", cwd=tree)
-        # a hook would look for .make-venv, which this tree has not
-        git("commit", "--quiet", "--no-verify", "--message", f"Release {version}", cwd=tree)
+        # a hook would look for .make-venv, which a clone has not
+        git(*own, "commit", "--quiet", "--no-verify", "--message", f"Release {version}", cwd=tree)
         print(section)
         print(git("show", "--stat", "--format=commit: %s", cwd=tree))
         built = build(tree)
@@ -191,7 +193,8 @@ def release(root: Path, version: str, *, dry_run: bool) -> None:
         dist.mkdir(exist_ok=True)
         for path in built:
             shutil.copy2(path, dist)
-        git("tag", "--annotate", "--message", f"haclient {version}", tag, cwd=tree)
+        git(*own, "tag", "--annotate", "--message", f"haclient {version}", tag, cwd=tree)
+        git("fetch", "--quiet", "--no-tags", str(tree), f"refs/tags/{tag}:refs/tags/{tag}", cwd=root)
     git("merge", "--quiet", "--ff-only", tag, cwd=root)
     print(f"released {version} here; to publish it: git push --atomic origin {BRANCH} {tag}")
 
@@ -202,6 +205,8 @@ def main() -> int:
     parser.add_argument("version", help="the version to release, such as 1.2.3")
     parser.add_argument("--dry-run", action="store_true", help="show everything, keep nothing")
     arguments = parser.parse_args()
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what is half done is removed
+        signal.signal(ending, signal.default_int_handler)
     try:
         release(ROOT, arguments.version, dry_run=arguments.dry_run)
     except ReleaseError as error:

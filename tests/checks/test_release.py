@@ -156,7 +156,7 @@ def test_a_section_that_was_written_by_hand_becomes_that_of_its_release_and_the_
 @pytest.mark.parametrize(
     ("version", "reason"),
     [
-        ("", "is no version of PEP 440"),
+        ("", "name the version: make release VERSION=1.2.3"),
         ("one", "is no version of PEP 440"),
         ("1.0-rc1", "normal form"),
         ("v1.0", "normal form"),
@@ -223,6 +223,42 @@ def test_an_interrupt_before_the_tag_leaves_nothing_and_the_next_run_succeeds(
     assert state(project) == before
     release.release(project, "0.1.0", dry_run=False)
     assert git("tag", cwd=project) == "v0.1.0"
+
+
+KILLS = """import os, signal
+
+os.kill(os.getppid(), signal.SIGTERM)
+signal.pause()
+"""
+
+
+def test_a_signal_in_the_middle_of_the_build_leaves_nothing(project: Path) -> None:
+    (project / "hatch_build.py").write_text(KILLS)
+    with (project / "pyproject.toml").open("a") as manifest:
+        manifest.write("\n[tool.hatch.build.hooks.custom]\n")
+    commit(project)
+    before = state(project)
+    done = subprocess.run(
+        [sys.executable, "scripts/release.py", "0.1.0"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "release: interrupted\n")
+    assert state(project) == before
+
+
+def test_an_identity_of_the_repository_alone_is_enough(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.delenv(f"GIT_{role}_NAME")
+        monkeypatch.delenv(f"GIT_{role}_EMAIL")
+    git("config", "user.name", "One", cwd=project)
+    git("config", "user.email", "one@example.org", cwd=project)
+    release.release(project, "0.1.0", dry_run=False)
+    assert git("log", "-1", "--format=%an %ae", cwd=project) == "One one@example.org"
 
 
 def test_after_an_interrupt_between_the_tag_and_the_branch_the_next_run_says_how_to_finish(
