@@ -1,6 +1,7 @@
 # Two commands do everything: `make demo` and `make test`.  Each sets up what it needs first.
 
 PYTHON := .venv/bin/python
+CHECK_JSON = $(PYTHON) -m check_jsonschema --quiet --builtin-schema
 # Tests wait more than they compute, so four processes share two cores.
 PYTEST := $(PYTHON) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 # Not the suites that need more than Python and Java, or many minutes: they have targets of their own.
@@ -9,7 +10,7 @@ SUITE := not soak and not pacemaker and not brokers and not spark
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model docs check format bench clean
+.PHONY: help setup release lint-workflows demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -115,17 +116,31 @@ model: setup  ## every state of three members and four generations: some minutes
 
 docs: setup  ## the documentation site, into build/site; links, spelling and sentences are checked
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs --quiet build
-	@$(PYTHON) -m codespell_lib README.md CHANGELOG.md docs examples haclient broker_stub
+	@$(PYTHON) -m codespell_lib *.md changes docs examples haclient broker_stub
 	@$(PYTHON) scripts/check_prose.py
 	@echo 'build/site/index.html; with search: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site'
 
-check: setup  ## ruff, ruff format, mypy --strict, the layers, the words
+check: setup  ## ruff, ruff format, mypy --strict, the layers, the words, addresses, notes of changes, workflows
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy --strict haclient broker_stub
 	@.venv/bin/lint-imports --no-cache --no-logo
 	@$(PYTHON) scripts/check_tree.py
 	@$(PYTHON) scripts/check_words.py
+	@$(PYTHON) scripts/check_urls.py
+	@$(PYTHON) scripts/check_changes.py
+	@$(CHECK_JSON) vendor.github-workflows .github/workflows/*.yml
+	@$(CHECK_JSON) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	@$(CHECK_JSON) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	@$(CHECK_JSON) vendor.dependabot .github/dependabot.yml
+
+# Beside `make check`, which needs nothing but the virtual environment: actionlint is written in Go.
+lint-workflows:  ## actionlint over the workflows; it or Go has to be installed
+	@if command -v actionlint >/dev/null; then actionlint; \
+	    else go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; fi
+
+release: setup  ## version, changelog, tag, wheel, sdist, checksums: VERSION=1.2.3; DRY_RUN=1 keeps nothing
+	@$(PYTHON) scripts/release.py "$(VERSION)" $(if $(DRY_RUN),--dry-run)
 
 format: setup  ## format, and fix what ruff can fix
 	@$(PYTHON) -m ruff format .

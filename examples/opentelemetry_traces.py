@@ -1,6 +1,6 @@
 """A message in a trace: sent, received and processed, and the connection beside it; printed as JSON.
 
-    pip install 'haclient[metrics]' opentelemetry-sdk
+    pip install '.[metrics]' opentelemetry-sdk
     python examples/opentelemetry_traces.py [URL]
 
 An application that exports to a collector sets the providers up once, and needs nothing else of this.

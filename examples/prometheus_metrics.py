@@ -1,6 +1,6 @@
 """What a connection goes through, for Prometheus to fetch.
 
-    pip install 'haclient[metrics]'
+    pip install '.[metrics]'
     python examples/prometheus_metrics.py [URL [PORT]]
     curl -s localhost:9464/metrics | grep haclient_
 

@@ -1,4 +1,4 @@
-"""The version of this package."""
+"""The version of this package, and how its extras are installed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def package_version() -> str:
     loads the parsers of e-mail and of zip files: a fifth of what ``import haclient`` takes, and 2 MB.
     """
     return next(filter(None, map(_version_in, sys.path)), "") or _searched()
+
+
+def install_extra(extra: str) -> str:
+    """Return the command that installs an extra, for the text of an error.
+
+    No index has the package yet: a name alone could fetch the package of a stranger.
+    """
+    wheel = f"./haclient-{package_version()}-py3-none-any.whl[{extra}]"
+    return f"pip install '.[{extra}]' in a checkout, or pip install '{wheel}' beside the wheel"
 
 
 def _version_in(folder: str) -> str:

@@ -1,7 +1,7 @@
 """Refuse pages that are hard to read: ``.venv/bin/python scripts/check_prose.py [PAGE...]``.
 
-The check reads paragraphs, list items and table cells of the README and of ``docs/``; code is one word.
-The median sentence of a page has at most 18 words, and no sentence has more than 35.  The pages in
+The check reads paragraphs, list items and table cells of the top folder's pages and of ``docs/``; code is
+one word.  The median sentence of a page has at most 18 words, and no sentence has more than 35.  The pages in
 ``NOT_YET`` are older than this rule.
 """
 
@@ -102,9 +102,9 @@ def read(text: str) -> Reading:
 
 
 def pages() -> list[Path]:
-    """The README and every page of ``docs/`` that people write."""
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [page for page in found if page.relative_to(ROOT).as_posix() not in GENERATED]
+    """The pages of the top folder, of ``docs/`` and of ``changes/`` that people write."""
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "changes" / "README.md"]
+    return [page for page in sorted(found) if page.relative_to(ROOT).as_posix() not in GENERATED]
 
 
 def complaints(page: Path) -> Iterator[str]:

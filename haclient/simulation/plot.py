@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haclient.simulation.arrivals import BINS, Arrivals, caption, cut_off, per_second, time_span
+from haclient.version import install_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +31,7 @@ class NoPlotsError(Exception):
 
     def __init__(self, module: str) -> None:
         self.module = module
-        super().__init__(f"a plot needs {module}: pip install 'haclient[plots]'")
+        super().__init__(f"a plot needs {module}: {install_extra('plots')}")
 
     def __reduce__(self) -> tuple[type[NoPlotsError], tuple[str]]:
         return type(self), (self.module,)

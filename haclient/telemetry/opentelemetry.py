@@ -25,12 +25,13 @@ from haclient.telemetry.event_counter import RECONNECT, EndpointLabel, EventCoun
 from haclient.telemetry.jsonl import long
 from haclient.telemetry.redact import Redactor
 from haclient.telemetry.sink import EventCallback
+from haclient.version import install_extra
 
 try:
     from opentelemetry import metrics, trace
     from opentelemetry.context import Context
 except ModuleNotFoundError as error:
-    message = f"{__name__} needs opentelemetry-api: pip install 'haclient[metrics]'"
+    message = f"{__name__} needs opentelemetry-api: {install_extra('metrics')}"
     raise ModuleNotFoundError(message, name=error.name) from error
 
 SCOPE = "haclient"

@@ -15,11 +15,12 @@ from haclient.telemetry.connection_tracker import Ended
 from haclient.telemetry.event_counter import EndpointLabel, EventCounter, Labels
 from haclient.telemetry.redact import Redactor
 from haclient.telemetry.sink import OTHER, EventCallback
+from haclient.version import install_extra
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 except ModuleNotFoundError as error:
-    message = f"{__name__} needs prometheus-client: pip install 'haclient[metrics]'"
+    message = f"{__name__} needs prometheus-client: {install_extra('metrics')}"
     raise ModuleNotFoundError(message, name=error.name) from error
 
 # From a dial on the same host to the longest deadline that is set in practice.

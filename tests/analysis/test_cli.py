@@ -169,7 +169,7 @@ def test_no_pyspark_is_a_sentence(lines: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "pyspark", None)
     done = run("analyze", lines, "--out", tmp_path / "out")
     assert done.exit_code == 3
-    assert "pip install 'haclient[spark]'" in done.stderr
+    assert "pip install '.[spark]'" in done.stderr
 
 
 @pytest.mark.parametrize("option", [["--remote", "sc://127.0.0.1:1"], ["--master", "spark://127.0.0.1:1"]])

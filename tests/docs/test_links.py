@@ -9,7 +9,14 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT
 
-PAGES = sorted([ROOT / "README.md", ROOT / "examples" / "README.md", *DOCS.rglob("*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        ROOT / "changes" / "README.md",
+        ROOT / "examples" / "README.md",
+        *DOCS.rglob("*.md"),
+    ]
+)
 
 
 def anchors(page: Path) -> set[str]:

@@ -125,4 +125,4 @@ def test_a_plot_without_the_extra_is_3_and_is_said_before_the_storm(monkeypatch:
     monkeypatch.setattr(plot, "find_spec", lambda _: None)
     done = simulate("--plot", "a.png")
     assert done.exit_code == 3
-    assert "pip install 'haclient[plots]'" in done.stderr
+    assert "pip install '.[plots]'" in done.stderr

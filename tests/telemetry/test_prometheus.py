@@ -274,4 +274,4 @@ def test_without_the_library_the_error_says_what_to_install(module: str, library
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
     )
-    assert "pip install 'haclient[metrics]'" in done.stderr.splitlines()[-1]
+    assert "pip install '.[metrics]'" in done.stderr.splitlines()[-1]

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from broker_stub.election.arbiter.directory import DirectoryArbiter
 from broker_stub.election.arbiter.memory import MemoryArbiter
 from broker_stub.election.arbiter.record import Arbiter
+from haclient.version import install_extra
 
 # Long enough for a busy disk or an election in ZooKeeper; clients wait for it, so not longer.
 TIMEOUT = 5.0
@@ -46,7 +47,7 @@ def _without_credentials(url: str) -> str:
 
 def _zookeeper(hosts: str, path: str, timeout: float) -> Arbiter:
     if importlib.util.find_spec("kazoo") is None:
-        raise ValueError("an arbiter in ZooKeeper needs kazoo: pip install 'haclient[zookeeper]'")
+        raise ValueError(f"an arbiter in ZooKeeper needs kazoo: {install_extra('zookeeper')}")
     from broker_stub.election.arbiter.zookeeper import ZooKeeperArbiter  # noqa: PLC0415  (imports kazoo)
 
     named, at, hosts = hosts.rpartition("@")

@@ -5,8 +5,8 @@
 
 Rules
 -----
-* In it are ``haclient.analysis`` and the telemetry's schema.  ``haclient/__init__.py`` is an empty one
-  there: the names of the real one are the client's.
+* In it are ``haclient.analysis``, the telemetry's schema and ``haclient.version``.
+  ``haclient/__init__.py`` is an empty one there: the names of the real one are the client's.
 * Executors need nothing of it: the transforms are Spark's own expressions.  The driver needs pyspark, and
   Jinja2 for the report.
 * The same tree gives the same bytes.
@@ -50,7 +50,8 @@ def _content() -> Iterator[tuple[str, bytes]]:
     root = analysis.parent
     yield "haclient/__init__.py", _EMPTY.encode()
     yield "haclient/telemetry/__init__.py", _EMPTY.encode()
-    yield "haclient/telemetry/schema.py", (root / "telemetry" / "schema.py").read_bytes()
+    for name in ("telemetry/schema.py", "version.py"):
+        yield f"haclient/{name}", (root / name).read_bytes()
     for path in sorted(analysis.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":
             yield f"haclient/{path.relative_to(root).as_posix()}", path.read_bytes()

@@ -29,6 +29,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from haclient.version import install_extra
+
 if TYPE_CHECKING:
     from pyspark import StorageLevel
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +77,7 @@ class NoSparkError(AnalysisError):
     """pyspark is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("the analysis needs PySpark: pip install 'haclient[spark]'")
+        super().__init__(f"the analysis needs PySpark: {install_extra('spark')}")
 
 
 class NoJavaError(AnalysisError):

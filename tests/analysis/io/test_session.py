@@ -55,7 +55,7 @@ def test_a_java_home_without_java_is_said(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_without_pyspark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(NoSparkError, match=r"pip install 'haclient\[spark\]'"):
+    with pytest.raises(NoSparkError, match=r"pip install '\.\[spark\]'"):
         session.spark_session()
 
 

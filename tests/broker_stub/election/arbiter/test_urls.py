@@ -46,5 +46,5 @@ def test_a_url_with_credentials_that_names_no_arbiter_is_quoted_without_them() -
 
 def test_without_kazoo_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ValueError, match=r"needs kazoo: pip install 'haclient\[zookeeper\]'"):
+    with pytest.raises(ValueError, match=r"needs kazoo: pip install '\.\[zookeeper\]'"):
         open_arbiter("zookeeper:127.0.0.1:2181/haclient")

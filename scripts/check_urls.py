@@ -1,0 +1,110 @@
+"""Refuse an address of the project that is not the one in ``pyproject.toml``.
+
+``.make-venv/bin/python scripts/check_urls.py [--write | --published]``
+
+The address of the repository is ``project.urls.Repository``; the contact is the e-mail address of the first
+of ``project.maintainers``.  Both stand in pages and forms too.  Change them in ``pyproject.toml``, and
+``--write`` changes every other place.  ``--published`` also refuses the placeholders at example.org, before
+anything leaves for an index.
+
+Rules
+-----
+* Any ``https://HOST/.../haclient`` in the files of ``PAGES`` is the repository's address.
+* Any e-mail address in ``CONTACT_PAGES`` is the contact.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACEHOLDER = "example.org"  # RFC 2606: reserved, so never the address of a stranger
+PAGES = (
+    "pyproject.toml",
+    "mkdocs.yml",
+    "*.md",
+    "docs/**/*.md",
+    "changes/*.md",
+    ".github/**/*.md",
+    ".github/**/*.yml",
+)
+CONTACT_PAGES = ("SECURITY.md", "CODE_OF_CONDUCT.md")
+
+_REPOSITORY = re.compile(r"https://[\w.-]+(?::\d+)?(?:/[\w.-]+)*?/haclient(?![\w.-]*\w)")
+_CONTACT = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """The addresses of the project.
+
+    :param repository: without a slash or ``.git`` at its end.
+    """
+
+    repository: str
+    contact: str
+
+    @classmethod
+    def read(cls, root: Path) -> Addresses:
+        """Read them from ``pyproject.toml``."""
+        project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+        return cls(project["urls"]["Repository"], project["maintainers"][0]["email"])
+
+    def in_page(self, name: str, text: str) -> str:
+        """Return the text of a page with these addresses in the place of others."""
+        text = _REPOSITORY.sub(self.repository, text)
+        return _CONTACT.sub(self.contact, text) if name in CONTACT_PAGES else text
+
+
+def pages(root: Path) -> Iterator[Path]:
+    """The files that may have an address of the project."""
+    for pattern in PAGES:
+        yield from sorted(root.glob(pattern))
+
+
+def complaints(root: Path, *, published: bool = False) -> Iterator[str]:
+    """One line for each line of a file with another address."""
+    addresses = Addresses.read(root)
+    if not _REPOSITORY.fullmatch(addresses.repository):
+        yield f"pyproject.toml: the repository is https://HOST/.../haclient, not {addresses.repository}"
+        return
+    if published:
+        for address in (addresses.repository, addresses.contact):
+            if PLACEHOLDER in address:
+                yield f"pyproject.toml: {address} is a placeholder: fill in the project's own, then --write"
+    for page in pages(root):
+        name = page.relative_to(root).as_posix()
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            if (expected := addresses.in_page(name, line)) != line:
+                yield f"{name}:{number}: {line.strip()!r}: pyproject.toml has it as {expected.strip()!r}"
+
+
+def write(root: Path) -> None:
+    """Put the addresses of ``pyproject.toml`` into every page."""
+    addresses = Addresses.read(root)
+    for page in pages(root):
+        text = page.read_text()
+        mended = addresses.in_page(page.relative_to(root).as_posix(), text)
+        if mended != text:
+            page.write_text(mended)
+
+
+def main() -> int:
+    """Print what was found; 1 if anything was."""
+    options = set(sys.argv[1:])
+    if options - {"--write", "--published"}:
+        sys.exit(f"usage: {sys.argv[0]} [--write | --published]")
+    if "--write" in options:
+        write(ROOT)
+    found = list(complaints(ROOT, published="--published" in options))
+    sys.stdout.writelines(f"{line}\n" for line in found)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

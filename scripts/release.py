@@ -1,0 +1,222 @@
+"""Make a release: ``make release VERSION=1.2.3``, with ``DRY_RUN=1`` to see it and keep nothing.
+
+Rules
+-----
+* Everything that can fail happens in a clone in a temporary folder: version, changelog, commit, wheel, sdist,
+  checksums.  Until that has succeeded neither checkout nor repository is touched, and an interrupt leaves
+  both as they were.
+* Then come three short steps: the files into ``dist/``, the tag, ``main`` forward to the tag.  After an
+  interrupt between the last two, the next run names the command that finishes.
+* Nothing is sent anywhere: the last lines name the command that does.
+* A section ``## [1.2.3] - unreleased`` that was written by hand becomes that of the release, and the notes
+  of ``changes/`` follow its text.  Without one, towncrier's section is the first of the changelog.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+ROOT = Path(__file__).resolve().parent.parent
+BRANCH = "main"
+SUMS = "SHA256SUMS"
+NO_NOTES = "No significant changes."  # what towncrier writes without a fragment
+
+_VERSION = re.compile(r'^(version = ")([^"]+)(")$', re.MULTILINE)
+_WHEEL = re.compile(r"(haclient-)\d[\w.!+]*(-py3-none-any\.whl)")
+_SECTION = re.compile(r"^## ", re.MULTILINE)
+
+
+class ReleaseError(Exception):
+    """The release cannot be made.  The text says why, and what to do."""
+
+
+def output(*command: str, cwd: Path) -> str:
+    """Run a command and return what it prints; an error shows what it said."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ReleaseError(f"`{' '.join(command)}` failed:\n{(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def git(*arguments: str, cwd: Path) -> str:
+    """Run git and return what it prints, without the last line's end."""
+    return output("git", *arguments, cwd=cwd).rstrip("\n")
+
+
+# -- may it be made ----------------------------------------------------------------------------------------
+
+
+def check(root: Path, wanted: str) -> None:
+    """Refuse a release that must not be made from this checkout.
+
+    :raises ReleaseError: with the reason.
+    """
+    _check_version(wanted, _VERSION.findall((root / "pyproject.toml").read_text())[0][1])
+    branch = git("rev-parse", "--abbrev-ref", "HEAD", cwd=root)
+    if branch != BRANCH:
+        raise ReleaseError(f"a release is made on {BRANCH}, and this is {branch}: git switch {BRANCH}")
+    if changed := git("status", "--porcelain", cwd=root):
+        raise ReleaseError(f"the tree has changes that are not committed; commit or stash them:\n{changed}")
+    _check_tag(root, f"v{wanted}")
+
+
+def _check_version(wanted: str, present: str) -> None:
+    if not wanted:
+        raise ReleaseError("name the version: make release VERSION=1.2.3")
+    try:
+        version = Version(wanted)
+    except InvalidVersion:
+        raise ReleaseError(f"{wanted!r} is no version of PEP 440, such as 1.2.3 or 1.2.3rc1") from None
+    if str(version) != wanted:
+        raise ReleaseError(f"{wanted!r} is written {str(version)!r} in PEP 440's normal form: use that")
+    if version.local:
+        raise ReleaseError(f"{wanted!r} is a local version, which no index takes: leave out +{version.local}")
+    if version < Version(present):
+        raise ReleaseError(f"{wanted} is lower than the present version, {present}")
+
+
+def _check_tag(root: Path, tag: str) -> None:
+    if not git("tag", "--list", tag, cwd=root):
+        return
+    base, head = (git("rev-parse", name, cwd=root) for name in (f"{tag}^{{commit}}^", "HEAD"))
+    if base == head:  # interrupted before the last step
+        raise ReleaseError(f"the tag {tag} is there, and {BRANCH} is not: git merge --ff-only {tag}")
+    raise ReleaseError(f"the tag {tag} exists already: choose the next version")
+
+
+# -- what it changes ---------------------------------------------------------------------------------------
+
+
+def prepare(tree: Path, version: str, date: str) -> str:
+    """Change the files of a work tree into those of the release, and return its section of the changelog."""
+    manifest = tree / "pyproject.toml"
+    manifest.write_text(_VERSION.sub(rf"\g<1>{version}\g<3>", manifest.read_text(), count=1))
+    for page in [tree / "README.md", *(tree / "docs").rglob("*.md")]:
+        text = page.read_text()
+        if (renamed := _WHEEL.sub(rf"\g<1>{version}\g<2>", text)) != text:
+            page.write_text(renamed)
+    log = tree / "CHANGELOG.md"
+    changelog, section = with_release(log.read_text(), version, _notes(tree, version, date))
+    log.write_text(changelog)
+    for fragment in (tree / "changes").iterdir():
+        if fragment.name != "README.md":
+            fragment.unlink()
+    return section
+
+
+def _notes(tree: Path, version: str, date: str) -> str:
+    """The section that towncrier makes of the fragments."""
+    command = ("-m", "towncrier", "build", "--draft", "--version", version, "--date", date)
+    return output(sys.executable, *command, cwd=tree).strip() + "\n"
+
+
+def with_release(changelog: str, version: str, notes: str) -> tuple[str, str]:
+    """Return the changelog with a release, and the release's section alone.
+
+    :param notes: the section of the fragments, a title in its first line.
+    :raises ReleaseError: when there is nothing to say about the release, or it has a section already.
+    """
+    title, _, body = notes.partition("\n")
+    body = "" if NO_NOTES in body else body.strip()
+    head, *sections = _SECTION.split(changelog)
+    unreleased = f"[{version}] - unreleased"
+    mine = [section for section in sections if section.startswith(f"[{version}]")]
+    if mine and not mine[0].startswith(f"{unreleased}\n"):
+        raise ReleaseError(f"CHANGELOG.md has a section [{version}] already: choose the next version")
+    if mine:
+        body = "\n\n".join(filter(None, (mine[0].removeprefix(unreleased).strip(), body)))
+        sections.remove(mine[0])
+    if not body:
+        raise ReleaseError("changes/ has no note: a release without a change that users see is none")
+    section = f"{title}\n\n{body}\n"
+    return "\n".join([head + section, *(f"## {each.strip()}\n" for each in sections)]), section
+
+
+def build(tree: Path) -> list[Path]:
+    """Build the sdist, the wheel and the file of their checksums; return the three."""
+    output(sys.executable, "-m", "hatchling", "build", "-d", "dist", cwd=tree)
+    built = sorted((tree / "dist").iterdir())
+    sums = tree / "dist" / SUMS
+    sums.write_text(
+        "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in built)
+    )
+    return [*built, sums]
+
+
+# -- in order ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def clone_of(root: Path) -> Iterator[Path]:
+    """A clone of the checkout in a temporary folder; the repository does not know of it."""
+    with tempfile.TemporaryDirectory(prefix="haclient-release-") as folder:
+        tree = Path(folder) / "tree"
+        git("clone", "--quiet", "--shared", "--no-tags", str(root), str(tree), cwd=root)
+        yield tree
+
+
+def release(root: Path, version: str, *, dry_run: bool) -> None:
+    """Make the release, or show it.
+
+    :raises ReleaseError: when it must not be made, or a command failed; the checkout is as it was.
+    """
+    check(root, version)
+    tag, date = f"v{version}", datetime.now(UTC).date().isoformat()
+    # who commits and signs may be set in the repository alone
+    own = ("-c", f"include.path={root / git('rev-parse', '--git-common-dir', cwd=root) / 'config'}")
+    with clone_of(root) as tree:
+        section = prepare(tree, version, date)
+        git("add", "--all", cwd=tree)
+        # a hook would look for .make-venv, which a clone has not
+        git(*own, "commit", "--quiet", "--no-verify", "--message", f"Release {version}", cwd=tree)
+        print(section)
+        print(git("show", "--stat", "--format=commit: %s", cwd=tree))
+        built = build(tree)
+        print(f"\ntag: {tag}\n\ndist/{SUMS}:\n{built[-1].read_text()}")
+        if dry_run:
+            print("dry run: nothing was kept")
+            return
+        dist = root / "dist"
+        dist.mkdir(exist_ok=True)
+        for path in built:
+            shutil.copy2(path, dist)
+        git(*own, "tag", "--annotate", "--message", f"haclient {version}", tag, cwd=tree)
+        git("fetch", "--quiet", "--no-tags", str(tree), f"refs/tags/{tag}:refs/tags/{tag}", cwd=root)
+    git("merge", "--quiet", "--ff-only", tag, cwd=root)
+    print(f"released {version} here; to publish it: git push --atomic origin {BRANCH} {tag}")
+
+
+def main() -> int:
+    """Run it; 2 for a release that is refused."""
+    parser = argparse.ArgumentParser(description="Make a release of haclient.")
+    parser.add_argument("version", help="the version to release, such as 1.2.3")
+    parser.add_argument("--dry-run", action="store_true", help="show everything, keep nothing")
+    arguments = parser.parse_args()
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what is half done is removed
+        signal.signal(ending, signal.default_int_handler)
+    try:
+        release(ROOT, arguments.version, dry_run=arguments.dry_run)
+    except ReleaseError as error:
+        print(f"release: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("release: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

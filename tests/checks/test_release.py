@@ -1,0 +1,299 @@
+"""``make release`` makes a whole release or none, and its dry run leaves nothing behind."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from scripts import release
+from scripts.release import ReleaseError
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = (
+    ".gitignore",
+    "LICENSE",
+    "README.md",
+    "changes/README.md",
+    "docs/platforms.md",
+    "pyproject.toml",
+    "scripts/release.py",
+)
+CHANGELOG = """# Changelog
+
+Newest first.
+
+## [0.1.0] - unreleased
+
+The first release.
+
+### Added
+
+- A client.
+"""
+NOTE = "A send that waits for the window ends by its timeout."
+
+
+def git(*arguments: str, cwd: Path) -> str:
+    done = subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture(autouse=True)
+def identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the committer, whatever the machine's own configuration says."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "A maintainer")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "maintainer@example.org")
+
+
+def begin(tree: Path) -> Path:
+    """Make a repository of a folder."""
+    git("init", "--quiet", "--initial-branch", "main", cwd=tree)
+    commit(tree)
+    return tree
+
+
+def commit(tree: Path) -> None:
+    git("add", "--all", cwd=tree)
+    git("commit", "--quiet", "--message", "A change", cwd=tree)
+
+
+def note(tree: Path, name: str = "+window.fixed.md", text: str = NOTE) -> None:
+    (tree / "changes" / name).write_text(text)
+    commit(tree)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A checkout with few files, and one note."""
+    tree = tmp_path / "project"
+    for name in FILES:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    for package in ("haclient", "broker_stub"):
+        (tree / package).mkdir()
+        (tree / package / "__init__.py").touch()
+    (tree / "CHANGELOG.md").write_text(CHANGELOG)
+    begin(tree)
+    note(tree)
+    return tree
+
+
+def state(tree: Path) -> tuple[str, ...]:
+    """All that a release may change."""
+    return (
+        *(
+            git(*command, cwd=tree)
+            for command in (("rev-parse", "HEAD"), ("tag",), ("status", "--porcelain"))
+        ),
+        git("worktree", "list", cwd=tree),
+        str(sorted(path.name for path in (tree / "dist").glob("*"))),
+    )
+
+
+def test_a_dry_run_shows_the_release_and_leaves_the_tree_untouched(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = state(project)
+    release.release(project, "0.1.0", dry_run=True)
+    assert state(project) == before
+    shown = capsys.readouterr().out
+    assert re.search(r"^## \[0\.1\.0\] - \d{4}-\d\d-\d\d$", shown, re.MULTILINE)
+    assert f"- {NOTE}" in shown
+    assert "tag: v0.1.0" in shown
+    assert re.search(r"^[0-9a-f]{64}  haclient-0\.1\.0-py3-none-any\.whl$", shown, re.MULTILINE)
+
+
+def test_a_release_is_a_commit_a_tag_and_files_with_checksums(project: Path) -> None:
+    head = git("rev-parse", "HEAD", cwd=project)
+    release.release(project, "0.2.0rc1", dry_run=False)
+    assert git("status", "--porcelain", cwd=project) == ""
+    assert git("rev-parse", "HEAD^", cwd=project) == head
+    assert git("rev-parse", "HEAD", cwd=project) == git("rev-parse", "v0.2.0rc1^{commit}", cwd=project)
+    assert git("log", "-1", "--format=%s", cwd=project) == "Release 0.2.0rc1"
+    assert git("worktree", "list", cwd=project).count("\n") == 0
+    assert 'version = "0.2.0rc1"' in (project / "pyproject.toml").read_text()
+    assert "./haclient-0.2.0rc1-py3-none-any.whl" in (project / "docs" / "platforms.md").read_text()
+    assert [path.name for path in (project / "changes").iterdir()] == ["README.md"]
+    sums = (project / "dist" / "SHA256SUMS").read_text().splitlines()
+    files = {line.split()[1]: line.split()[0] for line in sums}
+    assert set(files) == {"haclient-0.2.0rc1-py3-none-any.whl", "haclient-0.2.0rc1.tar.gz"}
+    for name, expected in files.items():
+        assert hashlib.sha256((project / "dist" / name).read_bytes()).hexdigest() == expected
+    with zipfile.ZipFile(project / "dist" / "haclient-0.2.0rc1-py3-none-any.whl") as wheel:
+        metadata = wheel.read("haclient-0.2.0rc1.dist-info/METADATA").decode()
+    assert "\nVersion: 0.2.0rc1\n" in metadata
+    assert "\nProject-URL: Repository, https://" in metadata
+    with tarfile.open(project / "dist" / "haclient-0.2.0rc1.tar.gz") as sdist:
+        assert not [name for name in sdist.getnames() if "/dist/" in name or "/.git/" in name]
+
+
+def test_a_section_that_was_written_by_hand_becomes_that_of_its_release_and_the_next_comes_first(
+    project: Path,
+) -> None:
+    release.release(project, "0.1.0", dry_run=False)
+    first = (project / "CHANGELOG.md").read_text()
+    assert "unreleased" not in first
+    assert re.search(r"The first release\.\n\n### Added\n\n- A client\.\n\n### Fixed\n\n- A send", first)
+    note(project, "7.added.md", "A new option.")
+    release.release(project, "0.2.0", dry_run=False)
+    text = (project / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## \[(.+)\]", text, re.MULTILINE) == ["0.2.0", "0.1.0"]
+    assert "- A new option. (#7)" in text.partition("## [0.1.0]")[0]
+    assert text.startswith("# Changelog\n\nNewest first.\n\n## [0.2.0] - ")
+    assert text.endswith(first.partition("## ")[2])
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        ("", "name the version: make release VERSION=1.2.3"),
+        ("one", "is no version of PEP 440"),
+        ("1.0-rc1", "normal form"),
+        ("v1.0", "normal form"),
+        ("1.0+mine", "a local version"),
+        ("0.0.9", "lower than the present version, 0.1.0"),
+        ("0.1.0rc1", "lower than the present version, 0.1.0"),
+    ],
+)
+def test_a_version_that_cannot_follow_is_refused(project: Path, version: str, reason: str) -> None:
+    refused(project, version, reason)
+
+
+def refused(tree: Path, version: str, reason: str) -> None:
+    before = state(tree)
+    with pytest.raises(ReleaseError, match=re.escape(reason)):
+        release.release(tree, version, dry_run=False)
+    assert state(tree) == before
+
+
+def test_a_tree_with_changes_is_refused(project: Path) -> None:
+    (project / "new.txt").touch()
+    refused(project, "0.1.0", "?? new.txt")
+
+
+def test_another_branch_is_refused(project: Path) -> None:
+    git("switch", "--quiet", "--create", "mine", cwd=project)
+    refused(project, "0.1.0", "this is mine: git switch main")
+
+
+def test_a_tag_that_exists_is_refused_and_so_is_a_second_run(project: Path) -> None:
+    release.release(project, "0.1.0", dry_run=False)
+    note(project)
+    refused(project, "0.1.0", "the tag v0.1.0 exists already")
+    git("tag", "--delete", "v0.1.0", cwd=project)
+    refused(project, "0.1.0", "has a section [0.1.0] already")
+
+
+def test_a_release_without_a_note_is_refused(project: Path) -> None:
+    release.release(project, "0.1.0", dry_run=False)
+    refused(project, "0.2.0", "changes/ has no note")
+
+
+def test_a_build_that_fails_leaves_the_tree_untouched(project: Path) -> None:
+    manifest = project / "pyproject.toml"
+    manifest.write_text(
+        manifest.read_text().replace('requires-python = ">=3.11"', 'requires-python = "soon"')
+    )
+    commit(project)
+    refused(project, "0.1.0", "requires-python")
+
+
+def interrupted(*_: object, **__: object) -> str:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_before_the_tag_leaves_nothing_and_the_next_run_succeeds(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = state(project)
+    with monkeypatch.context() as patched:
+        patched.setattr(release, "build", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            release.release(project, "0.1.0", dry_run=False)
+    assert state(project) == before
+    release.release(project, "0.1.0", dry_run=False)
+    assert git("tag", cwd=project) == "v0.1.0"
+
+
+KILLS = """import os, signal
+
+os.kill(os.getppid(), signal.SIGTERM)
+signal.pause()
+"""
+
+
+def test_a_signal_in_the_middle_of_the_build_leaves_nothing(project: Path) -> None:
+    (project / "hatch_build.py").write_text(KILLS)
+    with (project / "pyproject.toml").open("a") as manifest:
+        manifest.write("\n[tool.hatch.build.hooks.custom]\n")
+    commit(project)
+    before = state(project)
+    done = subprocess.run(
+        [sys.executable, "scripts/release.py", "0.1.0"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "release: interrupted\n")
+    assert state(project) == before
+
+
+def test_an_identity_of_the_repository_alone_is_enough(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.delenv(f"GIT_{role}_NAME")
+        monkeypatch.delenv(f"GIT_{role}_EMAIL")
+    git("config", "user.name", "One", cwd=project)
+    git("config", "user.email", "one@example.org", cwd=project)
+    release.release(project, "0.1.0", dry_run=False)
+    assert git("log", "-1", "--format=%an %ae", cwd=project) == "One one@example.org"
+
+
+def test_after_an_interrupt_between_the_tag_and_the_branch_the_next_run_says_how_to_finish(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = release.git
+
+    def until_the_merge(*arguments: str, cwd: Path) -> str:
+        return interrupted() if arguments[0] == "merge" else real(*arguments, cwd=cwd)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(release, "git", until_the_merge)
+        with pytest.raises(KeyboardInterrupt):
+            release.release(project, "0.1.0", dry_run=False)
+    refused(project, "0.1.0", "git merge --ff-only v0.1.0")
+    git("merge", "--ff-only", "v0.1.0", cwd=project)
+    assert git("log", "-1", "--format=%s", cwd=project) == "Release 0.1.0"
+
+
+def test_the_dry_run_of_this_project_succeeds_in_a_clone_of_it(tmp_path: Path) -> None:
+    names = git("ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
+    clone = tmp_path / "clone"
+    for name in names:
+        if (ROOT / name).is_file():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, clone / name)
+    begin(clone)
+    before = state(clone)
+    done = subprocess.run(
+        [sys.executable, "scripts/release.py", "0.1.0", "--dry-run"],
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "haclient-0.1.0.tar.gz" in done.stdout
+    assert state(clone) == before

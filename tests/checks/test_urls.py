@@ -1,0 +1,68 @@
+"""The address of the project stands in ``pyproject.toml``, and everywhere else as it stands there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scripts.check_urls import PAGES, PLACEHOLDER, complaints, write
+
+ROOT = Path(__file__).resolve().parents[2]
+REPOSITORY, CONTACT = "https://git.example.net/them/haclient", "security@example.net"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The files that are looked at."""
+    for page in (page for pattern in PAGES for page in ROOT.glob(pattern)):
+        copy = tmp_path / page.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, copy)
+    return tmp_path
+
+
+def fill_in(tree: Path) -> None:
+    """What the publisher does once."""
+    manifest = tree / "pyproject.toml"
+    text = manifest.read_text().replace("https://example.org/haclient", REPOSITORY, 1)
+    manifest.write_text(text.replace("maintainers@example.org", CONTACT))
+
+
+def test_every_place_agrees_with_the_manifest() -> None:
+    assert list(complaints(ROOT)) == []
+
+
+def test_a_new_address_shows_every_other_place(tree: Path) -> None:
+    fill_in(tree)
+    named = {line.partition(":")[0] for line in complaints(tree)}
+    assert {"pyproject.toml", "docs/platforms.md", ".github/ISSUE_TEMPLATE/config.yml"} <= named
+    assert {"SECURITY.md", "CODE_OF_CONDUCT.md"} <= named
+
+
+def test_write_changes_all_of_them(tree: Path) -> None:
+    fill_in(tree)
+    write(tree)
+    assert list(complaints(tree, published=True)) == []
+    pages = [page.read_text() for pattern in PAGES for page in tree.glob(pattern)]
+    assert not any(f"https://{PLACEHOLDER}/haclient" in page for page in pages)
+    assert f"git+{REPOSITORY} " in (tree / "docs" / "platforms.md").read_text()
+    assert f'Issues = "{REPOSITORY}/issues"' in (tree / "pyproject.toml").read_text()
+
+
+def test_a_placeholder_is_refused_before_anything_is_published(tree: Path) -> None:
+    (tree / "pyproject.toml").write_text(
+        (ROOT / "pyproject.toml").read_text().replace("maintainers@example.org", "a@example.net")
+    )
+    assert any("placeholder" in line for line in complaints(tree, published=True))
+    assert not any("placeholder" in line for line in complaints(tree))
+
+
+def test_an_address_that_is_not_the_repository_of_this_name_is_refused(tree: Path) -> None:
+    manifest = tree / "pyproject.toml"
+    manifest.write_text(
+        manifest.read_text().replace("https://example.org/haclient", "https://example.net/fork")
+    )
+    (line,) = complaints(tree)
+    assert line.endswith("not https://example.net/fork")
