@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from haclient.core.message_encoder import Additions, OutgoingMessage
     from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
     from haclient.discovery.topology import Topology
-    from haclient.engine.message import Body, Message, SendableBody
+    from haclient.engine.amqp_values.message import Body, Message, SendableBody
     from haclient.outcome import Outcome, OutcomeState
 
     __version__: str
@@ -60,7 +60,7 @@ _MODULES = ("aio", "blocking", "errors", "events")
 _HOMES = {
     "Additions": "haclient.core.message_encoder",
     "AttemptRecord": "haclient.discovery.evidence",
-    "Body": "haclient.engine.message",
+    "Body": "haclient.engine.amqp_values.message",
     "ClusterURL": "haclient.cluster_url.url",
     "Connection": "haclient.blocking",
     "ConnectionFactory": "haclient.blocking",
@@ -69,12 +69,12 @@ _HOMES = {
     "Endpoint": "haclient.cluster_url.endpoint",
     "Failure": "haclient.discovery.evidence",
     "FailureReason": "haclient.discovery.evidence",
-    "Message": "haclient.engine.message",
+    "Message": "haclient.engine.amqp_values.message",
     "Outcome": "haclient.outcome",
     "OutcomeState": "haclient.outcome",
     "OutgoingMessage": "haclient.core.message_encoder",
     "Receiver": "haclient.blocking",
-    "SendableBody": "haclient.engine.message",
+    "SendableBody": "haclient.engine.amqp_values.message",
     "Sender": "haclient.blocking",
     "State": "haclient.core.connection",
     "Topology": "haclient.discovery.topology",

@@ -20,8 +20,8 @@ from haclient.cluster_url.options import Options
 from haclient.core.ledger import Entry
 from haclient.core.message_encoder import MessageEncoder
 from haclient.core.sender import SenderCore
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.engine.codec import duplicate_id_of
-from haclient.engine.message import SendableBody
 from haclient.errors import DeadlineExceeded
 from haclient.outcome import Outcome
 

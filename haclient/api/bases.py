@@ -14,7 +14,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore
 from haclient.discovery.topology import Topology
-from haclient.engine.message import Body, Message
+from haclient.engine.amqp_values.message import Body, Message
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.telemetry.redact import Redactor
 

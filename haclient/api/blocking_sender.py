@@ -21,8 +21,8 @@ from haclient.api.send_many import END, Batch, check, note, outcomes
 from haclient.cluster_url.options import Options
 from haclient.core.message_encoder import MessageEncoder
 from haclient.core.sender import SenderCore
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.engine.codec import duplicate_id_of
-from haclient.engine.message import SendableBody
 from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, UnencodableValue
 from haclient.loop_thread import LoopThread
 from haclient.outcome import Outcome

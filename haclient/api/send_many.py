@@ -24,8 +24,8 @@ import proton
 from haclient.api.deadlines import not_settled, window_full
 from haclient.core.ledger import Entry, Waiter
 from haclient.core.sender import SenderCore
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.engine.codec import duplicate_id_of
-from haclient.engine.message import SendableBody
 from haclient.errors import HaclientError, SendManyError, UnencodableValue, another
 from haclient.outcome import Outcome
 

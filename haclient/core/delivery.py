@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from haclient.engine import codec
-from haclient.engine.message import Message
+from haclient.engine.amqp_values.message import Message
 from haclient.errors import AlreadySettled, StaleDelivery
 from haclient.outcome import ACCEPTED, Outcome
 

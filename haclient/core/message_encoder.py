@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import proton
 
+from haclient.engine.amqp_values.message import Message, SendableBody
 from haclient.engine.codec import Encoder, automatic_ids, encode_body, message_of
-from haclient.engine.message import Message, SendableBody
 
 if TYPE_CHECKING:
     from haclient.core.sender import SenderCore

@@ -29,7 +29,7 @@ from cproton_ffi import ffi, lib
 
 from haclient.engine.amqp_values.decode import SECTIONS, Section, read_sections
 from haclient.engine.amqp_values.encode import UnencodableValue, binary, encode_properties, encode_value
-from haclient.engine.message import Message, SendableBody
+from haclient.engine.amqp_values.message import Message, SendableBody
 
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
 AUTOMATIC_ID_PREFIX = "haclient:"

@@ -12,7 +12,7 @@ import proton
 from opentelemetry import trace
 
 from haclient import blocking
-from haclient.engine.message import SendableBody
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
 from haclient.tracing.operations import Link, TracingContext

@@ -19,7 +19,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.engine.message import SendableBody
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.errors import HaclientError, MessageNotAccepted
 from haclient.telemetry.opentelemetry import OPERATION_SECONDS, SYSTEM, Attributes
 from haclient.telemetry.redact import Redactor

@@ -16,7 +16,8 @@ from hypothesis import example, given
 import haclient
 from haclient.api.bases import BaseDelivery
 from haclient.core.message_encoder import OutgoingMessage
-from haclient.engine import codec, message
+from haclient.engine import codec
+from haclient.engine.amqp_values import message
 from haclient.engine.codec import Encoder
 from tests.engine.test_codec import BODIES
 

@@ -143,7 +143,7 @@ if TYPE_CHECKING:
         priority: int
         """Higher is sooner, 0 to 255; default 4.  Section *header*.
 
-        Brokers distinguish ten priorities or fewer.
+        How many priorities a broker distinguishes, and whether it does, depends on the broker.
         """
 
         ttl: float
@@ -155,7 +155,7 @@ if TYPE_CHECKING:
         The broker starts the time when the message arrives.  So the time does not include a wait for a
         primary in the client, and starts again if the message is sent again after a failover.  Use
         ``expiry_time`` for a moment that no wait moves, and ``send(timeout=...)`` to bound the wait.
-        On a received message, a broker that counts down has left the remaining time.
+        On a received message it is the remaining time, if the broker counts down.
         """
 
         first_acquirer: bool
