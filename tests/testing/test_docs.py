@@ -32,7 +32,7 @@ def test_the_script_without_pytest_loses_nothing(tmp_path: Path) -> None:
     (program,) = (each for each in PROGRAMS if "__main__" in each)
     script = tmp_path / "faults.py"
     script.write_text(program)
-    command = [sys.executable, "-W", "error", script]
+    command = [sys.executable, "-W", "error", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     _, *lines = done.stdout.splitlines()
