@@ -15,8 +15,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proton import Message
-
     from haclient import aio, errors, events
     from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
     from haclient.cluster_url.endpoint import Endpoint
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from haclient.core.message_encoder import Additions, OutgoingMessage
     from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
     from haclient.discovery.topology import Topology
+    from haclient.engine.amqp_values.message import Body, Message, SendableBody
     from haclient.outcome import Outcome, OutcomeState
 
     __version__: str
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Additions",
     "AttemptRecord",
+    "Body",
     "ClusterURL",
     "Connection",
     "ConnectionFactory",
@@ -46,6 +46,7 @@ __all__ = [
     "OutcomeState",
     "OutgoingMessage",
     "Receiver",
+    "SendableBody",
     "Sender",
     "State",
     "Topology",
@@ -59,6 +60,7 @@ _MODULES = ("aio", "blocking", "errors", "events")
 _HOMES = {
     "Additions": "haclient.core.message_encoder",
     "AttemptRecord": "haclient.discovery.evidence",
+    "Body": "haclient.engine.amqp_values.message",
     "ClusterURL": "haclient.cluster_url.url",
     "Connection": "haclient.blocking",
     "ConnectionFactory": "haclient.blocking",
@@ -67,11 +69,12 @@ _HOMES = {
     "Endpoint": "haclient.cluster_url.endpoint",
     "Failure": "haclient.discovery.evidence",
     "FailureReason": "haclient.discovery.evidence",
-    "Message": "proton",
+    "Message": "haclient.engine.amqp_values.message",
     "Outcome": "haclient.outcome",
     "OutcomeState": "haclient.outcome",
     "OutgoingMessage": "haclient.core.message_encoder",
     "Receiver": "haclient.blocking",
+    "SendableBody": "haclient.engine.amqp_values.message",
     "Sender": "haclient.blocking",
     "State": "haclient.core.connection",
     "Topology": "haclient.discovery.topology",

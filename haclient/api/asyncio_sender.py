@@ -20,7 +20,7 @@ from haclient.cluster_url.options import Options
 from haclient.core.ledger import Entry
 from haclient.core.message_encoder import MessageEncoder
 from haclient.core.sender import SenderCore
-from haclient.engine.amqp_values.encode import Body
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.engine.codec import duplicate_id_of
 from haclient.errors import DeadlineExceeded
 from haclient.outcome import Outcome
@@ -57,7 +57,7 @@ class Sender:
 
     async def send(
         self,
-        message: proton.Message | Body,
+        message: proton.Message | SendableBody,
         *,
         timeout: float | None = None,
         durable: bool | None = None,
@@ -107,7 +107,7 @@ class Sender:
 
     async def submit(
         self,
-        message: proton.Message | Body,
+        message: proton.Message | SendableBody,
         *,
         timeout: float | None = None,
         durable: bool | None = None,
@@ -136,7 +136,7 @@ class Sender:
 
     def submit_nowait(
         self,
-        message: proton.Message | Body,
+        message: proton.Message | SendableBody,
         *,
         durable: bool | None = None,
         duplicate_id: str | bytes | None = None,
@@ -156,7 +156,7 @@ class Sender:
 
     async def send_many(
         self,
-        messages: Iterable[proton.Message | Body] | AsyncIterable[proton.Message | Body],
+        messages: Iterable[proton.Message | SendableBody] | AsyncIterable[proton.Message | SendableBody],
         *,
         timeout: float | None = None,
         durable: bool | None = None,

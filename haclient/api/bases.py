@@ -9,13 +9,12 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
-import proton
-
 from haclient.api.pickling import not_picklable
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore
 from haclient.discovery.topology import Topology
+from haclient.engine.amqp_values.message import Body, Message
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.telemetry.redact import Redactor
 
@@ -110,13 +109,13 @@ class BaseDelivery:
     _core: DeliveryCore
 
     @property
-    def message(self) -> proton.Message:
+    def message(self) -> Message:
         """The message without its duplicate-detection id, so that it can be sent on."""
         return self._core.message
 
     @property
-    def body(self) -> Any:
-        """The body of the message, whatever its sender put there; ``Any`` for type checkers."""
+    def body(self) -> Body:
+        """The body of the message, whatever its sender put there; ``match`` has a case for each type."""
         return self._core.message.body
 
     @property

@@ -21,7 +21,7 @@ from haclient.api.send_many import END, Batch, check, note, outcomes
 from haclient.cluster_url.options import Options
 from haclient.core.message_encoder import MessageEncoder
 from haclient.core.sender import SenderCore
-from haclient.engine.amqp_values.encode import Body
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.engine.codec import duplicate_id_of
 from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, UnencodableValue
 from haclient.loop_thread import LoopThread
@@ -67,7 +67,7 @@ class Sender:
 
     def send(
         self,
-        message: proton.Message | Body,
+        message: proton.Message | SendableBody,
         *,
         timeout: float | None = None,
         durable: bool | None = None,
@@ -107,7 +107,7 @@ class Sender:
 
     def submit(
         self,
-        message: proton.Message | Body,
+        message: proton.Message | SendableBody,
         *,
         timeout: float | None = None,
         durable: bool | None = None,
@@ -131,7 +131,7 @@ class Sender:
 
     def submit_nowait(
         self,
-        message: proton.Message | Body,
+        message: proton.Message | SendableBody,
         *,
         durable: bool | None = None,
         duplicate_id: str | bytes | None = None,
@@ -147,7 +147,7 @@ class Sender:
 
     def send_many(
         self,
-        messages: Iterable[proton.Message | Body],
+        messages: Iterable[proton.Message | SendableBody],
         *,
         timeout: float | None = None,
         durable: bool | None = None,
@@ -224,7 +224,7 @@ class Sender:
 
     def _post(
         self,
-        message: proton.Message | Body,
+        message: proton.Message | SendableBody,
         seconds: float | None,
         duplicate_id: str | bytes | None,
         *,

@@ -24,13 +24,13 @@ import proton
 from haclient.api.deadlines import not_settled, window_full
 from haclient.core.ledger import Entry, Waiter
 from haclient.core.sender import SenderCore
-from haclient.engine.amqp_values.encode import Body
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.engine.codec import duplicate_id_of
 from haclient.errors import HaclientError, SendManyError, UnencodableValue, another
 from haclient.outcome import Outcome
 
 Result: TypeAlias = Outcome | HaclientError
-Sendable: TypeAlias = proton.Message | Body
+Sendable: TypeAlias = proton.Message | SendableBody
 
 END = object()
 """What ``next`` returns when an iterable has no more messages."""

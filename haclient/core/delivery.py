@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import proton
-
 from haclient.engine import codec
+from haclient.engine.amqp_values.message import Message
 from haclient.errors import AlreadySettled, StaleDelivery
 from haclient.outcome import ACCEPTED, Outcome
 
@@ -47,7 +46,7 @@ class DeliveryCore:
         self.receiver = receiver
         self.link = link
         self._pointer = pointer
-        self._message: proton.Message | None = None
+        self._message: Message | None = None
         self._confirmation: Confirmation | None = None
 
     @property
@@ -61,7 +60,7 @@ class DeliveryCore:
         return self.receiver.address
 
     @property
-    def message(self) -> proton.Message:
+    def message(self) -> Message:
         """The message, decoded when first asked for, without its duplicate-detection id."""
         message = self._message
         if message is None:

@@ -19,11 +19,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import proton
 
-from haclient.engine.amqp_values.encode import Body
+from haclient.engine.amqp_values.message import Message, SendableBody
 from haclient.engine.codec import Encoder, automatic_ids, encode_body, message_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class OutgoingMessage:
     """
 
     address: str | None
-    message: proton.Message
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class MessageEncoder:
 
     def encode(
         self,
-        message: proton.Message | Body,
+        message: proton.Message | SendableBody,
         duplicate_id: str | bytes | None = None,
         *,
         durable: bool | None = None,
@@ -97,7 +97,9 @@ class MessageEncoder:
             if self._hook is None:
                 return encode_body(message, duplicate_id, durable=durable)
             message = message_of(message)
-        added = None if self._hook is None else self._hook(OutgoingMessage(self._address, message))
+        if self._hook is None:
+            return encode(message, duplicate_id, durable=durable)
+        added = self._hook(OutgoingMessage(self._address, cast("Message", message)))
         if added is None:
             return encode(message, duplicate_id, durable=durable)
         return _encode_with(added, message, lambda: encode(message, duplicate_id, durable=durable))

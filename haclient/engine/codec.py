@@ -28,13 +28,8 @@ import proton
 from cproton_ffi import ffi, lib
 
 from haclient.engine.amqp_values.decode import SECTIONS, Section, read_sections
-from haclient.engine.amqp_values.encode import (
-    Body,
-    UnencodableValue,
-    binary,
-    encode_properties,
-    encode_value,
-)
+from haclient.engine.amqp_values.encode import UnencodableValue, binary, encode_properties, encode_value
+from haclient.engine.amqp_values.message import Message, SendableBody
 
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
 AUTOMATIC_ID_PREFIX = "haclient:"
@@ -185,7 +180,9 @@ class Encoder:
         return ffi.unpack(self._buffer, size)  # type: ignore[no-any-return]
 
 
-def encode_body(body: Body, duplicate_id: str | bytes | None = None, *, durable: bool = False) -> bytes:
+def encode_body(
+    body: SendableBody, duplicate_id: str | bytes | None = None, *, durable: bool = False
+) -> bytes:
     """A message of this body and nothing else, as bytes.
 
     Bytes are a data section, which consumers of every language take; anything else is an amqp-value.
@@ -208,15 +205,14 @@ def encode_body(body: Body, duplicate_id: str | bytes | None = None, *, durable:
     return b"".join((start, _id_section(duplicate_id), section))
 
 
-def message_of(body: Body) -> proton.Message:
+def message_of(body: SendableBody) -> Message:
     """The message that ``encode_body`` encodes.
 
     :raises UnencodableValue: for ``None``.
     """
     if body is None:
         raise UnencodableValue(_NO_BODY, "body")
-    message = proton.Message()
-    message.body = body  # type: ignore[assignment]
+    message = Message(body)
     if isinstance(body, _BYTES) and not isinstance(body, proton.decimal128):
         message.body = bytes(body)
         message.inferred = True
@@ -336,7 +332,7 @@ def _is_received(message: proton.Message, duplicate_id: Any) -> bool:
     return is_automatic(duplicate_id) or message.__dict__.get(_RECEIVED) == _owned(duplicate_id)
 
 
-class _Decoded(proton.Message):
+class _Decoded(Message):
     """A message that was received, whose binary ids may be kept longer than itself.
 
     A plain one has no C message until a field of its header or its properties is asked for: making and
@@ -376,7 +372,7 @@ class _Decoded(proton.Message):
         cproton.pn_message_set_correlation_id(self._msg, value)
 
 
-def decode(data: bytes) -> proton.Message:
+def decode(data: bytes) -> Message:
     """The message that ``data`` encodes.
 
     Binary values come out of proton as views into the message's own memory, and using one after
@@ -393,7 +389,7 @@ def decode(data: bytes) -> proton.Message:
     return message
 
 
-def decode_apart(data: bytes) -> tuple[proton.Message, Any]:
+def decode_apart(data: bytes) -> tuple[Message, Any]:
     """The message that ``data`` encodes, and the duplicate-detection id that is taken off it.
 
     :raises proton.MessageException: when it is not an AMQP message.
@@ -410,7 +406,7 @@ def decode_apart(data: bytes) -> tuple[proton.Message, Any]:
     return message, found
 
 
-def decode_plain(data: bytes) -> tuple[proton.Message, str | None] | None:
+def decode_plain(data: bytes) -> tuple[Message, str | None] | None:
     """A message as ``encode_body`` writes it; ``None`` for any other.
 
     Only beginnings that are known to be right are left to be decoded later: an error must be raised here.
@@ -456,7 +452,7 @@ def decode_plain(data: bytes) -> tuple[proton.Message, str | None] | None:
     return message, duplicate_id
 
 
-def _decode_any(data: bytes) -> proton.Message:
+def _decode_any(data: bytes) -> Message:
     message = _Decoded()
     try:
         message.decode(data)

@@ -12,7 +12,7 @@ import proton
 from opentelemetry import trace
 
 from haclient import aio
-from haclient.engine.amqp_values.encode import Body
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
 from haclient.tracing.operations import Link, TracingContext
@@ -56,12 +56,14 @@ class AsyncTracedSender:
         """Messages sent and not settled yet."""
         return self._sender.unsettled
 
-    async def send(self, message: proton.Message | Body, **arguments: Any) -> Outcome:
+    async def send(self, message: proton.Message | SendableBody, **arguments: Any) -> Outcome:
         """Send and wait until the primary has settled it; see ``aio.Sender.send``."""
         with self._link.sending(message):
             return await self._sender.send(message, **arguments)
 
-    async def submit(self, message: proton.Message | Body, **arguments: Any) -> asyncio.Future[Outcome]:
+    async def submit(
+        self, message: proton.Message | SendableBody, **arguments: Any
+    ) -> asyncio.Future[Outcome]:
         """Send without waiting for the outcome; see ``aio.Sender.submit``."""
         operation = self._link.send(message)
         with operation.current():
@@ -73,7 +75,9 @@ class AsyncTracedSender:
         future.add_done_callback(operation.settled)
         return future
 
-    def submit_nowait(self, message: proton.Message | Body, **arguments: Any) -> asyncio.Future[Outcome]:
+    def submit_nowait(
+        self, message: proton.Message | SendableBody, **arguments: Any
+    ) -> asyncio.Future[Outcome]:
         """Send without waiting for anything; see ``aio.Sender.submit_nowait``."""
         operation = self._link.send(message)
         with operation.current():

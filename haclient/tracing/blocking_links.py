@@ -12,7 +12,7 @@ import proton
 from opentelemetry import trace
 
 from haclient import blocking
-from haclient.engine.amqp_values.encode import Body
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
 from haclient.tracing.operations import Link, TracingContext
@@ -56,16 +56,16 @@ class TracedSender:
         """Messages sent and not settled yet."""
         return self._sender.unsettled
 
-    def send(self, message: proton.Message | Body, **arguments: Any) -> Outcome:
+    def send(self, message: proton.Message | SendableBody, **arguments: Any) -> Outcome:
         """Send and wait until the primary has settled it; see ``blocking.Sender.send``."""
         with self._link.sending(message):
             return self._sender.send(message, **arguments)
 
-    def submit(self, message: proton.Message | Body, **arguments: Any) -> Future[Outcome]:
+    def submit(self, message: proton.Message | SendableBody, **arguments: Any) -> Future[Outcome]:
         """Send without waiting for the outcome; see ``blocking.Sender.submit``."""
         return self._traced(self._sender.submit, message, arguments)
 
-    def submit_nowait(self, message: proton.Message | Body, **arguments: Any) -> Future[Outcome]:
+    def submit_nowait(self, message: proton.Message | SendableBody, **arguments: Any) -> Future[Outcome]:
         """Send without waiting for anything; see ``blocking.Sender.submit_nowait``."""
         return self._traced(self._sender.submit_nowait, message, arguments)
 
@@ -88,7 +88,7 @@ class TracedSender:
     def _traced(
         self,
         submit: Callable[..., Future[Outcome]],
-        message: proton.Message | Body,
+        message: proton.Message | SendableBody,
         arguments: dict[str, Any],
     ) -> Future[Outcome]:
         operation = self._link.send(message)

@@ -19,7 +19,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.engine.amqp_values.encode import Body
+from haclient.engine.amqp_values.message import SendableBody
 from haclient.errors import HaclientError, MessageNotAccepted
 from haclient.telemetry.opentelemetry import OPERATION_SECONDS, SYSTEM, Attributes
 from haclient.telemetry.redact import Redactor
@@ -96,12 +96,12 @@ class Link:
         self._context = context
         self._destination = destination
 
-    def send(self, message: proton.Message | Body) -> Operation:
+    def send(self, message: proton.Message | SendableBody) -> Operation:
         """Begin to send; the operation's context is to be current while the message is encoded."""
         return self._begin("send", message if isinstance(message, proton.Message) else None)
 
     @contextlib.contextmanager
-    def sending(self, message: proton.Message | Body) -> Iterator[None]:
+    def sending(self, message: proton.Message | SendableBody) -> Iterator[None]:
         """Send, and wait for the outcome."""
         with self.send(message).whole():
             yield

@@ -80,6 +80,26 @@ async def test_a_body_is_sent_without_a_message(
 
 
 @pytest.mark.parametrize("call", CALLS)
+async def test_a_tuple_arrives_as_a_list_with_and_without_a_message(api: API, call: str) -> None:
+    for body in ((1, 2), {"pairs": [(1, (2,)), ()]}):
+        async with primary() as peer, connected(api, peer) as connection:
+            sender = await connection.create_sender("q")
+            await send(sender, call, body)
+            await send(sender, call, Message(body))
+            assert peer.bodies[0] == peer.bodies[1] in ([1, 2], {"pairs": [[1, [2]], []]})
+
+
+async def test_a_wait_for_a_primary_takes_nothing_off_a_time_to_live(api: API) -> None:
+    async with primary(grants=0) as peer, connected(api, peer) as connection:
+        sender = await connection.create_sender("q")
+        settled = await sender.submit(Message("one", ttl=5))
+        peer.grants = 1
+        peer.drop()
+        assert await settled == ACCEPTED
+        assert codec.decode(peer.received[0]).ttl == 5
+
+
+@pytest.mark.parametrize("call", CALLS)
 async def test_what_amqp_cannot_carry_is_named_by_its_path(api: API, call: str) -> None:
     body = {"items": [0, 1, 2, {"price": decimal.Decimal("1.5")}]}
     async with primary() as peer, connected(api, peer) as connection:

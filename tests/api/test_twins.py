@@ -28,7 +28,7 @@ RETURNED = {
     "AsyncIterator[Delivery]": "Iterator[Delivery]",  # the same
 }
 # What a call takes, where that differs, with the reason.
-MESSAGES = "Iterable[proton.Message | Body]"
+MESSAGES = "Iterable[proton.Message | SendableBody]"
 TAKEN = {
     # Nobody waits for an asynchronous iterator in the blocking API.
     f"{MESSAGES} | Async{MESSAGES}": MESSAGES,

@@ -107,6 +107,7 @@ def test_pyright_finds_no_fault_in_the_programs_of_the_docs(tmp_path: Path) -> N
         "blocking": functions(BLOCKING, "def block_{}(connection: haclient.Connection) -> None"),
         "asyncio": functions(ASYNCIO, "async def block_{}(connection: haclient.aio.Connection) -> None"),
         **{f"recipe_{number}": program for number, (program,) in enumerate(sections("recipes.md").values())},
+        "health": sections("health.md")["The program"][0],
     }
     for name, text in files.items():
         (tmp_path / f"page_{name}.py").write_text(text)

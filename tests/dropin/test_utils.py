@@ -55,6 +55,11 @@ def test_a_message_that_is_not_accepted_raises(
     assert delivery.remote_state == state
 
 
+def test_a_tuple_in_a_message_arrives_as_a_list(peer: Primary, connection: BlockingConnection) -> None:
+    connection.create_sender("orders").send(Message(body=(1, {"pair": (2, ())})))  # type: ignore[arg-type]
+    assert peer.bodies == [[1, {"pair": [2, []]}]]
+
+
 def test_a_link_that_is_refused_raises(connection: BlockingConnection) -> None:
     with pytest.raises(LinkDetached, match="not for you") as raised:
         connection.create_sender("forbidden")

@@ -10,7 +10,7 @@ import inspect
 import math
 import sys
 import uuid
-from typing import Any
+from typing import Any, NamedTuple
 
 import proton
 import pytest
@@ -85,6 +85,47 @@ def test_a_body_is_encoded_as_a_message_of_it_is(
     decoded.decode(data)
     assert normal(decoded.body) == normal(body)
     assert (decoded.durable, decoded.inferred) == (durable, isinstance(body, bytes))
+
+
+TUPLES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(tuple),
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    ),
+    max_leaves=8,
+).filter(lambda body: body is not None and not isinstance(body, bytes))
+
+
+def as_lists(value: Any) -> Any:
+    """The value with a list for each tuple in it."""
+    if isinstance(value, dict):
+        return {key: as_lists(each) for key, each in value.items()}
+    return [as_lists(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+@given(TUPLES)
+@example((1, 2))
+@example(())
+@example({"pairs": [(1, (2, ())), ()]})
+def test_a_tuple_is_sent_as_a_list_with_and_without_a_message_around_it(body: Any) -> None:
+    data = Encoder().encode(proton.Message(body=body))
+    assert data == encode_body(body) == encode_body(as_lists(body))
+    decoded = proton.Message()
+    decoded.decode(data)
+    assert normal(decoded.body) == normal(as_lists(body))
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+def test_a_tuple_with_names_is_a_list_too() -> None:
+    assert codec.decode(Encoder().encode(proton.Message(body=Point(1, 2)))).body == [1, 2]
+    inferred = proton.Message(body=Point(1, 2), inferred=True)
+    assert Encoder().encode(inferred) == proton.Message(body=[1, 2], inferred=True).encode()
 
 
 @given(st.dictionaries(st.text(max_size=10), LEAVES, max_size=5))

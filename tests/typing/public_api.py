@@ -242,8 +242,7 @@ def blocking_receiver(receiver: Receiver) -> None:
 
 def blocking_delivery(delivery: Delivery) -> None:
     assert_type(delivery.message, Message)
-    assert_type(delivery.message, proton.Message)
-    assert_type(delivery.body, Any)
+    assert_type(delivery.body, haclient.Body)
     assert_type(delivery.settled, bool)
     delivery.accept()
     delivery.accept(confirm=True, timeout=5)
@@ -344,7 +343,7 @@ async def asyncio_receiver(receiver: aio.Receiver) -> None:
 
 async def asyncio_delivery(delivery: aio.Delivery) -> None:
     assert_type(delivery.message, Message)
-    assert_type(delivery.body, Any)
+    assert_type(delivery.body, haclient.Body)
     assert_type(delivery.settled, bool)
     await delivery.accept()
     await delivery.accept(confirm=True, timeout=5)

@@ -11,11 +11,11 @@ from haclient import aio, errors, events
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PUBLIC_API = HERE / "public_api.py"
+PROGRAMS = [HERE / "public_api.py", HERE / "public_messages.py"]
 
 
 def test_the_public_api_has_the_types_that_applications_rely_on() -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent", str(PUBLIC_API)]
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent", *PROGRAMS]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -39,5 +39,5 @@ def test_pyright_finds_no_fault_in_it_and_nothing_unknown() -> None:
     ids=["haclient", "aio", "errors", "events"],
 )
 def test_no_public_name_is_left_out(prefix: str, names: list[str]) -> None:
-    used = PUBLIC_API.read_text()
+    used = "".join(program.read_text() for program in PROGRAMS)
     assert [name for name in names if f"{prefix}{name}" not in used] == []

@@ -29,24 +29,6 @@ import proton
 
 from haclient.error_catalog.base import HaclientError
 
-Body: TypeAlias = (
-    bytes
-    | bytearray
-    | memoryview
-    | str
-    | bool
-    | int
-    | float
-    | datetime.datetime
-    | uuid.UUID
-    | list[Any]
-    | tuple[Any, ...]
-    | dict[Any, Any]
-    | proton.Described
-    | proton.Array
-)
-"""What can be sent without a message around it."""
-
 # proton's decoder takes two Python calls a level, of the thousand that there are for everything.
 MOST_LEVELS = 300
 MOST_VALUES = 65_535

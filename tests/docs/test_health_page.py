@@ -1,0 +1,114 @@
+"""The program of ``docs/health.md`` answers its probes as the page says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import Any
+
+import httpx
+import proton
+import pytest
+
+from haclient import State, events
+from tests.docs.pages import DOCS, sections
+from tests.peers import Primary, primary, url
+
+NOT_NOW = proton.Condition("amqp:connection:forced", "no primary here")
+
+
+def where(peer: Primary) -> str:
+    """The peer as the client names it."""
+    return f"amqp://{peer.host}:{peer.port}"
+
+
+class Application:
+    """The program of the page as a server would run it, and the events that it was given."""
+
+    def __init__(self, module: ModuleType, client: httpx.AsyncClient, given: asyncio.Queue[Any]) -> None:
+        self.module = module
+        self.client = client
+        self._given = given
+
+    async def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        answer = await self.client.get(path)
+        return answer.status_code, answer.json()
+
+    async def until(self, kind: type) -> None:
+        """Wait until the program has been given such an event."""
+        async with asyncio.timeout(10):
+            while not isinstance(await self._given.get(), kind):
+                pass
+
+
+@asynccontextmanager
+async def application(
+    peer: Primary, monkeypatch: pytest.MonkeyPatch, **options: float
+) -> AsyncIterator[Application]:
+    monkeypatch.setenv("HACLIENT_URL", url(peer, **options))
+    (program,) = sections("health.md")["The program"]
+    module = ModuleType("orders")
+    exec(compile(program, "health.md", "exec"), vars(module))  # noqa: S102
+    given, loop = asyncio.Queue[Any](), asyncio.get_running_loop()
+    note = module.health.on_event
+
+    def on_event(event: events.Event) -> None:
+        note(event)
+        loop.call_soon_threadsafe(given.put_nowait, event)
+
+    module.health.on_event = on_event
+    transport = httpx.ASGITransport(module.app)
+    async with (
+        module.app.router.lifespan_context(module.app),
+        httpx.AsyncClient(transport=transport, base_url="http://shop", timeout=30) as client,
+    ):
+        yield Application(module, client, given)
+
+
+async def test_with_a_primary_it_is_alive_and_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with primary() as peer, application(peer, monkeypatch) as shop:
+        assert (await shop.client.post("/orders/tea")).json() == "ACCEPTED"
+        facts = {"searching": 0.0, "state": "connected", "last_primary": where(peer), "failures": {}}
+        for path in ("/alive", "/ready"):
+            assert await shop.get(path) == (200, facts)
+
+
+async def test_a_search_makes_it_unready_after_a_while_and_never_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with primary() as peer, application(peer, monkeypatch) as shop:
+        peer.refuses_opens = NOT_NOW
+        peer.drop()
+        await shop.until(events.BackingOff)
+        await peer.until(lambda: peer.refused)
+        await shop.until(events.BackingOff)
+        status, facts = await shop.get("/ready")
+        assert (status, facts["state"], facts["last_primary"]) == (200, "reconnecting", where(peer))
+        assert facts["searching"] > 0
+        assert list(facts["failures"]) == [where(peer)]
+
+        shop.module.PATIENCE = facts["searching"] / 2  # type: ignore[attr-defined]
+        assert (await shop.get("/ready"))[0] == 503
+        assert (await shop.get("/alive"))[0] == 200
+
+        peer.refuses_opens = None
+        await shop.until(events.Reconnected)
+        status, facts = await shop.get("/ready")
+        assert (status, facts["state"], facts["searching"]) == (200, "connected", 0.0)
+
+
+async def test_a_connection_that_gave_up_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with primary() as peer, application(peer, monkeypatch, deadline=0.1) as shop:
+        peer.refuses_opens = NOT_NOW
+        peer.drop()
+        await shop.until(events.GaveUp)
+        for path in ("/alive", "/ready"):
+            status, facts = await shop.get(path)
+            assert (status, facts["state"]) == (503, "failed")
+
+
+def test_the_table_has_every_state() -> None:
+    table = (DOCS / "health.md").read_text().split("\n\n## ")[0]
+    assert [state.name for state in State if f"| `{state.name}` |" not in table] == []
