@@ -4,4 +4,4 @@ root=$(cd "$(dirname "$(readlink -f "$0")")/../../../../.." && pwd)
 # A checkout has a package of the name "tests" too, and Python looks in the current folder first.
 cd "$root"
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
-exec "${PYTHON:-$root/.venv/bin/python}" -m tests.interop.qit.dropin "$@"
+exec "${PYTHON:-$root/.make-venv/bin/python}" -m tests.interop.qit.dropin "$@"
