@@ -80,13 +80,14 @@ def _bars_in(columns: int) -> int:
 def _marks(positions: Sequence[int], columns: int, mark: str) -> Text:
     """A line above a row; the word stands beside the mark where it has room."""
     line = [" "] * columns
-    word = " killed"
     for position in positions:
         line[position] = mark
     for position in positions:
-        after = slice(position + 1, position + 1 + len(word))
-        if line[after] == [" "] * len(word):
-            line[after] = word
+        for start, word in ((position + 1, " killed"), (position - 7, "killed ")):
+            room = slice(start, start + len(word))
+            if start >= 0 and line[room] == [" "] * len(word):
+                line[room] = word
+                break
     indent = " " * len(_LABEL.format(0))
     return Text(indent + "".join(line).rstrip(), "bold red", no_wrap=True, overflow="crop")
 
