@@ -42,8 +42,9 @@ apt_install() { # PACKAGE...; after an interrupted run also what those that are 
     apt_get install -f -y --no-install-recommends --no-remove "$@"
 }
 
-apt_get() { # waits for an apt that is already running, and asks nothing; its hundreds of lines only if it fails
-    lines=$(run_as_root apt-get -q -o DPkg::Lock::Timeout=600 "$@" 2>&1) || { echo "$lines" >&2; return 1; }
+apt_get() { # waits for an apt that is already running; of its hundreds of lines the last, and only if it fails
+    lines=$(run_as_root apt-get -q -o DPkg::Lock::Timeout=600 "$@" 2>&1) ||
+        { echo "$lines" | tail -n 12 >&2; return 1; }
 }
 
 run_as_root() { # sudo drops the proxy; nothing that apt starts may hold on to a lock of the script (9)

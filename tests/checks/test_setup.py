@@ -11,7 +11,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("cat", "cksum", "cp", "cut", "dirname", "env", "flock", "grep", "mkdir", "rm", "sh", "timeout")
+TOOLS = (
+    "cat",
+    "cksum",
+    "cp",
+    "cut",
+    "dirname",
+    "env",
+    "flock",
+    "grep",
+    "mkdir",
+    "rm",
+    "sh",
+    "tail",
+    "timeout",
+)
 
 # ``python -m venv FOLDER`` copies the command; ``-m pip`` notes its arguments and does what the test says.
 PYTHON = """\
