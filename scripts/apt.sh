@@ -20,22 +20,21 @@ prepare_apt() { # [LINE [NAMES]]: or end, with the LINE to run as root, and with
     if ! command -v apt-get >/dev/null; then
         say "please install what Debian calls$missing${2:-}"
         exit 1
-    elif [ "$(id -u)" = 0 ]; then
-        as_root='env'
-    else
-        say "system packages are missing:$missing"
-        if ! may_sudo; then
-            say "run this line, then make again:"
-            echo "${1:-sudo apt-get install -y --no-install-recommends$missing}" >&2
-            exit 1
-        fi
-        as_root='sudo env'
     fi
-    say "installing$missing"
+    say "system packages to install:$missing"
+    if [ "$(id -u)" = 0 ]; then
+        as_root='env'
+    elif may_sudo; then
+        as_root='sudo env'
+    else
+        say "run this line, then make again:"
+        echo "${1:-sudo apt-get install -y --no-install-recommends$missing}" >&2
+        exit 1
+    fi
     # An update that fails for one foreign source must not stop the install from the others.
     apt_get update || say "apt-get update failed, going on"
-    # an earlier run may have been interrupted
-    run_as_root dpkg --configure -a >&2 || true
+    # An earlier run may have been interrupted.
+    run_as_root dpkg --configure -a >/dev/null 2>&1 || true
 }
 
 apt_install() { # PACKAGE...; after an interrupted run also what those that are there still need (-f)
