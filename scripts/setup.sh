@@ -46,6 +46,8 @@ fi
 # What the caller's shell has for other environments must not lead Python or pip out of this one.
 unset PYTHONHOME PYTHONPATH PIP_PREFIX PIP_PYTHON PIP_ROOT PIP_TARGET
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
+# As root pip fails on a cache that it cannot write.
+[ -w "${XDG_CACHE_HOME:-${HOME:-/}}" ] || export PIP_NO_CACHE_DIR=1
 
 # --- Python -------------------------------------------------------------------------------------
 

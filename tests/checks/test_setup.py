@@ -229,6 +229,13 @@ def test_pip_keeps_its_index_and_certificates_but_no_other_target(checkout: Chec
     assert found["PIP_USER"] == "0"
 
 
+def test_a_home_that_cannot_be_written_is_no_cache(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.run("demo", HOME="/proc")
+    assert checkout.environment_of_pip()["PIP_NO_CACHE_DIR"] == "1"
+    checkout.run("docs", HOME=str(tmp_path))
+    assert "PIP_NO_CACHE_DIR" not in checkout.environment_of_pip()
+
+
 def test_a_venv_of_the_user_survives_setup_and_clean(checkout: Checkout) -> None:
     for name in (".venv", "haclient", "broker_stub", "tests", "examples", "benchmarks"):
         (checkout.root / name).mkdir()
