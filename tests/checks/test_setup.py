@@ -230,7 +230,7 @@ def test_pip_keeps_its_index_and_certificates_but_no_other_target(checkout: Chec
 
 
 def test_a_home_that_cannot_be_written_is_no_cache(checkout: Checkout, tmp_path: Path) -> None:
-    checkout.run("demo", HOME="/proc")
+    checkout.run("demo", HOME="/no-home")
     assert checkout.environment_of_pip()["PIP_NO_CACHE_DIR"] == "1"
     checkout.run("docs", HOME=str(tmp_path))
     assert "PIP_NO_CACHE_DIR" not in checkout.environment_of_pip()
