@@ -1,11 +1,15 @@
 # Two commands do everything: `make demo` and `make test`.  Each sets up what it needs first.
 
-PYTHON := .venv/bin/python
+# scripts/setup.sh makes it; a .venv is yours, and no target touches it.
+PYTHON := .make-venv/bin/python
 CHECK_JSON = $(PYTHON) -m check_jsonschema --quiet --builtin-schema
 # Tests wait more than they compute, so four processes share two cores.
 PYTEST := $(PYTHON) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 # Not the suites that need more than Python and Java, or many minutes: they have targets of their own.
 SUITE := not soak and not pacemaker and not brokers and not spark
+
+# What your shell has for other environments must not lead Python out of this one.
+unexport PYTHONHOME PYTHONPATH
 # Images for containers set it; each process would then rewrite all tests' assertions anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -114,7 +118,8 @@ model: setup  ## every state of three members and four generations: some minutes
 	@$(PYTHON) -m tests.broker_stub.election.model --members 2 --generations 5 --consumes
 	@$(PYTHON) -m tests.broker_stub.election.model --members 2 --messages 2 --generations 2 --consumes
 
-docs: setup  ## the documentation site, into build/site; links, spelling and sentences are checked
+docs:  ## the documentation site, into build/site; links, spelling and sentences are checked
+	@scripts/setup.sh docs
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs --quiet build
 	@$(PYTHON) -m codespell_lib *.md changes docs examples haclient broker_stub
 	@$(PYTHON) scripts/check_prose.py
@@ -124,7 +129,7 @@ check: setup  ## ruff, ruff format, mypy --strict, the layers, the words, addres
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy --strict haclient broker_stub
-	@.venv/bin/lint-imports --no-cache --no-logo
+	@.make-venv/bin/lint-imports --no-cache --no-logo
 	@$(PYTHON) scripts/check_tree.py
 	@$(PYTHON) scripts/check_words.py
 	@$(PYTHON) scripts/check_urls.py
@@ -151,6 +156,6 @@ bench: setup  ## every benchmark in turn; each prints its own ratio against its 
 	    echo "== $$benchmark"; $(PYTHON) "$$benchmark" $(BENCH_ARGS) || exit; \
 	done
 
-clean:  ## remove caches, build products and .venv
-	rm -rf .venv .interop .clients .brokers benchmarks/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+clean:  ## remove what make made: caches, build products, .make-venv
+	rm -rf .make-venv .interop .clients .brokers benchmarks/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find haclient broker_stub tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +

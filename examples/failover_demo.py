@@ -2,11 +2,13 @@
 
 Starts two ``broker_stub`` members and their manager, a producer and a consumer that talk to them
 through ``haclient``, and kills the primary with SIGKILL ``--kills`` times.  The manager promotes
-the other member and starts the dead one again as the backup.  A live display shows it happening; the table
-at the end says what became of every message.
+the other member and starts the dead one again as the backup.  A live display shows it happening.  At the
+end stand a table of what became of every message, a strip of what was settled when, and one sentence.
 
     make demo
     python examples/failover_demo.py --rate 2000 --kills 3 --plain
+
+It fails with exit code 1 if a message is missing; Ctrl-C ends it, and its members, with 130.
 
 Every message carries a number.  The producer notes each number as sent, and as settled when the
 primary has accepted it; the consumer notes each number it is given.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import sys
 import time
@@ -28,6 +31,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
+from settled_strip import SettledStrip, summary
 
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent, LocalClusterOptions
 from haclient import aio, events
@@ -37,9 +41,10 @@ from haclient.outcome import Outcome
 QUEUE = "demo"
 # The screen is redrawn as often as a person can follow.
 FRAMES_PER_SECOND = 8
-# Silence after the last settled message that ends the count: several times the longest backoff
-# that a failover of a second or two can lead to.
-QUIET = 3.0
+# Silence that ends the count.  While messages are missing: several times the longest backoff that a failover
+# of a second or two can lead to.
+QUIET = 0.5
+QUIET_IF_MISSING = 3.0
 
 
 @dataclass
@@ -48,6 +53,8 @@ class Totals:
 
     sent: int = 0
     settled: set[int] = field(default_factory=set)
+    settled_at: list[float] = field(default_factory=list)
+    killed_at: list[float] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
     received: Counter[int] = field(default_factory=Counter)
     stale: int = 0
@@ -65,6 +72,10 @@ class Totals:
         """Settled, and never given to the consumer."""
         return self.settled - self.received.keys()
 
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.began
+
     def counts(self) -> dict[str, int]:
         """Messages that each client has dealt with."""
         return {"producer": len(self.settled), "consumer": self.received.total()}
@@ -78,7 +89,7 @@ class Totals:
 
     def note(self, text: str) -> None:
         """Put a line into the log of the display."""
-        self.log.append(f"{time.monotonic() - self.began:6.2f} s  {text}")
+        self.log.append(f"{self.elapsed():6.2f} s  {text}")
 
 
 async def produce(connection: aio.Connection, totals: Totals, rate: int, stop: asyncio.Event) -> None:
@@ -94,6 +105,7 @@ async def produce(connection: aio.Connection, totals: Totals, rate: int, stop: a
             totals.failed[number] = type(error).__name__
         else:
             totals.settled.add(number)
+            totals.settled_at.append(totals.elapsed())
 
     started = time.monotonic()
     while not stop.is_set():
@@ -112,13 +124,16 @@ async def produce(connection: aio.Connection, totals: Totals, rate: int, stop: a
 async def consume(connection: aio.Connection, totals: Totals, finished: asyncio.Event) -> None:
     """Receive and accept until everything was sent and nothing came for a while."""
     receiver = await connection.create_receiver(QUEUE, credit=200)
+    last = time.monotonic()
     while True:
         try:
             delivery = await receiver.receive(timeout=QUIET)
         except ReceiveTimeout:
-            if finished.is_set():
+            silence = time.monotonic() - last
+            if finished.is_set() and (not totals.missing or silence > QUIET_IF_MISSING):
                 return
             continue
+        last = time.monotonic()
         totals.received[int(delivery.body)] += 1
         try:
             await delivery.accept()
@@ -155,6 +170,7 @@ async def assassinate(pair: LocalCluster, totals: Totals, kills: int, interval: 
     for _ in range(kills):
         await asyncio.sleep(interval)
         await pair.wait_ready()
+        totals.killed_at.append(totals.elapsed())
         victim = await pair.kill_primary()
         totals.note(f"SIGKILL for {victim.name}, the primary")
     await pair.wait_ready()
@@ -268,26 +284,55 @@ async def demonstrate(console: Console, *, rate: int, kills: int, interval: floa
     return totals
 
 
-@click.command(context_settings={"show_default": True})
-@click.option("--rate", default=1000, help="Messages per second.")
-@click.option("--kills", default=2, help="How often the primary is killed.")
-@click.option("--interval", default=4.0, help="Seconds of traffic before each kill and after the last.")
+def first_message(error: Exception) -> str:
+    """Return what the user can act on; anything but those errors is a defect, and rises."""
+    if not isinstance(error, ExceptionGroup):
+        return str(error)
+    if error.split((HaclientError, OSError))[1] is not None:
+        raise error
+    return first_message(error.exceptions[0])
+
+
+def report(console: Console, totals: Totals) -> None:
+    """Print the end: the table, the picture and the sentence."""
+    strip = SettledStrip(totals.settled_at, totals.killed_at)
+    kills, received = len(totals.killed_at), len(totals.received)
+    console.print(verdict(totals, kills), strip)
+    sentence = summary(kills=kills, sent=totals.sent, received=received, longest_pause=strip.longest_pause)
+    console.print(sentence, style="bold", highlight=False)
+
+
+@click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+@click.option("--rate", default=1000, type=click.IntRange(min=1), help="Messages per second.")
+@click.option("--kills", default=2, type=click.IntRange(min=0), help="How often the primary is killed.")
+@click.option(
+    "--interval",
+    default=4.0,
+    type=click.FloatRange(min=0.1),
+    help="Seconds of traffic before each kill and after the last.",
+)
 @click.option(
     "--plain", is_flag=True, default=not sys.stdout.isatty(), help="No live display: the log at the end."
 )
 def main(*, rate: int, kills: int, interval: float, plain: bool) -> None:
     """Kill the primary of a broker pair in mid-stream and count what happened."""
+    # A character that the terminal's encoding lacks is no reason to fail.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     console = Console()
     # What the log would say is in the display.
     logging.getLogger("haclient").setLevel(logging.CRITICAL)
     logging.getLogger("broker_stub").setLevel(logging.CRITICAL)
     try:
         totals = asyncio.run(demonstrate(console, rate=rate, kills=kills, interval=interval, plain=plain))
-    except HaclientError as error:
-        raise click.ClickException(str(error)) from error
-    console.print(verdict(totals, kills))
-    if totals.missing:
-        raise click.ClickException("messages that a primary had settled are lost")
+    except KeyboardInterrupt:
+        console.print("Interrupted: the members have ended, and nothing was counted.")
+        sys.exit(130)
+    except (HaclientError, OSError, ExceptionGroup) as error:
+        raise click.ClickException(first_message(error)) from error
+    report(console, totals)
+    if len(totals.received) < totals.sent:
+        raise click.ClickException("messages are missing: see the table above")
 
 
 if __name__ == "__main__":

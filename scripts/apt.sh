@@ -12,25 +12,41 @@ need() { # PACKAGE CHECK...: add the package unless the check succeeds
     "$@" >/dev/null 2>&1 || missing="$missing $package"
 }
 
+may_sudo() { # without a question, or with one where somebody can answer it
+    command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo true; }; }
+}
+
 prepare_apt() { # [LINE [NAMES]]: or end, with the LINE to run as root, and with their NAMES on other systems
     if ! command -v apt-get >/dev/null; then
         say "please install what Debian calls$missing${2:-}"
         exit 1
-    elif [ "$(id -u)" = 0 ]; then
+    fi
+    say "system packages to install:$missing"
+    if [ "$(id -u)" = 0 ]; then
         as_root='env'
-    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-        as_root='sudo -n env'
+    elif may_sudo; then
+        as_root='sudo env'
     else
-        say "system packages are missing; run this line, then make again:"
+        say "run this line, then make again:"
         echo "${1:-sudo apt-get install -y --no-install-recommends$missing}" >&2
         exit 1
     fi
-    say "installing$missing"
     # An update that fails for one foreign source must not stop the install from the others.
-    # Nothing that apt starts may hold on to a lock of the script (9).
-    $as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq 9<&- || say "apt-get update failed, going on"
+    apt_get update || say "apt-get update failed, going on"
+    # An earlier run may have been interrupted.
+    run_as_root dpkg --configure -a >/dev/null 2>&1 || true
 }
 
-apt_install() { # PACKAGE...
-    $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" 9<&- >&2
+apt_install() { # PACKAGE...; after an interrupted run also what those that are there still need (-f)
+    apt_get install -f -y --no-install-recommends --no-remove "$@"
+}
+
+apt_get() { # waits for an apt that is already running; of its hundreds of lines the last, and only if it fails
+    lines=$(run_as_root apt-get -q -o DPkg::Lock::Timeout=600 "$@" 2>&1) ||
+        { echo "$lines" | tail -n 12 >&2; return 1; }
+}
+
+run_as_root() { # sudo drops the proxy; nothing that apt starts may hold on to a lock of the script (9)
+    $as_root DEBIAN_FRONTEND=noninteractive http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" \
+        "$@" </dev/null 9<&-
 }

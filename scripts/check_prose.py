@@ -1,4 +1,4 @@
-"""Refuse pages that are hard to read: ``.venv/bin/python scripts/check_prose.py [PAGE...]``.
+"""Refuse pages that are hard to read: ``.make-venv/bin/python scripts/check_prose.py [PAGE...]``.
 
 The check reads paragraphs, list items and table cells of the top folder's pages and of ``docs/``; code is
 one word.  The median sentence of a page has at most 18 words, and no sentence has more than 35.  The pages in

@@ -1,6 +1,6 @@
 """Refuse cycles of imports at run time, and folders and modules that grew too large.
 
-``.venv/bin/python scripts/check_tree.py [ROOT]``; import-linter holds the layers (``pyproject.toml``).
+``.make-venv/bin/python scripts/check_tree.py [ROOT]``; import-linter holds the layers (``pyproject.toml``).
 
 Rules
 -----

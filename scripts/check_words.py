@@ -1,4 +1,4 @@
-"""Refuse words that the field does not use: ``.venv/bin/python scripts/check_words.py``.
+"""Refuse words that the field does not use: ``.make-venv/bin/python scripts/check_words.py``.
 
 Names are split at ``_`` and at capitals.  Looked at: the names that the packages define (modules, classes,
 functions, parameters, attributes, variables), and the texts that people read (log lines, help, errors).

@@ -2,7 +2,7 @@
 
 The tables of docs/, the signature of the options for type checkers, and the JSON Schemas of telemetry.
 
-.venv/bin/python scripts/readme_tables.py
+.make-venv/bin/python scripts/readme_tables.py
 """
 
 from __future__ import annotations

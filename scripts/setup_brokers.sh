@@ -31,10 +31,13 @@ unpack() { # FOLDER COORDINATES: unless the folder is there
     [ -d "$cache/$1" ] && return
     say "fetching $2"
     rm -rf "$cache/new" && mkdir "$cache/new"
-    mvn -q -B dependency:copy "-Dartifact=$2:tar.gz:bin" "-DoutputDirectory=$PWD/$cache/new" >&2 &&
-        tar -xzf "$cache/new"/*.tar.gz -C "$cache/new" &&
-        mkdir -p "$cache/$(dirname "$1")" && mv "$cache/new/$1" "$cache/$1" && rm -rf "$cache/new" ||
+    if mvn -q -B dependency:copy "-Dartifact=$2:tar.gz:bin" "-DoutputDirectory=$PWD/$cache/new" >&2 &&
+        tar -xzf "$cache/new"/*.tar.gz -C "$cache/new" && mkdir -p "$cache/$(dirname "$1")"; then
+        mv "$cache/new/$1" "$cache/$1"
+    else
         say "$2 cannot be had from Maven, its tests will be skipped"
+    fi
+    rm -rf "$cache/new"
 }
 
 unpack "apache-artemis-$artemis" "org.apache.artemis:apache-artemis:$artemis"

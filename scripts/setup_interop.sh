@@ -18,7 +18,7 @@ stamp=.interop/.ready-$checksum
 say() { echo "setup_interop: $*" >&2; }
 
 [ -e "$stamp" ] && [ -d benchmarks/node/node_modules/rhea ] && exit 0
-[ -x .venv/bin/python ] || { say "make setup comes first"; exit 1; }
+[ -x .make-venv/bin/python ] || { say "make setup comes first"; exit 1; }
 
 # --- System packages, by their Debian names -----------------------------------------------------
 
@@ -67,9 +67,9 @@ if command -v npm >/dev/null; then
     (cd benchmarks/node && npm ci --no-audit --no-fund --silent)
 fi
 
-# Beside .venv, whose proton it uses: its other dependencies are newer than those of the analysis.
+# Beside .make-venv, whose proton it uses: its other dependencies are newer than those of the analysis.
 say "installing $client"
-.venv/bin/python -m pip install -q --disable-pip-version-check --target .interop/python --no-deps \
+.make-venv/bin/python -m pip install -q --disable-pip-version-check --target .interop/python --no-deps \
     "$client" 'packaging>=26,<27' 'typing-extensions>=4.15,<5'
 
 pwd >"$stamp"

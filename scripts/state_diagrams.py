@@ -1,6 +1,6 @@
 """Draw the state tables of the code into docs/internals/ anew: run it after changing a table of moves.
 
-.venv/bin/python scripts/state_diagrams.py
+.make-venv/bin/python scripts/state_diagrams.py
 """
 
 from __future__ import annotations

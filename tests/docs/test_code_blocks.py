@@ -77,7 +77,7 @@ def test_its_commands_exist(page: Path) -> None:
 
 
 def test_what_is_found_and_refused() -> None:
-    page = "haclient no\n\n    $ haclient sned a | jq .\n    .venv/bin/broker-stub pair \\\n      --nope\n"
+    page = "haclient no\n\n    $ haclient sned a | jq\n    .make-venv/bin/broker-stub pair \\\n      --nope\n"
     words = list(typed(page))
     assert words == [["haclient", "sned", "a"], ["broker-stub", "pair", "--nope"]]
     assert [fault for each in words for fault in faults(each)] == [

@@ -92,7 +92,7 @@ def _node(folder: Path) -> Command:
 
 
 def _python(folder: Path) -> Command:
-    # Beside .venv, whose proton it uses: its other dependencies are newer than those of the analysis.
+    # Beside .make-venv, whose proton it uses: its other dependencies are newer than those of the analysis.
     packages = folder / "packages"
     options = ("-q", "--disable-pip-version-check", "--no-deps", "--upgrade", "--target", str(packages))
     install = (sys.executable, "-m", "pip", "install", *options, *_RABBITMQ)
