@@ -39,6 +39,14 @@ def with_default_reconnect_timeout(given: dict[str, Any]) -> None:
         given["reconnect_timeout"] = _RECONNECT_TIMEOUT
 
 
+def has_end(done: int, count: int | None, timeout: float | None) -> bool:
+    """Whether ``--count`` or ``--timeout`` would have ended a command that a signal ended.
+
+    :param done: messages so far.
+    """
+    return timeout is not None if count is None else done < count
+
+
 async def watch_downtime(subscription: AsyncEvents, reconnect_timeout: float | None) -> None:
     """Follow the losses and returns of a connection, until it is closed.
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from haclient.analysis.io.session import spark_session
 from haclient.cli.exit_codes import LESS
 from haclient.cli.options import UnusableError, check_reachable, plain_errors
+from haclient.cli.spark import running
 from haclient.retry.policy import Policy, Standby
 from haclient.retry.strategies import STRATEGIES
 from haclient.simulation import arrivals, cases, plot, sweep
@@ -396,11 +397,8 @@ def _here(points: Sequence[sweep.Point]) -> list[dict[str, Any]]:
 def _on_spark(points: Sequence[sweep.Point], master: str | None) -> list[dict[str, Any]]:
     with plain_errors():
         check_reachable(master)
-        session = spark_session(master)
-        try:
+        with running(lambda: spark_session(master)) as session:
             return sweep.run_on_spark(session, points)
-        finally:
-            session.stop()
 
 
 def _print_results(

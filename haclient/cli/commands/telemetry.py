@@ -14,11 +14,13 @@ from rich.text import Text
 from haclient.analysis.io.session import spark_session
 from haclient.cli.exit_codes import LESS
 from haclient.cli.options import UnusableError, plain_errors
+from haclient.cli.spark import running
+from haclient.command_line.groups import Group
 from haclient.telemetry import schema as lines
 from haclient.telemetry.contract import paths as judged
 
 
-@click.group()
+@click.group(cls=Group)
 def telemetry() -> None:
     """Telemetry: its format, and some to try the analysis on."""
 
@@ -91,10 +93,7 @@ def generate(  # noqa: PLR0917 - click passes them by name
     with plain_errors():
         from haclient.analysis import generate as fleet  # noqa: PLC0415  # pyspark may be missing
 
-        session = spark_session(master)
-        try:
+        with running(lambda: spark_session(master)) as session:
             made = fleet.generate(session, clients=clients, outages=outages, seed=seed)
             fleet.write(made, str(out), form=kind)
-        finally:
-            session.stop()
     click.echo(f"telemetry in {out}")
