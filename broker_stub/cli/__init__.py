@@ -1,7 +1,7 @@
 """The commands: ``serve`` one member, run a ``pair``, and manage members that run.
 
 Exit codes, for scripts: 0 done, 1 refused (the reason is on standard error), 2 usage,
-3 not reachable.
+3 not reachable, 130 and 143 ended by SIGINT and SIGTERM before its own end.
 
 A command's module is imported when it is asked for: a member starts without what only people look at.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import click
 
-from haclient.command_line.groups import Program, version_option
+from haclient.command_line.groups import AS_WRITTEN, Program, version_option
 
 _MODULES = {
     "binding": "declare",
@@ -27,7 +27,20 @@ _MODULES = {
 }
 
 
-@click.group(cls=Program, modules={name: f"broker_stub.cli.{module}" for name, module in _MODULES.items()})
+_EPILOG = f"""{AS_WRITTEN}Exit codes:
+  0    done; also pair and serve that a signal ended
+  1    refused: the reason is on standard error
+  2    wrong usage
+  3    a member cannot be reached
+  130  ended by Ctrl-C before its own end
+  143  the same by SIGTERM"""
+
+
+@click.group(
+    cls=Program,
+    modules={name: f"broker_stub.cli.{module}" for name, module in _MODULES.items()},
+    epilog=_EPILOG,
+)
 @version_option("broker-stub")
 def main() -> None:
     """A reference AMQP 1.0 broker pair for trying out and testing failover."""

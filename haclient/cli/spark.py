@@ -31,7 +31,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 
 @contextlib.contextmanager
-def running(start: Callable[[], SparkSession]) -> Iterator[SparkSession]:
+def stopped_after(start: Callable[[], SparkSession]) -> Iterator[SparkSession]:
     """A session that is stopped at the end; silently, when a signal ends the work."""
     session = _started(start)
     try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -21,34 +22,37 @@ from haclient.version import package_version
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+AS_WRITTEN = "\b\n"
+"""Stops click from filling the lines that follow."""
+
 # Longer than a sentence: click cuts none.
 _WHOLE = 10_000
 
-Sections = Mapping[str, Sequence[str]]
+OptionGroups = Mapping[str, Sequence[str]]
 """Options by the heading that they stand under in the help, each by its longest name without the dashes."""
 
 
 class Command(click.Command):
     """A command whose options stand under headings.
 
-    :param sections: those that are in no section come first, under *Options*.
+    :param option_groups: those that are in no group come first, under *Options*.
     """
 
-    def __init__(self, *args: Any, sections: Sections | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, option_groups: OptionGroups | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.sections: Sections = sections or {}
+        self.option_groups: OptionGroups = option_groups or {}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, section by section."""
+        """Write the options, group by group."""
         options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
-        headings = {name: heading for heading, names in self.sections.items() for name in names}
-        rows: dict[str, list[tuple[str, str]]] = {"Options": [], **{each: [] for each in self.sections}}
+        headings = {name: heading for heading, names in self.option_groups.items() for name in names}
+        rows: dict[str, list[tuple[str, str]]] = {"Options": [], **{each: [] for each in self.option_groups}}
         for option in options:
             record = option.get_help_record(ctx)
             if record is not None:
                 rows[headings.get(_name_of(option), "Options")].append(record)
-        # --help is the last option, and the first section is what the command is about.
-        rows["Other options" if self.sections else "Options"] = rows.pop("Options")
+        # --help is the last option, and the first group is what the command is about.
+        rows["Other options" if self.option_groups else "Options"] = rows.pop("Options")
         for heading, records in rows.items():
             if records:
                 with formatter.section(heading):
@@ -100,6 +104,14 @@ class Program(Group):
         super().__init__(*args, **kwargs)
         self._modules = modules
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program, or answer a shell that completes a word."""
+        if any(name.endswith("_COMPLETE") for name in os.environ):
+            from haclient.command_line import completion  # noqa: PLC0415 - only needed here
+
+            completion.register()
+        return super().main(*args, **kwargs)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All of them, also those that cannot run here."""
         return list(self._modules)
@@ -135,6 +147,12 @@ class Program(Group):
             raise click.exceptions.Exit(interrupts.INTERRUPTED) from None
         finally:
             interrupts.command_ends()
+
+
+def examples(program: str, *lines: str) -> str:
+    """Examples for ``--help``, and where the exit codes are."""
+    shown = "\n".join(("Examples:", *(f"  {line}" for line in lines)))
+    return f"{AS_WRITTEN}{shown}\n\nExit codes: see {program} --help."
 
 
 def version_option(name: str) -> Callable[[_F], _F]:

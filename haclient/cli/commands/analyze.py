@@ -25,9 +25,10 @@ from rich.text import Text
 
 from haclient.analysis import thresholds
 from haclient.analysis.io.session import spark_session
-from haclient.cli.exit_codes import DONE
+from haclient.cli.exit_codes import DONE, examples
 from haclient.cli.options import BROKEN, Condition, Moment, Setting, check_reachable, plain_errors
-from haclient.cli.spark import leave, running
+from haclient.cli.spark import leave, stopped_after
+from haclient.command_line.groups import Command
 from haclient.command_line.interrupts import SIGNALS
 from haclient.telemetry.schema import RESOURCE
 
@@ -41,7 +42,21 @@ ERRORS = Console(stderr=True)
 _ALARMS = 10  # that are printed
 
 
-@click.command()
+_OPTION_GROUPS = {
+    "Input": ("since", "until", "cluster"),
+    "Results": ("out", "tables", "json", "by", "slo", "baseline", "accept-rate", "fail-if"),
+    "Following": ("follow", "interval", "refresh", "alert-after"),
+    "Spark": ("master", "conf", "remote", "package"),
+}
+_EXAMPLES = examples(
+    "haclient analyze /var/log/telemetry --out night",
+    "haclient analyze telemetry --out night --since 2026-11-20 --by service.version",
+    "haclient analyze telemetry --out night --json --fail-if 'p99_downtime>5'",
+    "haclient analyze telemetry --out live --follow          # until Ctrl-C",
+)
+
+
+@click.command(cls=Command, option_groups=_OPTION_GROUPS, epilog=_EXAMPLES)
 @click.argument("source", metavar="DIR", required=False)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.")
 @click.option("--master", help="Spark master; local[*] without it.")
@@ -176,7 +191,7 @@ def _analyze(given: Mapping[str, Any]) -> None:
         return spark_session(given["master"], given["remote"], config=config, light=light)
 
     try:
-        with running(start) as session:
+        with stopped_after(start) as session:
             summary = _follow(session, job, given) if given["follow"] else _run(session, job)
     except KeyboardInterrupt:
         if given["follow"]:  # it has no end of its own, and nothing has been read

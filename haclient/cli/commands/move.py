@@ -33,11 +33,12 @@ from haclient.api.deadlines import limit, wait_opened
 from haclient.cli.capabilities import CAPABILITIES, advice_shown
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.forwarding import forwarded
-from haclient.cli.pace import RATE, Pace
 from haclient.cli.patience import (
     COUNT,
+    RATE,
     RECONNECT_TIMEOUT,
     TIMEOUT,
+    Pace,
     Patience,
     has_end,
     watch_downtime,

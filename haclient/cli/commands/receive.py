@@ -25,11 +25,12 @@ from haclient import aio
 from haclient.cli.capabilities import CAPABILITIES
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.message_json import encoded, to_json
-from haclient.cli.pace import RATE, Pace
 from haclient.cli.patience import (
     COUNT,
+    RATE,
     RECONNECT_TIMEOUT,
     TIMEOUT,
+    Pace,
     Patience,
     has_end,
     with_default_reconnect_timeout,

@@ -23,7 +23,7 @@ from haclient import aio
 from haclient.cli.capabilities import CAPABILITIES, advice_shown
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.options import UnusableError
-from haclient.cli.pace import RATE, Pace
+from haclient.cli.patience import RATE, Pace
 from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
 from haclient.cli.streams import LineInput, descriptor_of
 from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, target_of
