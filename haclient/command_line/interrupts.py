@@ -74,9 +74,9 @@ def start_program() -> None:
 
 
 def _leave_or_report(unraisable: sys.UnraisableHookArgs) -> None:
-    """Ctrl-C in a destructor or a callback of C: Python would print it, and the command would go on."""
-    if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        leave(signal.SIGINT)
+    """A signal in a destructor or a callback of C: Python would print it, and the command would go on."""
+    if isinstance(unraisable.exc_value, Interrupt):
+        leave(unraisable.exc_value.number)
     sys.__unraisablehook__(unraisable)
 
 

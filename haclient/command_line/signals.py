@@ -4,12 +4,14 @@ Rules
 -----
 * SIGINT and SIGTERM cancel the work.  The next one ends the process at once.
 * A signal that the process ignores from its start stays ignored.
+* Signals are for the main thread: in another one (a test runs a command there) the work ends by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -50,6 +52,8 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> signal.Signals | Non
     task = loop.create_task(work)
     stopped: signal.Signals | None = None
     before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
+    if threading.current_thread() is not threading.main_thread():
+        before = {}
     handled = [number for number, handler in before.items() if handler not in {signal.SIG_IGN, None}]
 
     def stop(number: signal.Signals) -> None:

@@ -115,7 +115,7 @@ def _compute(units: Sequence[_Unit], jobs: int | None) -> Iterator[tuple[str, li
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
-        except KeyboardInterrupt:  # some units take minutes
+        except (KeyboardInterrupt, GeneratorExit):  # some units take minutes
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
