@@ -17,6 +17,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -100,6 +101,7 @@ def _kill_children() -> None:
 
 def _abandon(session: SparkSession) -> None:
     """Stop a session in the middle of a job, whatever the job says of that."""
+    warnings.simplefilter("ignore")  # SIGTERM of the whole group has ended the JVM first
     with contextlib.suppress(Exception):
         session.sparkContext.setLogLevel("OFF")
     with contextlib.suppress(Exception):
