@@ -69,6 +69,16 @@ class ZshComplete(shell_completion.ZshComplete):
         return super().format_completion(item)
 
 
+class FishComplete(shell_completion.FishComplete):
+    """Completion in fish, which adds no space to a word that ends with ``=``."""
+
+    def format_completion(self, item: CompletionItem[Any]) -> str:
+        """A line of the answer."""
+        if item.type == NO_SPACE:
+            return super().format_completion(CompletionItem(item.value, help=item.help))
+        return super().format_completion(item)
+
+
 def _joined(words: Iterable[str]) -> list[str]:
     """Words, with the parts that bash made of one put together."""
     joined: list[str] = []
@@ -92,3 +102,4 @@ def register() -> None:
     """Use these in place of click's."""
     add_completion_class(BashComplete)
     add_completion_class(ZshComplete)
+    add_completion_class(FishComplete)

@@ -7,14 +7,13 @@ import subprocess
 from collections.abc import Sequence
 
 import pytest
-from click import shell_completion
 
 import broker_stub.cli
 from haclient.cli import main
-from haclient.command_line.completion import BashComplete, ZshComplete
+from haclient.command_line.completion import BashComplete, FishComplete, ZshComplete
 from haclient.error_catalog.entries import ENTRIES
 
-SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": shell_completion.FishComplete}
+SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
 def answer(
@@ -25,6 +24,8 @@ def answer(
     monkeypatch.setenv("COMP_CWORD", words[-1] if shell == "fish" else str(len(words) - 1))
     name = words[0].upper().replace("-", "_")
     lines = SHELLS[shell](program, {}, words[0], f"_{name}_COMPLETE").complete().splitlines()
+    if shell == "fish":
+        assert all(line.startswith("plain,") for line in lines), "its script knows no other"
     if shell == "zsh":
         return lines[1::3]
     return [line.partition(",")[2].partition("\t")[0] for line in lines]
