@@ -1,9 +1,15 @@
 # Two commands do everything: `make demo` and `make test`.  Each sets up what it needs first.
 
 PYTHON := .venv/bin/python
+# Tests wait more than they compute, so four processes share two cores.
+PYTEST := $(PYTHON) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+# Not the suites that need more than Python and Java, or many minutes: they have targets of their own.
+SUITE := not soak and not pacemaker and not brokers and not spark
+# Images for containers set it; each process would then rewrite all tests' assertions anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model docs check format bench clean
+.PHONY: help setup demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -16,8 +22,18 @@ demo:  ## a broker pair, a producer and a consumer; the primary is killed twice
 	@scripts/setup.sh demo
 	@$(PYTHON) examples/failover_demo.py $(DEMO_ARGS)
 
-test: setup  ## the whole test suite, by two processes
-	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+test: setup  ## the tests, without the slow ones: five minutes on two idle cores
+	@$(PYTEST) $(PYTEST_ARGS)
+
+test-slow: setup  ## the slow tests: faults, processes by the dozen, Spark twice, exhaustive models
+	@$(PYTEST) -m "slow and $(SUITE)" $(PYTEST_ARGS)
+
+test-all: setup  ## both together
+	@$(PYTEST) -m "$(SUITE)" $(PYTEST_ARGS)
+
+mutants: setup  ## MUTANTS=30 small changes of each folder's code: which tests notice; SEED=n makes others
+	@$(PYTHON) -c 'import cosmic_ray' 2>/dev/null || $(PYTHON) -m pip install --quiet 'cosmic-ray>=8.7,<9'
+	@$(PYTHON) -m tests.mutants --count $(or $(MUTANTS),30) --seed $(or $(SEED),1) $(MUTANTS_ARGS)
 
 test-interop: setup  ## install RabbitMQ, rhea and other clients, and test with them
 	@scripts/setup_interop.sh

@@ -19,6 +19,8 @@ from packaging.requirements import Requirement
 
 from haclient.analysis.io.package import build
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PATIENCE = 60.0
 

@@ -196,6 +196,7 @@ def test_the_schema_is_the_documentations_table() -> None:
     assert run("telemetry", "schema").stdout == markdown_table()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("form", ["json", "json.gz", "parquet"])
 def test_generated_telemetry_can_be_analysed(tmp_path: Path, form: str) -> None:

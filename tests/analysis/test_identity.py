@@ -100,6 +100,7 @@ FILES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
 def test_batch_and_stream_know_a_line_by_its_source_and_id(spark: SparkSession, tmp_path: Path) -> None:
     telemetry, batch, streamed = (tmp_path / name for name in ("telemetry", "batch", "streamed"))

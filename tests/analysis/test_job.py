@@ -88,6 +88,7 @@ def test_the_job_says_who_was_hit(local: Done) -> None:
         assert row["connections_hit"] == len({line["data"]["messaging.client.id"] for line in lost})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.usefixtures("no_report")
 def test_a_light_session_gives_the_same_tables(spark: SparkSession, local: Done, tmp_path: Path) -> None:
@@ -100,6 +101,7 @@ def test_a_light_session_gives_the_same_tables(spark: SparkSession, local: Done,
     assert stored.tables(tmp_path) == stored.tables(local.out)
 
 
+@pytest.mark.slow
 def test_stored_lines_give_the_same_tables_again(spark: SparkSession, local: Done, tmp_path: Path) -> None:
     out, figures = local.out, local.summary
     again = job.run(spark, Job(source=str(out / "events"), out=tmp_path))
@@ -239,6 +241,7 @@ def test_the_same_tree_gives_the_same_package(tmp_path: Path) -> None:
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_package_runs_where_the_client_is_not_installed(tmp_path: Path) -> None:
     import subprocess
 

@@ -141,6 +141,7 @@ def one(found: list[dict[str, Any]], strategy: str, base: float | None, number: 
     return row
 
 
+@pytest.mark.slow
 def test_a_million_delays_with_a_tiny_bias_are_not_marked(found: list[dict[str, Any]]) -> None:
     """Significant beyond doubt, and nothing that anybody would act on."""
     row = one(found, "full", 80.0, 9)

@@ -199,6 +199,7 @@ def test_the_lines_keep_the_contract_of_telemetry(fleet: Fleet) -> None:
     assert verdicts.keys() == {None, Reason.NOT_JSON}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json.gz", "parquet"])
 def test_the_form_of_the_lines_changes_no_event(spark: SparkSession, fleet: Fleet, form: str) -> None:
     path = str(fleet.folder / f"lines.{form}")
@@ -209,6 +210,7 @@ def test_the_form_of_the_lines_changes_no_event(spark: SparkSession, fleet: Flee
     assert found.exceptAll(stored.select(*found.columns)).count() == 0
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_lines(spark: SparkSession, fleet: Fleet) -> None:
     again = generate(spark, clients=200, outages=OUTAGES, seed=7, faults=FAULTS)
     written = spark.read.text(str(fleet.folder / "json"))

@@ -64,6 +64,7 @@ async def live_through_it(folder: Path, watches: list[Watch]) -> None:
     telemetry.flush()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
 def test_every_downtime_is_what_the_client_measured(spark: SparkSession, tmp_path: Path) -> None:
     watches = [Watch() for _ in range(FACTORIES)]

@@ -13,6 +13,7 @@ from haclient.telemetry.schema import KEYS, Kind
 MANY = 250_000
 
 
+@pytest.mark.slow
 def test_an_outage_with_very_many_attempts_at_one_member_is_one_row(spark: SparkSession) -> None:
     number = sf.col("id")
     kind = sf.when(number == 0, Kind.LOST.value).when(number > MANY, Kind.CONNECTED.value)

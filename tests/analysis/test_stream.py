@@ -178,6 +178,7 @@ def killed_at(step: int) -> Callable[..., None]:
     return write_or_die
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
 def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
     spark: SparkSession, local: Done, telemetry: Path, out: Path, monkeypatch: pytest.MonkeyPatch

@@ -308,6 +308,7 @@ def test_two_claims_that_touch_may_be_of_two_clocks(tables: Tables) -> None:
     assert "split_claim" not in {row["kind"] for row in of(tables["alarms"], TOUCHING)}
 
 
+@pytest.mark.slow
 def test_more_errors_and_endpoints_than_there_are_counters_for_are_counted_as_well(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def ended(client: str, at: float, **facts: Any) -> Said:
     return Kind.CONNECTED, at, {"client_id": client, **facts}
 
 
+@pytest.mark.slow
 def test_a_week_in_the_state(spark: SparkSession) -> None:
     """Each client is a story; ``down`` are those that an alert is due for."""
 

@@ -163,6 +163,7 @@ APIS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", MANY)
 @pytest.mark.parametrize("visit", APIS)
 def test_many_connections_leave_nothing_behind(
@@ -201,6 +202,7 @@ def give_up_in_blocking_calls(address: str) -> None:
         haclient.connect(f"amqp://{address}", max_attempts=3, **FAST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "try_it", [give_up_in_a_container, give_up_in_a_blocking_connection, give_up_in_blocking_calls]
 )

@@ -135,6 +135,7 @@ async def test_the_first_connect_waits_for_an_election(api: API) -> None:
         await connection.close()
 
 
+@pytest.mark.slow
 async def test_a_container_id_that_is_in_use_is_asked_for_until_it_is_free(api: API) -> None:
     async with group(UNKNOWN, HELD) as members:
         opening = asyncio.ensure_future(api.connect(url(*members, client_id="orders-1", **FAST)))

@@ -11,6 +11,8 @@ from tests.brokers import clusters, matrix, results
 from tests.brokers.cells import Cell
 from tests.brokers.topology import Fault
 
+pytestmark = pytest.mark.slow
+
 _CELL = "pair asyncio kill"
 
 

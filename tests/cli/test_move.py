@@ -238,6 +238,7 @@ async def test_a_connection_that_does_not_come_back_is_exit_code_4(lost: str) ->
         assert [codec.decode(data).body for data in source.queues[OLD]] == ["one"]
 
 
+@pytest.mark.slow
 async def test_nothing_is_lost_or_doubled_when_the_primary_is_killed(tmp_path: Path) -> None:
     """Source and target are queues of one pair; what the command says is not what counts."""
     async with Cluster(tmp_path) as cluster:
@@ -358,6 +359,7 @@ async def test_a_signal_ends_it_with_what_is_under_way_settled(number: int) -> N
         assert [codec.decode(data).body for data in source.queues[OLD]] == ["three"]
 
 
+@pytest.mark.slow
 async def test_a_signal_leaves_what_the_target_does_not_settle() -> None:
     async with two(outcome=None) as (source, target):
         put(source, "one")

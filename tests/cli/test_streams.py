@@ -80,6 +80,7 @@ def test_one_message_can_be_sent_many_times_at_a_pace(primary: Member) -> None:
     assert (message.body, message.durable, message.properties["kind"]) == ("tick", True, "clock")
 
 
+@pytest.mark.slow
 def test_messages_are_durable_unless_the_command_line_or_a_message_says_otherwise(primary: Member) -> None:
     lines = '{"body": 1}\n{"body": 2, "durable": false}\n{"body": 3, "durable": true}\n'
     cases = {

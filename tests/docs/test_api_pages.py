@@ -101,6 +101,7 @@ def functions(page: Mapping[str, list[str]], define: str) -> str:
     )
 
 
+@pytest.mark.slow
 def test_pyright_finds_no_fault_in_the_programs_of_the_docs(tmp_path: Path) -> None:
     files = {
         "blocking": functions(BLOCKING, "def block_{}(connection: haclient.Connection) -> None"),

@@ -21,6 +21,8 @@ from tests.examples.program import Program
 from tests.peers import primary, url
 from tests.peers.primary import Primary
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytester"]
 
 RECIPES = sections("recipes.md")

@@ -38,6 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_page_is_in_it(site: Path) -> None:
     built = {path.relative_to(site).with_suffix(".md").as_posix() for path in site.rglob("*.html")}
     pages = {path.relative_to(DOCS).as_posix().replace("README", "index") for path in DOCS.rglob("*.md")}

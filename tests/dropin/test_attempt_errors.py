@@ -243,6 +243,7 @@ async def test_a_member_that_refuses_the_credentials_does_not_end_the_connection
     assert handler.seen.count("transport_error") >= 2
 
 
+@pytest.mark.slow
 def test_an_outage_between_two_calls_fills_no_memory() -> None:
     """Nobody calls the handlers then: the attempts of that time are not reported later."""
     with in_thread(primary()) as peer, in_thread(accept_and_drop()) as down:

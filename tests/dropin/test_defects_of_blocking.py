@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from proton import Delivery, Message
 
 from haclient.outcome import ACCEPTED
@@ -53,6 +54,7 @@ def test_what_was_fetched_before_a_loss_is_received_once(
     assert peer.outcomes == [ACCEPTED] * 3
 
 
+@pytest.mark.slow
 def test_heartbeats_go_on_while_the_application_computes() -> None:
     """proton's connection is closed by its peer."""
     with (

@@ -30,6 +30,7 @@ async def test_a_sender_and_a_receiver_finish(programs: Programs, pair: LocalClu
     assert sorted(numbers) == sorted(str({"sequence": n}) for n in range(1, 3001))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["timed_send", "event_send"])
 async def test_what_timers_and_other_threads_have_sent_arrives(
     programs: Programs, pair: LocalCluster, name: str
@@ -42,6 +43,7 @@ async def test_what_timers_and_other_threads_have_sent_arrives(
     assert lines("{", received) == [str({"sequence": number}) for number in range(1, 301)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["client", "sync_client"])
 async def test_requests_are_all_answered(programs: Programs, pair: LocalCluster, client: str) -> None:
     async with programs.start("server", pair.url, "service") as server:

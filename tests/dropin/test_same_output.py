@@ -41,6 +41,7 @@ def test_hello_with_every_event_of_a_handler(programs: Programs, broker: Member)
     assert ours.endswith("on_transport_closed\non_reactor_final\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["theirs", "ours"])
 @pytest.mark.parametrize("client", ["client", "sync_client"])
 async def test_requests_and_responses(programs: Programs, broker: Member, server: str, client: str) -> None:
@@ -91,6 +92,7 @@ async def test_a_receiver_from_a_listening_sender(programs: Programs, sender: st
     assert sent.splitlines() == ["listening", "all messages confirmed", "link closed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["theirs", "ours"])
 @pytest.mark.parametrize("client", ["theirs", "ours"])
 @pytest.mark.parametrize("program", ["client", "sync_client"])

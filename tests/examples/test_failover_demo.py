@@ -7,6 +7,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "failover_demo.py"
 
 
@@ -17,6 +19,7 @@ def count(output: str, row: str) -> int:
     return int(found[1].replace(",", ""))
 
 
+@pytest.mark.slow
 async def test_the_demo_kills_the_primary_and_every_send_settles() -> None:
     arguments = ("--kills", "1", "--interval", "1", "--rate", "500", "--plain")
     process = await asyncio.create_subprocess_exec(

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from broker_stub.local_cluster.supervisor import LocalCluster
 from tests.examples.program import Program
 
 
+@pytest.mark.slow
 async def test_lost_replies_are_asked_for_again_at_the_new_address(pair: LocalCluster) -> None:
     async with Program("request_response", pair.url) as program:
         old = await program.line(r"reply to (temporary/\S+)")

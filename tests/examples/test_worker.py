@@ -51,6 +51,7 @@ async def test_what_is_no_job_is_rejected(pair: LocalCluster) -> None:
         await worker.line("done$")
 
 
+@pytest.mark.slow
 async def test_a_job_whose_connection_died_is_not_acknowledged_and_the_next_one_is_done(
     pair: LocalCluster,
 ) -> None:

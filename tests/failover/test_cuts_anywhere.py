@@ -60,6 +60,7 @@ def cuts() -> Callable[..., Cuts]:
     return partial(Cuts, random.Random(seed), CUTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 async def test_a_handshake_that_is_cut_is_never_reported_as_a_wrong_password(
     mechanism: str, members: Members, cuts: Callable[..., Cuts]

@@ -92,6 +92,7 @@ def test_every_number_arrives_exactly_once_and_in_order_through_twenty_cuts(api:
     assert lost(events) >= CUTS
 
 
+@pytest.mark.slow
 @APIS
 def test_without_duplicate_detection_every_number_arrives_at_least_once(api: str, member: Member) -> None:
     seed, events = random.randrange(2**32), list[Event]()
@@ -106,6 +107,7 @@ def test_without_duplicate_detection_every_number_arrives_at_least_once(api: str
     log(f"{len(arrived) - COUNT} second copies in {len(cuts.made)} cuts")
 
 
+@pytest.mark.slow
 @APIS
 def test_at_most_once_never_arrives_twice_and_every_unknown_number_is_reported(
     api: str, member: Member
@@ -167,6 +169,7 @@ async def fill(member: Member) -> None:
         await sender.flush(timeout=60)
 
 
+@pytest.mark.slow
 @APIS
 def test_a_consumer_sees_every_number_through_twenty_cuts_and_leaves_the_queue_empty(
     api: str, member: Member

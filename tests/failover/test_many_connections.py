@@ -52,6 +52,7 @@ class Watch:
             self._loop.call_soon_threadsafe(self.first_loss.set)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", CONNECTIONS)
 async def test_the_connections_of_one_process_stay_up_and_heartbeat(
     members: Members, count: int, many_files: None

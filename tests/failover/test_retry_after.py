@@ -74,6 +74,7 @@ async def test_no_retry_after_keeps_a_client_from_the_primary(name: str, retry_a
     assert sum(event.delay for event in server_requested(seen)) <= 0.3
 
 
+@pytest.mark.slow
 async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
     """Every nonsense in turn, an hour in between, and again."""
     said_all = asyncio.Event()
@@ -155,6 +156,7 @@ async def test_the_close_of_a_usable_connection_says_when_to_reconnect(name: str
     assert back.duration >= wait.delay >= 0.2
 
 
+@pytest.mark.slow
 async def test_two_hundred_connections_never_have_more_than_max_dials_attempts_pending() -> None:
     """At the first connect, and after a loss: the primary counts those that have not begun yet."""
     async with (

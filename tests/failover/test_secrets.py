@@ -118,6 +118,7 @@ def bodies() -> list[Message]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_run_through_a_failover_writes_no_password_and_no_body(
     mechanism: str, run: Run, members: Members
@@ -174,6 +175,7 @@ def test_the_blocking_api_writes_no_password_and_no_body(run: Run, members: Memb
     run.failed(waiting.exception(10) or AssertionError("it must have failed"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_refused_password_is_in_no_error_event_or_log(
     mechanism: str, run: Run, members: Members
@@ -190,6 +192,7 @@ async def test_a_refused_password_is_in_no_error_event_or_log(
     await asyncio.to_thread(member.stop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_token_from_a_callable_is_in_no_error_event_or_log(
     mechanism: str, run: Run, members: Members, authority: Authority

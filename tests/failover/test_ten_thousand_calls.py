@@ -149,6 +149,7 @@ def _make_calls(calls: ModuleType, route: tuple[Member, Route], count: int) -> R
 APIS = pytest.mark.parametrize("calls", [asyncio_calls, blocking_calls], ids=["aio", "blocking"])
 
 
+@pytest.mark.slow
 @APIS
 def test_calls_at_random_return_and_report_what_is_so(calls: ModuleType, route: tuple[Member, Route]) -> None:
     _make_calls(calls, route, 1_000)

@@ -12,6 +12,7 @@ from tests.faults import damage
 from tests.faults.cluster import ClusterOptions, cluster, may_mount
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(120),
     pytest.mark.skipif(not may_mount(), reason="a small disk needs root and mount"),
 ]

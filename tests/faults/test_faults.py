@@ -23,7 +23,7 @@ from tests.faults.schedule import Step
 from tests.faults.soak import apply
 from tests.faults.watch import watching
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 
 @dataclass

@@ -14,7 +14,7 @@ from haclient.testing.network import ARBITER, CLIENTS, Cut
 from tests.faults.cluster import Cluster, ClusterOptions, cluster
 from tests.faults.namespaces import unavailable
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 PROXIES = ClusterOptions(network="proxy")
 NAMESPACES = pytest.param(

@@ -16,6 +16,8 @@ from tests.faults.cluster import LONGEST, ClusterOptions, cluster, may_mount
 from tests.faults.history import Fate, History, Link, Name, Receipt
 from tests.faults.soak import Plan, Result
 
+pytestmark = pytest.mark.slow
+
 
 # With this seed the faults of ten failovers are varied, and short.
 @pytest.mark.timeout(600)

@@ -17,6 +17,8 @@ from tests.hosts import soak
 from tests.hosts.faults import Ground
 from tests.hosts.lab import missing
 
+pytestmark = pytest.mark.slow
+
 _SOURCES = Path(__file__).resolve().parents[2]
 
 

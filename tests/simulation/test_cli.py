@@ -79,6 +79,7 @@ def test_parking_takes_a_second_member(park: str) -> None:
     assert (row["name"], row["parked"], row["not_back"]) == ("adaptive, parked", 100, 0)
 
 
+@pytest.mark.slow
 def test_files_are_written(tmp_path: Path) -> None:
     png, html, figures = tmp_path / "a.png", tmp_path / "a.html", tmp_path / "a.json"
     done = simulate("--strategy", "full", "--plot", str(png), "--html", str(html), "--json", str(figures))

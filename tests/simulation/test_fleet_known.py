@@ -14,6 +14,8 @@ from haclient.simulation.grid.bars import Outcome, bars, broken
 from haclient.simulation.grid.cells import Cell
 from haclient.simulation.scenario import Scenario
 
+pytestmark = pytest.mark.slow
+
 KINDS: dict[str, dict[str, Any]] = {
     "reset": {"when_full": "reset"},
     "silent": {},

@@ -25,6 +25,7 @@ def test_with_retry_after_the_last_client_is_back_at_the_limit(seed: int) -> Non
     assert result.attempts_per_client < 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_without_retry_after_full_jitter_ends_soon_after_it(seed: int) -> None:
     result = simulate(replace(ORDINARY, seed=seed), FULL)
@@ -33,6 +34,7 @@ def test_without_retry_after_full_jitter_ends_soon_after_it(seed: int) -> None:
     assert result.attempts_per_client < 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_full_jitter_needs_fewer_attempts_than_any_preset_that_is_as_fast(seed: int) -> None:
     scenario = replace(ORDINARY, seed=seed)
@@ -43,6 +45,7 @@ def test_full_jitter_needs_fewer_attempts_than_any_preset_that_is_as_fast(seed: 
     assert all(ours.attempts_per_client < other.attempts_per_client for other in as_fast)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # 15 s of a processor of its own
 def test_ten_times_the_clients_and_the_rate_hold_the_same_ratios() -> None:
     """``make simulate-million`` runs the million; its N/mu of 500 s needs a longer ``max_retry_after``."""
@@ -53,6 +56,7 @@ def test_ten_times_the_clients_and_the_rate_hold_the_same_ratios() -> None:
     assert simulate(replace(scenario, retry_after=False, when_full="reset"), Policy()).ratio <= 1.7
 
 
+@pytest.mark.slow
 def test_a_slot_beyond_max_retry_after_is_asked_for_again_and_again() -> None:
     scenario = replace(STORM, clients=1000, setup_rate=10)
     short = simulate(scenario, Policy(max_retry_after=20.0))
@@ -112,6 +116,7 @@ def test_clients_whose_syn_is_lost_try_again_by_tcp_or_by_themselves() -> None:
     assert ours.dials == len(ours.attempts)  # closed before the kernel repeats it
 
 
+@pytest.mark.slow
 def test_the_work_of_refusals_makes_the_storm_longer() -> None:
     costs = [simulate(replace(STORM, refusal_cost=cost), Policy()).ratio for cost in (0.0, 0.2, 1.0)]
     assert costs == sorted(costs)

@@ -26,6 +26,7 @@ SYN_AND_ACK, SYN = 0x12, 0x02
 LONGEST = 20.0  # s until a SYN that is due in four at most
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace and a packet socket take root"),
     pytest.mark.skipif(
         not (SETTINGS / "tcp_syn_linear_timeouts").exists(),

@@ -17,6 +17,8 @@ import pytest
 from tests.examples.program import ROOT
 from tests.interop.installed import needs_rabbitmq
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = ROOT / "benchmarks"
 CONNECTIONS = 100
 

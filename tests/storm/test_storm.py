@@ -20,6 +20,8 @@ from haclient.storm.environment import LocalPair
 from haclient.storm.fleet import Fleet, FleetError, FleetPlan
 from haclient.storm.run import Outcome, Plan, run
 
+pytestmark = pytest.mark.slow
+
 SHORT = {"outage": 1.0, "deadline": 90.0}
 RHEA = Path(__file__).resolve().parents[2] / "benchmarks" / "node" / "node_modules"
 

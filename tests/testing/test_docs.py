@@ -10,6 +10,8 @@ import pytest
 from haclient import pytest_plugin
 from haclient.testing import BEHAVIOURS
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytester"]
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text()

@@ -175,6 +175,7 @@ def test_it_is_gone_after_its_context() -> None:
         broker.restore()
 
 
+@pytest.mark.slow
 def test_scopes_and_workers_are_what_they_are_for_the_other_brokers(pytester: pytest.Pytester) -> None:
     tests = """
         import os

@@ -50,6 +50,7 @@ def test_the_fixtures_are_listed_with_what_they_are(pytester: pytest.Pytester) -
         result.stdout.fnmatch_lines([f"{name} -- *", "    *"])
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_tests_and_each_has_its_own_brokers(pytester: pytest.Pytester) -> None:
     tests = """
         import os
@@ -72,6 +73,7 @@ def test_two_processes_share_the_tests_and_each_has_its_own_brokers(pytester: py
     result.assert_outcomes(passed=4)
 
 
+@pytest.mark.slow
 def test_scopes_are_what_the_names_say(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

@@ -54,6 +54,7 @@ def test_a_client_that_finds_nobody_tries_as_long_as_its_options_say(
     assert 300 < len(error.attempts) < 1500
 
 
+@pytest.mark.slow
 def test_a_broker_answers_in_real_time_and_is_not_missed_while_the_application_sleeps(
     haclient_virtual_time: VirtualTime, haclient_module_broker: Broker
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_broker_answers_in_real_time_and_is_not_missed_while_the_application_s
     assert lost == []
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_silent_is_waited_for_as_long_as_virtual_time_says(
     haclient_virtual_time: VirtualTime, haclient_flaky_peer: FlakyPeers
 ) -> None:

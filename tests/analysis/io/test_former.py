@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -54,6 +55,7 @@ def test_a_former_name_belongs_to_a_key_of_today() -> None:
     assert not {*FORMER_KEYS.values(), *FORMER_COLUMNS.values()} & (names | columns)
 
 
+@pytest.mark.slow
 def test_lines_of_before_are_the_events_of_today(spark: SparkSession, tmp_path: Path) -> None:
     before = parsed(spark, tmp_path / "before", BEFORE).events
     today = parsed(spark, tmp_path / "today", TODAY).events

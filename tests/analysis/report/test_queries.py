@@ -53,6 +53,7 @@ def report(local: Done, monkeypatch: pytest.MonkeyPatch) -> Report:
     return Report(local.out, monkeypatch)
 
 
+@pytest.mark.slow
 def test_every_query_of_the_page_runs(report: Report) -> None:
     assert len(report.queries) >= 14
     for query in report.queries:

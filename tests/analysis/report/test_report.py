@@ -245,6 +245,7 @@ def test_markup_in_any_value_stays_text() -> None:
     assert "<script>alert(1)" in json.dumps(_charts(text)), "it is data, and only data"
 
 
+@pytest.mark.slow
 def test_it_stays_small_however_much_it_is_given() -> None:
     long = "x" * 5_000 + "<" * 5_000
     huge = {name: [_everywhere(row, long) for row in rows] * 200 for name, rows in tables().items()}

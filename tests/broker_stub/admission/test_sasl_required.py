@@ -148,6 +148,7 @@ async def test_a_client_whose_sasl_did_not_succeed_makes_no_queue(
         await check_nothing_is_made(address, context)
 
 
+@pytest.mark.slow
 @transport
 @pytest.mark.parametrize(
     "first", [b"", AMQP_HEADER[:5], SASL_HEADER, SASL_HEADER + WRONG_PLAIN[:-3]], ids=len

@@ -91,6 +91,7 @@ async def test_promoting_a_backup_of_a_living_primary_is_a_switch_over(cluster: 
     assert await bodies(a, "orders") == ["before", "after"]
 
 
+@pytest.mark.slow
 async def test_a_primary_that_does_not_answer_is_not_asked_to_step_down(cluster: Cluster) -> None:
     a, b = await cluster.pair()
     a.pause()

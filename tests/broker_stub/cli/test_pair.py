@@ -54,6 +54,7 @@ async def test_a_pair_without_options_has_a_store_that_is_removed_at_the_end() -
     assert not store.exists()
 
 
+@pytest.mark.slow
 async def test_messages_in_a_store_that_is_kept_are_there_in_the_next_life(tmp_path: Path) -> None:
     store = tmp_path / "kept"
     process, facts = await start("--store", str(store), "--backup-timeout", "5")
@@ -211,6 +212,7 @@ async def test_a_pair_with_tls_serves_haclient_and_plain_proton_and_fails_over()
     assert not Path(facts["tls_ca"]).exists()
 
 
+@pytest.mark.slow
 async def test_certificates_of_a_store_that_is_kept_are_those_of_the_next_life(tmp_path: Path) -> None:
     authorities = set()
     for _ in range(2):

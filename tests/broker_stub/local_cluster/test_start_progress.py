@@ -76,6 +76,7 @@ async def test_a_member_reports_how_it_reads_a_large_store_with_the_rate(tmp_pat
         assert f"a starts: {reports[-1]}" in a.log
 
 
+@pytest.mark.slow
 async def test_a_start_is_waited_for_while_it_reports_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +101,7 @@ async def test_a_start_that_makes_no_progress_any_more_is_given_up(
     assert process.pid is None
 
 
+@pytest.mark.slow
 async def test_whoever_waits_for_a_cluster_waits_for_the_start_of_its_members() -> None:
     scripts = {name: stand_in(READS_ON) for name in ("member-1", "member-2")}
     cluster = LocalCluster(LocalClusterOptions(wrappers=scripts))

@@ -91,6 +91,7 @@ async def _size_of_status(address: Endpoint) -> int:
         return len(json.dumps((await admin.status()).facts))
 
 
+@pytest.mark.slow
 async def test_the_supervisor_kills_no_member_for_its_many_queues(tmp_path: Path) -> None:
     """It has probed both several times after the last of them."""
     unexpected: list[LocalClusterEvent] = []

@@ -119,6 +119,7 @@ async def test_a_wrong_password_is_nobody(pair: tuple[Member, Member]) -> None:
     assert (await client.end()).condition.name == "amqp:unauthorized-access"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [b"no report", b"\0" * 16 + b"\xff" * 4, "text"])
 async def test_a_backup_that_reports_nonsense_is_dropped_and_nobody_else_is(
     pair: tuple[Member, Member], body: Any

@@ -11,6 +11,7 @@ from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptio
 from tests.broker_stub.replication.cluster import Cluster, bodies, send, stop_equal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last_to_serve_first", [True, False])
 async def test_the_one_that_was_last_to_serve_comes_back_and_the_other_refuses_and_catches_up(
     tmp_path: Path, last_to_serve_first: bool
@@ -31,6 +32,7 @@ async def test_the_one_that_was_last_to_serve_comes_back_and_the_other_refuses_a
         assert len(content["orders"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 async def test_after_the_same_moment_of_death_either_comes_back_with_everything(
     tmp_path: Path, first: int

@@ -53,6 +53,7 @@ async def take_over(a: Member, b: Member, *, restart: bool) -> None:
     await b.promote()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("ahead", [3 * HOUR, -3 * HOUR])
 async def test_what_lives_for_an_hour_outlives_a_takeover(
@@ -95,6 +96,7 @@ async def test_an_absolute_expiry_is_by_the_clock_of_the_member_that_serves(
         assert await bodies(b, "orders") == ["not yet", "lives shorter"]
 
 
+@pytest.mark.slow
 async def test_a_short_life_ends_on_a_member_whose_clock_is_behind(tmp_path: Path) -> None:
     clocks = Clocks(tmp_path, {"b": -3 * HOUR})
     async with Cluster(tmp_path, wrappers=clocks.wrappers) as cluster:

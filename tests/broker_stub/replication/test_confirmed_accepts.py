@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from haclient import aio
 from haclient.errors import ConfirmTimeout, StaleDelivery
 from tests.broker_stub import raw_client as raw
@@ -195,6 +197,7 @@ class Traffic:
             return
 
 
+@pytest.mark.slow
 async def test_under_many_failovers_nothing_is_confirmed_twice_and_nothing_confirmed_comes_again(
     tmp_path: Path,
 ) -> None:

@@ -75,6 +75,7 @@ async def test_a_corrupted_store_is_reported_and_its_member_is_not_eligible(
         assert len((await stop_equal(a, b))["orders"]) == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corrupt", [flip_a_bit, truncate, delete_the_database, wipe])
 async def test_it_catches_up_from_nothing_and_can_be_promoted_then(tmp_path: Path, corrupt: Corrupt) -> None:
     async with Cluster(tmp_path) as cluster:

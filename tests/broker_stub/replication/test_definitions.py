@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def apply(pieces: Iterator[dict[str, Any]], backup: Addresses) -> Definitions:
     return definitions
 
 
+@pytest.mark.slow
 def test_pieces_are_bounded_whatever_the_names_are_and_however_many_queues_there_are() -> None:
     primary, backup = make(), make()
     exchange = primary.declare_exchange("ex", ExchangeType.DIRECT)

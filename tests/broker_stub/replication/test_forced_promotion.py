@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.broker_stub.replication.cluster import Cluster, Member, bodies, send
 
 
@@ -45,6 +47,7 @@ async def test_a_primary_that_is_asked_reads_the_arbiter_at_once(tmp_path: Path)
             await forced.kill()
 
 
+@pytest.mark.slow
 async def test_a_primary_goes_on_while_its_arbiter_is_away_and_while_it_hangs(tmp_path: Path) -> None:
     """A record that is a FIFO nobody writes hangs whoever opens it, as a share does that has gone."""
     async with Cluster(tmp_path, arguments=("--arbiter-interval", "0.05")) as cluster:

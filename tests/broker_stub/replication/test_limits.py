@@ -45,6 +45,7 @@ async def test_a_message_that_expires_at_the_end_of_time_is_kept(tmp_path: Path)
         assert await bodies(b, "orders") == ["X"]
 
 
+@pytest.mark.slow
 async def test_a_backup_with_thousands_of_holes_catches_up(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()

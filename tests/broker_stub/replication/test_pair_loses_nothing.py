@@ -60,6 +60,7 @@ async def test_what_was_settled_is_there_once_and_in_order(tmp_path: Path, memor
         assert found == sorted(set(found))
 
 
+@pytest.mark.slow
 async def test_both_stores_are_equal_after_the_last_kill(tmp_path: Path) -> None:
     async with LocalCluster(replace(QUICK, store=tmp_path)) as pair:
         async with load(pair.url) as made:

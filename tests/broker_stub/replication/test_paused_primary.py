@@ -42,6 +42,7 @@ async def test_a_primary_that_wakes_after_its_successor_took_over_settles_nothin
         assert len(content["orders"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 async def test_a_primary_that_wakes_keeps_the_backup_that_had_answered_it_meanwhile(
     tmp_path: Path, loop: str

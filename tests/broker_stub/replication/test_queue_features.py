@@ -44,6 +44,7 @@ async def send_delayed(member: Member, *messages: Delay) -> None:
             await sender.send(message, timeout=PATIENCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [3 * HOUR, -3 * HOUR])
 async def test_delays_survive_failovers_between_members_whose_clocks_are_hours_apart(
     tmp_path: Path, ahead: float

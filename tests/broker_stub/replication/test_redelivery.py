@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from haclient import aio
 from tests.broker_stub.replication.cluster import PATIENCE, Cluster, depth, send, stop_equal, take
 
@@ -28,6 +30,7 @@ async def test_acquired_and_unsettled_messages_come_again_with_the_delivery_coun
         assert [m.delivery_count for m in await take(b, "orders") if m.body == "new"] == [0]
 
 
+@pytest.mark.slow
 async def test_the_count_goes_on_over_several_failovers_and_restarts(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         primary, other = await cluster.pair()

@@ -47,6 +47,7 @@ async def declare_and_fill(member: Member, modes: tuple[str, ...] = MODES) -> No
                 await sender.send(Message(body=number))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", [True, False], ids=["live", "by catching up"])
 async def test_none_is_absent_configuration_is_empty_and_all_is_equal(cluster: Cluster, live: bool) -> None:
     a, b = await cluster.pair()
@@ -139,6 +140,7 @@ async def test_the_default_is_an_option_of_the_member(tmp_path: Path) -> None:
         await b.until(lambda status: (depth(status, "orders"), depth(status, "all")) == (0, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", [True, False], ids=["live", "by catching up"])
 async def test_a_message_that_is_not_to_be_replicated_is_in_no_backup(cluster: Cluster, live: bool) -> None:
     a, b = await cluster.pair()

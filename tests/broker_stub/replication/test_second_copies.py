@@ -69,6 +69,7 @@ async def test_a_second_copy_in_a_second_generation_does_not_wait_for_the_first(
         assert await bodies(a, "orders") == ["before", "X"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", [True, False], ids=["live", "by catching up"])
 @pytest.mark.parametrize("mode", ["all", "configuration", "none"])
 async def test_an_id_is_known_where_its_message_is(tmp_path: Path, mode: str, *, live: bool) -> None:

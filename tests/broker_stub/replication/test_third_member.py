@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.broker_stub.replication.cluster import Cluster, Member, depth, send, stop_equal, take
 from tests.broker_stub.replication.load import load
 
@@ -36,6 +38,7 @@ async def test_it_becomes_ready_under_load_and_nothing_settled_is_lost_when_the_
         assert got == sorted(got)
 
 
+@pytest.mark.slow
 async def test_all_three_are_equal_afterwards(tmp_path: Path) -> None:
     async with Cluster(tmp_path, ("a", "b", "c"), backup_timeout=5.0) as cluster:
         a, b = await cluster.pair()

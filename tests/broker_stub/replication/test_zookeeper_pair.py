@@ -35,6 +35,7 @@ async def test_it_fails_over_and_the_one_left_behind_is_refused(tmp_path: Path, 
         assert len((await stop_equal(b, a))["orders"]) == 2
 
 
+@pytest.mark.slow
 async def test_a_primary_that_needs_zookeeper_and_loses_it_settles_nothing_and_steps_down(
     tmp_path: Path, server: ZooKeeper
 ) -> None:

@@ -68,6 +68,7 @@ def test_every_action_does_what_it_says_and_may_be_repeated(node: Node) -> None:
     assert PASSWORD not in node.log.read_text()
 
 
+@pytest.mark.slow
 def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node]) -> None:
     north, south = nodes
     with ThreadPoolExecutor() as threads:
@@ -129,6 +130,7 @@ def test_a_demotion_that_kills_a_hung_primary_has_done_what_it_should(node: Node
     assert node.agent("monitor").code == NOT_RUNNING
 
 
+@pytest.mark.slow
 def test_a_stopped_process_is_a_failure_and_a_demotion_or_stop_ends_it(node: Node) -> None:
     assert node.agent("start").code == SUCCESS
     node.signal(signal.SIGSTOP)
@@ -254,6 +256,7 @@ def redirects_to(node: Node) -> str:
     return asyncio.run(ask())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("members", "advertise", "expected"),
     [

@@ -12,6 +12,8 @@ import pytest
 
 from tests.broker_stub.resource_agents.nodes import AGENTS, cluster
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = [str(AGENTS / name) for name in ("broker-stub", "broker-stub-backup", "broker-stub-primary")]
 OCF_TESTER = shutil.which("ocf-tester", path="/usr/sbin:/usr/bin:/sbin:/bin")
 # ocf-tester takes metadata for wrong where it has no xmllint to check it with.

@@ -361,6 +361,7 @@ def reported_by(both: Sites) -> bytes:
     return b"".join(path.read_bytes() for path in (*files, *logs, *both.telemetry.rglob("*.jsonl")))
 
 
+@pytest.mark.slow
 async def test_a_rotated_password_is_used_and_written_down_nowhere(tmp_path: Path) -> None:
     async with sites(tmp_path) as both:
         (a, _), (c, d) = await asyncio.gather(both.source.pair(), both.dr.pair())

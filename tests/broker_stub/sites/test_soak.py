@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.broker_stub.sites.soak import Plan, soak
+
+pytestmark = pytest.mark.slow
 
 
 async def test_both_sites_are_the_same_after_many_cuts_and_failovers(tmp_path: Path) -> None:

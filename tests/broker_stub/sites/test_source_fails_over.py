@@ -67,6 +67,7 @@ async def positions(member: Member) -> list[int]:
     return [number for number, *_ in (await stores.contents(member.store))["orders"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["enqueues", "all"])
 async def test_after_each_failover_the_events_say_what_the_queue_has(tmp_path: Path, mode: str) -> None:
     async with Cluster(tmp_path, backup_timeout=5.0, arguments=_FOLLOWED) as cluster:

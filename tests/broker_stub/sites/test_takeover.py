@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from proton import Message
 
 from broker_stub.admission.user_database import write_users
@@ -65,6 +66,7 @@ async def test_the_window_in_doubt_is_reported_while_the_source_lives(tmp_path: 
         assert await c.depth("orders") == 10
 
 
+@pytest.mark.slow
 async def test_the_former_source_follows_the_site_that_took_over(tmp_path: Path) -> None:
     async with sites(tmp_path) as both:
         await both.begin(orders="all")
@@ -92,6 +94,7 @@ async def test_the_former_source_follows_the_site_that_took_over(tmp_path: Path)
         assert not (await c.status()).serves
 
 
+@pytest.mark.slow
 async def test_a_planned_take_over_waits_for_what_is_in_doubt_or_changes_nothing(tmp_path: Path) -> None:
     async with sites(tmp_path) as both:
         await both.begin(orders="all")

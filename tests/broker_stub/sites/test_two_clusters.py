@@ -14,6 +14,7 @@ from tests.broker_stub.replication.load import load
 from tests.broker_stub.sites.clusters import LINK, as_user, serving, sites
 
 
+@pytest.mark.slow
 async def test_a_restart_of_the_dr_site_in_the_middle_of_redelivery_duplicates_nothing(
     tmp_path: Path,
 ) -> None:
@@ -34,6 +35,7 @@ async def test_a_restart_of_the_dr_site_in_the_middle_of_redelivery_duplicates_n
         assert await a.depth(REPLICATION_QUEUE) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", ["source", "dr"])
 async def test_a_primary_that_wakes_after_its_successor_has_begun_does_no_harm(
     tmp_path: Path, site: str
@@ -56,6 +58,7 @@ async def test_a_primary_that_wakes_after_its_successor_has_begun_does_no_harm(
         assert made.settled <= set(got)
 
 
+@pytest.mark.slow
 async def test_the_commands_make_show_and_remove_a_link(tmp_path: Path) -> None:
     async with sites(tmp_path) as both:
         (a, _), (c, _) = await asyncio.gather(both.source.pair(), both.dr.pair())

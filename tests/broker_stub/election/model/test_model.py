@@ -25,6 +25,7 @@ def test_two_members_lose_nothing_in_any_state(messages: int, generations: int) 
     assert outcome.complete
 
 
+@pytest.mark.slow
 def test_three_members_lose_nothing_in_any_state_of_two_generations() -> None:
     """`make model` goes further."""
     outcome = explore(members=3, generations=2)
@@ -32,11 +33,13 @@ def test_three_members_lose_nothing_in_any_state_of_two_generations() -> None:
     assert outcome.complete
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # s; 7 s of computing
 def test_three_members_lose_nothing_in_the_first_states_of_more_generations() -> None:
     assert_holds(explore(members=3, messages=2, generations=4, most_states=150_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [2, 3])
 def test_a_compare_and_set_that_comes_late_loses_nothing(members: int) -> None:
     """It may leave no heir, so that an arbiter should give up what its caller gave up."""
@@ -44,11 +47,13 @@ def test_a_compare_and_set_that_comes_late_loses_nothing(members: int) -> None:
     assert explore(members=2, late=True).broken == {Broken.NONE_ELIGIBLE}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [2, 3])
 def test_a_member_with_a_new_disk_never_takes_over(members: int) -> None:
     assert_holds(explore(members=members, generations=4, watch=ELIGIBLE, wipes=True, most_states=100_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [2, 3])
 def test_a_primary_that_reads_the_arbiter_again_steps_down_for_others_and_never_for_itself(
     members: int,
@@ -57,6 +62,7 @@ def test_a_primary_that_reads_the_arbiter_again_steps_down_for_others_and_never_
     assert_holds(explore(members=members, generations=4, watch=FORCED, forces=True, most_states=60_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [2, 3])
 def test_a_replica_with_a_queue_set_aside_never_lacks_what_an_heir_has(members: int) -> None:
     assert_holds(explore(members=members, generations=4, asides=True, most_states=60_000))
@@ -107,6 +113,7 @@ SHOWN = [
 CONSUMING = ("delivered-", "dequeues-", "confirmed-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "members", "watch"), SHOWN, ids=[name for name, _, _ in SHOWN])
 def test_every_rule_is_needed(mutant: str, members: int, watch: frozenset[Broken]) -> None:
     outcome = explore(
