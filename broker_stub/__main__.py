@@ -1,7 +1,17 @@
-"""``python -m broker_stub``."""
+"""The program ``broker-stub``, also as ``python -m broker_stub``."""
 
 from __future__ import annotations
 
-from broker_stub.cli import main
+from haclient.command_line import interrupts
 
-main()
+
+def main() -> None:
+    """Run it."""
+    interrupts.start_program()
+    from broker_stub.cli import main as program  # noqa: PLC0415 - Ctrl-C ends the process meanwhile
+
+    program()
+
+
+if __name__ == "__main__":
+    main()

@@ -12,8 +12,8 @@ A name is imported when it is first used (PEP 562): the analysis runs on machine
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing takes longer to import than all else here
 if TYPE_CHECKING:
     from haclient import aio, errors, events
     from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect

@@ -54,6 +54,10 @@ _LIMITS: tuple[tuple[str, click.ParamType[Any], Any, str], ...] = (
 )
 
 
+MEMBER_LIMITS = tuple(name.removeprefix("--") for name, *_ in _LIMITS)
+"""The options of ``member_limits``, for the groups of the help."""
+
+
 class RateType(click.ParamType[float | RateSource]):
     """A number, ``measured``, ``auto``, ``announced``, or ``unlimited``."""
 

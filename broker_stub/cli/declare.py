@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -16,6 +15,8 @@ from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.options import DEAD_LETTER_ADDRESS, DELIVER, MAX_DELIVERY_COUNT, SELECTOR, Deliver
 from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.command_line.groups import Group
+from haclient.command_line.signals import run
 
 # The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
@@ -31,17 +32,17 @@ _REPLICATE = click.option(
 _KEY = click.option("--key", default="", help="The routing key, or a pattern of it.")
 
 
-@click.group()
+@click.group(cls=Group)
 def queue() -> None:
     """Add, list and remove queues."""
 
 
-@click.group()
+@click.group(cls=Group)
 def exchange() -> None:
     """Add, list and remove exchanges."""
 
 
-@click.group()
+@click.group(cls=Group)
 def binding() -> None:
     """Bind queues to exchanges, list and remove bindings."""
 
@@ -211,7 +212,7 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    answer = asyncio.run(requests.at_primary(flatten(members), call))
+    answer = run(requests.at_primary(flatten(members), call))
     if as_json:
         click.echo(json.dumps(answer.plain()))
     elif answer.result is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,6 +23,8 @@ from broker_stub.management_client import AdminClient, MemberRefusedError
 from broker_stub.sites.inbound import CREATE, KEEP, MISSING
 from broker_stub.sites.source_config import FROM, PASSWORD_FILE, SourceConfig, SourceConfigError
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.command_line.groups import Group
+from haclient.command_line.signals import run
 
 # The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
@@ -55,7 +56,7 @@ def source_options(source: str, source_password_file: str | None) -> dict[str, s
     return options
 
 
-@click.group()
+@click.group(cls=Group)
 def link() -> None:
     """Follow another site: add, show and remove links."""
 
@@ -155,7 +156,7 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    answer = asyncio.run(requests.at_primary(members, call))
+    answer = run(requests.at_primary(members, call))
     if as_json:
         click.echo(json.dumps(answer.plain()))
     elif answer.result is not None:

@@ -27,6 +27,7 @@ from broker_stub.management_client import AdminClient, MemberStatus
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.url import ClusterURL
+from haclient.command_line.signals import run
 
 # A promotion waits for the arbiter, which has five seconds, and for what is being applied.
 _MOVE_TIMEOUT = 20.0
@@ -57,7 +58,7 @@ def status(
     expected state.
     """
     ask = requests.everywhere if everywhere else requests.status
-    answers = asyncio.run(ask(flatten(members)))
+    answers = run(ask(flatten(members)))
     _print_each(answers, lambda found: report(found.facts), as_json=as_json)
     unexpected = [
         answer.result for answer in answers if answer.result and _is_unexpected(answer.result, expect)
@@ -102,7 +103,7 @@ def promote(
 
     When it follows a living primary, the command demotes that one first: a planned switch-over.
     """
-    answer = asyncio.run(take_over(requests, member, at_least=generation, force=force_primary))
+    answer = run(take_over(requests, member, at_least=generation, force=force_primary))
     _print(answer, as_json=as_json)
 
 
@@ -113,7 +114,7 @@ def promote(
 @request_options(timeout=_MOVE_TIMEOUT)
 def demote(*, member: Endpoint, primary: Endpoint | None, as_json: bool, requests: MemberRequests) -> None:
     """Make the primary a backup; it closes its client connections."""
-    _print(asyncio.run(requests.one(member, lambda client: client.demote(primary))), as_json=as_json)
+    _print(run(requests.one(member, lambda client: client.demote(primary))), as_json=as_json)
 
 
 def _print(answer: Answer[MemberStatus], *, as_json: bool) -> None:
@@ -159,7 +160,7 @@ def set_members(
             ClusterURL.parse(broker_url)
         except ClusterURLError as error:
             raise click.UsageError(f"--broker-url: {error}") from error
-    answers = asyncio.run(_push(requests, members, at, broker_url))
+    answers = run(_push(requests, members, at, broker_url))
     _print_each(answers, lambda found: f"{found.name} has {len(members)} members", as_json=as_json)
     updated = any(answer.result is not None for answer in answers)
     # A member that leaves the cluster may have stopped already.

@@ -13,7 +13,7 @@ import click
 
 from broker_stub.admission.controller import RateSource
 from broker_stub.cli import event_loop
-from broker_stub.cli.admission_options import MemberLimits, member_limits, rate_options
+from broker_stub.cli.admission_options import MEMBER_LIMITS, MemberLimits, member_limits, rate_options
 from broker_stub.cli.options import (
     ANONYMOUS,
     LINK_PASSWORDS,
@@ -31,13 +31,31 @@ from broker_stub.local_cluster.ports import claimed_ports, free_ports
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent, LocalClusterOptions
 from broker_stub.permissions import UMASK
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.command_line.groups import Command, examples
 from haclient.engine.sasl import SaslUnavailableError
 
 # What a member says that did not get its port (``serve``).
 _PORT_TAKEN = "cannot listen on"
 
 
-@click.command()
+_OPTION_GROUPS = {
+    "Cluster": ("members", "listen", "cluster", "arbiter"),
+    "Messages": ("store", "memory", "backup-timeout"),
+    "Users and TLS": ("tls", "users", "anonymous", "link-user", "link-passwords"),
+    "Supervisor": ("restart", "probe-interval", "probe-timeout", "probes-missed"),
+    "Admission": ("accept-rate", "accept-burst"),
+    "Limits": MEMBER_LIMITS,
+    "Output and process": ("json", "log-level", "telemetry", "loop"),
+}
+_EXAMPLES = examples(
+    "broker-stub",
+    "broker-stub pair",
+    "broker-stub pair --members 3 --store cluster --tls",
+    "broker-stub pair --json --memory --listen 127.0.0.1:0 --listen 127.0.0.1:0",
+)
+
+
+@click.command(cls=Command, option_groups=_OPTION_GROUPS, epilog=_EXAMPLES)
 @click.option(
     "--listen",
     type=ADDRESS,

@@ -19,7 +19,13 @@ from broker_stub.admission.controller import AdmissionOptions, RateSource
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli import event_loop
-from broker_stub.cli.admission_options import MemberLimits, limit_options, member_limits, rate_options
+from broker_stub.cli.admission_options import (
+    MEMBER_LIMITS,
+    MemberLimits,
+    limit_options,
+    member_limits,
+    rate_options,
+)
 from broker_stub.cli.cluster_options import (
     MEMORY,
     ClusterArguments,
@@ -50,11 +56,39 @@ from broker_stub.store import StartProgress, StoreFailedError
 from broker_stub.telemetry import settings_of
 from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.command_line.groups import Command, examples
 from haclient.engine.tls import TlsFiles
 from haclient.telemetry.settings import VARIABLE
 
+_OPTION_GROUPS = {
+    "Member": ("listen", "name", "cluster", "advertise", "replicate", "auto-create"),
+    "Without an arbiter": ("role", "generation", "primary"),
+    "With an arbiter": (
+        "arbiter", "arbiter-interval", "member", "broker-url", "password-file", "backup-timeout",
+        "force-primary",
+    ),
+    "Store": ("store", "secure-delete", "disk-warn", "disk-hold", "disk-stop"),
+    "Users and TLS": (
+        "users", "admin", "anonymous", "link-user", "link-passwords", "tls-cert", "tls-key", "tls-client-ca",
+        "tls-ca",
+    ),
+    "Admission": (
+        "accept-rate", "accept-burst", "max-connections", "max-handshakes", "handshake-timeout", "park-limit",
+        "park-timeout", "heartbeat",
+    ),
+    "Limits": MEMBER_LIMITS,
+    "Output and process": ("json", "log-level", "telemetry", "on-role-change", "exit-with-parent", "loop"),
+}  # fmt: skip
+_EXAMPLES = examples(
+    "broker-stub",
+    "broker-stub serve --role primary              # one broker, in memory",
+    "broker-stub serve --name a --listen 10.0.0.1:5672 --store /var/lib/a \\",
+    "    --arbiter zookeeper:10.0.0.9:2181/orders --password-file admin.txt \\",
+    "    --member 10.0.0.1:5672 --member 10.0.0.2:5672",
+)
 
-@click.command()
+
+@click.command(cls=Command, option_groups=_OPTION_GROUPS, epilog=_EXAMPLES)
 @click.option("--listen", type=ADDRESS, default="127.0.0.1:5672", show_default=True)
 @click.option(
     "--name",

@@ -41,6 +41,8 @@ from broker_stub.management_client import AdminClient, MemberRefusedError
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 from broker_stub.sites.inbound import APPLYING
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.command_line.groups import Group
+from haclient.command_line.signals import run
 
 # The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
@@ -50,7 +52,7 @@ _POLL_INTERVAL = 0.2
 _Facts = dict[str, Any]
 
 
-@click.group()
+@click.group(cls=Group)
 def site() -> None:
     """Take over from another site, and go back."""
 
@@ -83,9 +85,9 @@ def promote(
     if planned and source is None:
         raise click.UsageError("--planned needs --source: the site to take over from")
     if planned and source is not None:
-        answer = asyncio.run(_planned_promotion(requests, flatten(members), source))
+        answer = run(_planned_promotion(requests, flatten(members), source))
     else:
-        answer = asyncio.run(_promote(requests, flatten(members), source))
+        answer = run(_promote(requests, flatten(members), source))
     if as_json:
         click.echo(json.dumps(answer.plain()))
     for row in answer.result or () if not as_json else ():
@@ -226,9 +228,7 @@ def fail_back(
     Every queue here that followed emits events, first for the messages in it.
     """
     source_config = source_options(source, source_password_file)
-    answer = asyncio.run(
-        _fail_back(requests, name, source_config, members, former, mode=mode, discard=discard)
-    )
+    answer = run(_fail_back(requests, name, source_config, members, former, mode=mode, discard=discard))
     if as_json:
         click.echo(json.dumps(answer.plain()))
     elif answer.result is not None:

@@ -19,9 +19,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
+import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +42,7 @@ from haclient.analysis.report import baseline
 from haclient.analysis.tables import alarms, build, clock
 from haclient.analysis.tables.summary import summarize
 
-OK, BROKEN, UNUSABLE = 0, 1, 3
+OK, BROKEN, UNUSABLE, INTERRUPTED = 0, 1, 3, 128 + signal.SIGINT
 """Exit codes; 2 is for wrong usage."""
 
 HIT_BY = "hit_by.json"
@@ -318,7 +321,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         accept_rate=given.accept_rate,
     )
     try:
-        found = run(spark_session(), job)
+        with _ended_by_interrupts():
+            found = run(spark_session(), job)
     except AnalysisError as error:
         print(error, file=sys.stderr)  # noqa: T201 - the command's own output
         return UNUSABLE
@@ -326,6 +330,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     complaints = thresholds.broken(given.fail_if, found)
     print(*complaints, sep="\n", end="\n" if complaints else "", file=sys.stderr)  # noqa: T201
     return BROKEN if complaints else OK
+
+
+@contextmanager
+def _ended_by_interrupts() -> Iterator[None]:
+    """End the process at once on Ctrl-C; the JVM of ``spark-submit`` gets it too, and answers no more."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,14 +8,11 @@ the client no pyspark.
 
 from __future__ import annotations
 
-import gc
-import importlib
-
 import click
 
 from haclient.cli.exit_codes import codes_table
 from haclient.cli.options import UnusableError
-from haclient.version import package_version
+from haclient.command_line.groups import Program, version_option
 
 _COMMANDS = (
     "members",
@@ -32,27 +29,15 @@ _COMMANDS = (
 )
 
 
-class _Commands(click.Group):
-    """The commands, each from the module of its name."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All of them, also those that cannot run here."""
-        return list(_COMMANDS)
+class _Commands(Program):
+    """The commands, also those that cannot run here."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, or one that says what it lacks here."""
-        if cmd_name not in _COMMANDS:
-            return None
-        # All that an import makes stays: looking for garbage meanwhile takes a third of the start.
-        gc.disable()
         try:
-            module = importlib.import_module(f"haclient.cli.commands.{cmd_name}")
+            return super().get_command(ctx, cmd_name)
         except ImportError as error:
             return _lacking(cmd_name, error)
-        finally:
-            gc.enable()
-        command: click.Command = getattr(module, cmd_name)
-        return command
 
 
 def _lacking(name: str, error: ImportError) -> click.Command:
@@ -68,21 +53,12 @@ def _lacking(name: str, error: ImportError) -> click.Command:
     )
 
 
-def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's
-    if wanted:
-        click.echo(f"haclient {package_version()}")
-        context.exit()
-
-
-@click.group(cls=_Commands, epilog=codes_table())
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the version and exit.",
+@click.group(
+    cls=_Commands,
+    modules={name: f"haclient.cli.commands.{name}" for name in _COMMANDS},
+    epilog=codes_table(),
 )
+@version_option("haclient")
 def main() -> None:
     """Inspect a broker cluster and use it; see what connections go through: analyse, simulate, let it happen.
 

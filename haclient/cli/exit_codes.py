@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -9,7 +10,13 @@ from types import MappingProxyType
 import click
 
 from haclient.cli.options import UnusableError
+from haclient.command_line import groups
+from haclient.command_line.groups import AS_WRITTEN
+from haclient.command_line.interrupts import INTERRUPTED, TERMINATED
 from haclient.error_catalog.base import HaclientError
+
+# Columns of the help, less its indentation.
+_WIDTH = 76
 
 DONE, LESS, USAGE, UNUSABLE, NO_PRIMARY, REFUSED = range(6)
 
@@ -22,24 +29,24 @@ CODES: Mapping[int, str] = MappingProxyType(
         UNUSABLE: "the input, or this machine, cannot be used",
         NO_PRIMARY: "no primary was found in time, at the start or after a loss",
         REFUSED: "the primary refuses: credentials, certificate, connection or address",
+        INTERRUPTED: "ended by Ctrl-C before its own end",
+        TERMINATED: "the same by SIGTERM",
     }
 )
 
 
-# Stops click from filling the lines that follow.
-_AS_WRITTEN = "\b\n"
-
-
 def codes_table() -> str:
     """The table for ``--help``."""
-    rows = (f"  {code}  {meaning}" for code, meaning in CODES.items())
-    return _AS_WRITTEN + "\n".join(("Exit codes:", *rows))
+    rows = (
+        textwrap.fill(meaning, _WIDTH, initial_indent=f"  {code:<3}  ", subsequent_indent=" " * 7)
+        for code, meaning in CODES.items()
+    )
+    return AS_WRITTEN + "\n".join(("Exit codes:", *rows))
 
 
 def examples(*lines: str) -> str:
     """Examples for ``--help``, and where the exit codes are."""
-    shown = "\n".join(("Examples:", *(f"  {line}" for line in lines)))
-    return f"{_AS_WRITTEN}{shown}\n\nExit codes: see haclient --help."
+    return groups.examples("haclient", *lines)
 
 
 class LessError(click.ClickException):

@@ -1,7 +1,8 @@
-"""How long commands wait for messages: a connection that is down is no silence.
+"""How long commands wait for messages, and how fast they take them.
 
-``--timeout`` counts from the last message, or from the time when the connection was back, and a connection
-that does not come back within ``--reconnect-timeout`` ends the command with the code for no primary.
+A connection that is down is no silence: ``--timeout`` counts from the last message, or from the time when
+the connection was back, and a connection that does not come back within ``--reconnect-timeout`` ends the
+command with the code for no primary.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from haclient.event_log import AsyncEvents
 # ``--reconnect-timeout`` beside ``--timeout``: as long as a first connect may take (``startup_deadline``).
 _RECONNECT_TIMEOUT = 60.0
 
+# Seconds that a pace may catch up with, after something held it up: a timer is not exact.
+_CATCH_UP = 0.1
+
 COUNT = click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
 TIMEOUT = click.option(
     "--timeout",
@@ -33,10 +37,21 @@ RECONNECT_TIMEOUT = click.option(
 )
 
 
+RATE = click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Messages a second, at most.")
+
+
 def with_default_reconnect_timeout(given: dict[str, Any]) -> None:
     """Set ``--reconnect-timeout`` where there is a ``--timeout`` alone."""
     if given["timeout"] is not None and given["reconnect_timeout"] is None:
         given["reconnect_timeout"] = _RECONNECT_TIMEOUT
+
+
+def has_end(done: int, count: int | None, timeout: float | None) -> bool:
+    """Whether ``--count`` or ``--timeout`` would have ended a command that a signal ended.
+
+    :param done: messages so far.
+    """
+    return timeout is not None if count is None else done < count
 
 
 async def watch_downtime(subscription: AsyncEvents, reconnect_timeout: float | None) -> None:
@@ -122,3 +137,23 @@ class Patience:
         if self._lost_at is not None:
             return None if self._reconnect_timeout is None else self._lost_at + self._reconnect_timeout
         return None if self._timeout is None else self._silent_since + self._timeout
+
+
+class Pace:
+    """So many a second, and no more.
+
+    :param rate: ``None`` for as many as can be.
+    """
+
+    def __init__(self, rate: float | None) -> None:
+        self._interval = 1 / rate if rate else 0.0
+        self._due = 0.0
+
+    async def wait(self) -> None:
+        """Wait for the next turn."""
+        if not self._interval:
+            return
+        now = asyncio.get_running_loop().time()
+        self._due = max(self._due + self._interval, now - _CATCH_UP)
+        if self._due > now:
+            await asyncio.sleep(self._due - now)

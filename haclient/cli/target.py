@@ -14,17 +14,21 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from haclient import aio, configuration
 from haclient.cli.exit_codes import client_errors
-from haclient.cluster_url.options import OPTION_NAMES, Options, with_overrides
+from haclient.cluster_url.option_values import BOOLEAN
+from haclient.cluster_url.options import ABOUT, OPTION_NAMES, Options, with_overrides
 from haclient.cluster_url.url import ClusterURL
 from haclient.configuration import Configuration
 from haclient.events import Event
 from haclient.factory import FactoryCore
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 VARIABLE = "HACLIENT_URL"
 _CREDENTIALS = ("HACLIENT_USER", "HACLIENT_PASSWORD", "HACLIENT_PASSWORD_FILE")
@@ -54,6 +58,22 @@ class OverrideType(click.ParamType[tuple[str, str]]):
         if not sign or not name:
             self.fail(f"{value!r} is not like deadline=30", param, ctx)
         return name, text
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names of options; their values too where they can be listed."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell needs it
+
+        from haclient.command_line.completion import NO_SPACE  # noqa: PLC0415
+
+        found = []
+        for name, about in ABOUT.items():
+            values = about.kind.choices or (("true", "false") if about.kind is BOOLEAN else ())
+            texts = [f"{name}={value}" for value in values] or [f"{name}="]
+            kind = "plain" if values else NO_SPACE
+            found += [CompletionItem(text, kind) for text in texts if text.startswith(incomplete)]
+        return found
 
 
 OVERRIDES = click.option(

@@ -12,6 +12,8 @@ Rules
    JVM for each call that is made.
 7. What columns are made with is looked up in the JVM once.  pyspark asks for it anew for every column, by
    names for which the JVM searches several packages in each of Spark's 300 archives.
+8. A handler of SIGINT that the program has set stays.  pyspark replaces it by one that calls the JVM from
+   inside another call.
 
 Source: Spark 4.1 configuration, https://spark.apache.org/docs/latest/configuration.html
 """
@@ -23,8 +25,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -171,22 +175,27 @@ def _connect(remote: str, app: str, config: Mapping[str, str]) -> SparkSession:
 
 
 def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: bool) -> SparkSession:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has chosen a master, its JVM is up
-    builder = SparkSession.builder.appName(app)
+    builder, conf = SparkSession.builder.appName(app), SparkConf().setAppName(app)
     if master is None and not submitted:
         master = "local[*]"
     if master is not None:
-        builder = builder.master(master)
+        builder, conf = builder.master(master), conf.setMaster(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     chosen = _options(master)
     if light and master is not None and master.startswith("local"):
         chosen = _merged(chosen, LIGHT)
     for name, value in _merged(chosen, config).items():
-        builder = builder.config(name, value)
+        builder, conf = builder.config(name, value), conf.set(name, value)
+    handler = signal.getsignal(signal.SIGINT)
+    SparkContext.getOrCreate(conf)
+    if handler is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
     session: SparkSession = builder.getOrCreate()
     _resolve_once(session.sparkContext._jvm)  # noqa: SLF001 - py4j's own view of the JVM
     return session

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +25,11 @@ from rich.text import Text
 
 from haclient.analysis import thresholds
 from haclient.analysis.io.session import spark_session
+from haclient.cli.exit_codes import DONE, examples
 from haclient.cli.options import BROKEN, Condition, Moment, Setting, check_reachable, plain_errors
+from haclient.cli.spark import leave, stopped_after
+from haclient.command_line.groups import Command
+from haclient.command_line.interrupts import SIGNALS
 from haclient.telemetry.schema import RESOURCE
 
 if TYPE_CHECKING:
@@ -37,7 +42,21 @@ ERRORS = Console(stderr=True)
 _ALARMS = 10  # that are printed
 
 
-@click.command()
+_OPTION_GROUPS = {
+    "Input": ("since", "until", "cluster"),
+    "Results": ("out", "tables", "json", "by", "slo", "baseline", "accept-rate", "fail-if"),
+    "Following": ("follow", "interval", "refresh", "alert-after"),
+    "Spark": ("master", "conf", "remote", "package"),
+}
+_EXAMPLES = examples(
+    "haclient analyze /var/log/telemetry --out night",
+    "haclient analyze telemetry --out night --since 2026-11-20 --by service.version",
+    "haclient analyze telemetry --out night --json --fail-if 'p99_downtime>5'",
+    "haclient analyze telemetry --out live --follow          # until Ctrl-C",
+)
+
+
+@click.command(cls=Command, option_groups=_OPTION_GROUPS, epilog=_EXAMPLES)
 @click.argument("source", metavar="DIR", required=False)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.")
 @click.option("--master", help="Spark master; local[*] without it.")
@@ -166,11 +185,18 @@ def _analyze(given: Mapping[str, Any]) -> None:
         local_source(job)  # before Spark starts, which takes seconds
     check_reachable(given["master"] or given["remote"])
     light = not given["follow"] and is_light(job)
-    session = spark_session(given["master"], given["remote"], config=dict(given["settings"]), light=light)
+    config = dict(given["settings"])
+
+    def start() -> SparkSession:
+        return spark_session(given["master"], given["remote"], config=config, light=light)
+
     try:
-        summary = _follow(session, job, given) if given["follow"] else _run(session, job)
-    finally:
-        session.stop()
+        with stopped_after(start) as session:
+            summary = _follow(session, job, given) if given["follow"] else _run(session, job)
+    except KeyboardInterrupt:
+        if given["follow"]:  # it has no end of its own, and nothing has been read
+            raise click.exceptions.Exit(DONE) from None
+        raise
     if summary is not None:
         _conclude(summary, given)
 
@@ -199,8 +225,14 @@ def _follow(session: SparkSession, job: Job, given: Mapping[str, Any]) -> Mappin
 
     pace = Pace(interval=given["interval"], refresh=given["refresh"], alert_after=given["alert_after"])
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+
+    def end(_: int, __: FrameType | None) -> None:
+        stop.set()
+        for each in SIGNALS:
+            signal.signal(each, leave)
+
+    for number in SIGNALS:
+        signal.signal(number, end)
     last: Mapping[str, float | None] | None = None
 
     def report(result: Round) -> None:

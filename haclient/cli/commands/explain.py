@@ -19,6 +19,7 @@ from haclient.cluster_url.option_values import as_text
 from haclient.cluster_url.options import Options
 from haclient.cluster_url.seed import MASK
 from haclient.cluster_url.url import ClusterURL, second_site
+from haclient.command_line.signals import run
 from haclient.connect_params import Credentials
 from haclient.discovery.attempt_summary import endpoint_text
 from haclient.discovery.evidence import Resolved
@@ -61,7 +62,7 @@ def explain(url: str | None, overrides: Sequence[tuple[str, str]], *, resolve: b
     target = target_of(url, overrides)
     with client_errors():
         options = target.options()
-        answers = asyncio.run(_ask(target.url, options)) if resolve else _unasked(target.url, options)
+        answers = run(_ask(target.url, options)) if resolve else _unasked(target.url, options)
         document = _document(target, options, answers)
     if as_json:
         click.echo(json.dumps(document, indent=2))

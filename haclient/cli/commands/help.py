@@ -18,8 +18,19 @@ _WRAPPER = textwrap.TextWrapper(
 )
 
 
+def _complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in (*ENTRIES, *_commands(context)) if name.startswith(incomplete)]
+
+
+def _commands(context: click.Context) -> list[str]:
+    parent = context.parent
+    assert parent is not None
+    assert isinstance(parent.command, click.Group)
+    return parent.command.list_commands(parent)
+
+
 @click.command("help", epilog=_EXAMPLES)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_complete)
 @click.pass_context
 def explain_code(context: click.Context, name: str | None) -> None:
     """Explain an error by its name, such as no-credit: what it means, and what to do.
@@ -55,7 +66,7 @@ def _help_of_command(context: click.Context, name: str) -> str:
     command = parent.command.get_command(parent, name)
     if command is not None:
         return command.get_help(click.Context(command, info_name=name, parent=parent))
-    names = [*ENTRIES, *parent.command.list_commands(parent)]
+    names = [*ENTRIES, *_commands(context)]
     near = difflib.get_close_matches(name, names, n=1)
     suggestion = f"; did you mean {near[0]}?" if near else "; haclient help lists the names"
     raise click.UsageError(f"there is no error or command {name!r}{suggestion}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import textwrap
 import time
@@ -20,6 +19,7 @@ from haclient.cli.identity import processes
 from haclient.cli.probe import ClusterProbe, Finding
 from haclient.cli.remarks import Remark, remarks
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
+from haclient.command_line.signals import run
 from haclient.discovery.attempt_summary import endpoint_text
 
 _INDENT = "    "
@@ -63,7 +63,7 @@ def members(
     target = target_of(url, overrides)
     began = time.monotonic()
     with client_errors():
-        found, about_cluster = asyncio.run(_probe(target, timeout))
+        found, about_cluster = run(_probe(target, timeout))
     seconds = time.monotonic() - began
     if as_json and not quiet:
         click.echo(json.dumps(_document(target, found, about_cluster, seconds), indent=2))

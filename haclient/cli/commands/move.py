@@ -19,6 +19,7 @@ import haclient.engine  # noqa: F401 - names what a broken proton lacks
 import asyncio
 import contextlib
 import json
+import signal
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -34,16 +35,20 @@ from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.forwarding import forwarded
 from haclient.cli.patience import (
     COUNT,
+    RATE,
     RECONNECT_TIMEOUT,
     TIMEOUT,
+    Pace,
     Patience,
+    has_end,
     watch_downtime,
     with_default_reconnect_timeout,
 )
 from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
-from haclient.cli.signals import RATE, Pace, until_stopped
 from haclient.cli.target import OVERRIDES, ROUTE_ARGUMENT, Target, divide_route, target_of
 from haclient.cluster_url.options import Options
+from haclient.command_line.interrupts import code_of
+from haclient.command_line.signals import until_stopped
 from haclient.core.sender import SenderCore
 from haclient.errors import DeliveryUnknown, HaclientError, MessageNotAccepted, ReceiveTimeout, StaleDelivery
 from haclient.event_log import AsyncEvents
@@ -280,21 +285,24 @@ def move(
     work = _Moving(arguments, progress, source.options())
     try:
         with client_errors():
-            asyncio.run(_run(source, target, work))
+            stopped = asyncio.run(_run(source, target, work))
     finally:
         _conclude(arguments, work, quiet=quiet)
+    if stopped is not None and has_end(progress.count, arguments.count, arguments.timeout):
+        raise click.exceptions.Exit(code_of(stopped))
     if work.refused or work.unsettled or progress.count < (arguments.count or 0):
         raise click.exceptions.Exit(LESS)
 
 
-async def _run(source: Target, target: Target, work: _Moving) -> None:
+async def _run(source: Target, target: Target, work: _Moving) -> signal.Signals | None:
     on_event = work.progress.on_event
     with work.progress, advice_shown(work.progress.print_line):
         target_factory = target.encoded_factory(on_event)
         try:
             async with source.factory(on_event) as factory:
-                await until_stopped(work.run(factory, target_factory))
+                stopped = await until_stopped(work.run(factory, target_factory))
                 await work.finish()
+                return stopped
         finally:
             await target_factory.close()
 

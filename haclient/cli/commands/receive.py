@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,15 +27,19 @@ from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.message_json import encoded, to_json
 from haclient.cli.patience import (
     COUNT,
+    RATE,
     RECONNECT_TIMEOUT,
     TIMEOUT,
+    Pace,
     Patience,
+    has_end,
     with_default_reconnect_timeout,
 )
 from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
-from haclient.cli.signals import RATE, Pace, until_stopped
 from haclient.cli.streams import Output, descriptor_of
 from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, target_of
+from haclient.command_line.interrupts import code_of
+from haclient.command_line.signals import until_stopped
 from haclient.errors import ReceiveTimeout, StaleDelivery
 
 # Messages that are written together, and then accepted.
@@ -187,17 +192,19 @@ def receive(
     work = _Receiving(arguments, progress)
     try:
         with client_errors():
-            asyncio.run(_run(target, work, progress))
+            stopped = asyncio.run(_run(target, work, progress))
     finally:
         _conclude(arguments, work, progress, quiet=quiet)
+    if stopped is not None and has_end(progress.count, arguments.count, arguments.timeout):
+        raise click.exceptions.Exit(code_of(stopped))
     if progress.count < (arguments.count or 0):
         raise click.exceptions.Exit(LESS)
 
 
-async def _run(target: Target, work: _Receiving, progress: MessageProgress) -> None:
+async def _run(target: Target, work: _Receiving, progress: MessageProgress) -> signal.Signals | None:
     with progress:
         async with target.factory(progress.on_event) as factory:
-            await until_stopped(work.run(factory, target.options().credit))
+            return await until_stopped(work.run(factory, target.options().credit))
 
 
 def _conclude(

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import math
+import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -22,10 +23,12 @@ from haclient import aio
 from haclient.cli.capabilities import CAPABILITIES, advice_shown
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.options import UnusableError
+from haclient.cli.patience import RATE, Pace
 from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
-from haclient.cli.signals import RATE, Pace, until_stopped
 from haclient.cli.streams import LineInput, descriptor_of
 from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, target_of
+from haclient.command_line.interrupts import code_of
+from haclient.command_line.signals import until_stopped
 from haclient.errors import DeliveryUnknown, MessageNotAccepted, SendTimeout
 from haclient.outcome import Outcome
 
@@ -158,7 +161,9 @@ def send(
             stopped = asyncio.run(_run(target, arguments, results))
     finally:
         _conclude(arguments, results, quiet=quiet)
-    if stopped or results.not_accepted or results.unsettled or progress.count < (arguments.count or 0):
+    if stopped is not None and (arguments.count is None or progress.count < arguments.count):
+        raise click.exceptions.Exit(code_of(stopped))
+    if results.not_accepted or results.unsettled or progress.count < (arguments.count or 0):
         raise click.exceptions.Exit(LESS)
 
 
@@ -180,8 +185,8 @@ def _property(text: str) -> tuple[str, str]:
     return name, value
 
 
-async def _run(target: Target, arguments: SendArguments, results: _SendResults) -> bool:
-    """Send, and see what becomes of it; whether a signal ended it."""
+async def _run(target: Target, arguments: SendArguments, results: _SendResults) -> signal.Signals | None:
+    """Send, and see what becomes of it; the signal that ended it, if one did."""
     sender: aio.Sender | None = None
 
     async def work() -> None:
@@ -198,7 +203,7 @@ async def _run(target: Target, arguments: SendArguments, results: _SendResults) 
     with results.progress, advice_shown(results.progress.print_line):
         async with target.factory(results.progress.on_event) as factory:
             stopped = await until_stopped(work())
-            if stopped and sender is not None:
+            if stopped is not None and sender is not None:
                 with contextlib.suppress(SendTimeout):
                     await sender.flush(timeout=_LAST_WAIT)
             results.closing = results.failure is None

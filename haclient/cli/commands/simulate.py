@@ -15,8 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from haclient.analysis.io.session import spark_session
-from haclient.cli.exit_codes import LESS
+from haclient.cli.exit_codes import LESS, examples
 from haclient.cli.options import UnusableError, check_reachable, plain_errors
+from haclient.cli.spark import stopped_after
+from haclient.command_line.groups import Command
 from haclient.retry.policy import Policy, Standby
 from haclient.retry.strategies import STRATEGIES
 from haclient.simulation import arrivals, cases, plot, sweep
@@ -70,7 +72,26 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
         return key, tuple(_read(text) for text in texts.split(","))
 
 
-@click.command()
+_OPTION_GROUPS = {
+    "Clients": ("clients", "strategy", "preset", "detection", "max-retry-after", "backoff-max", "seed"),
+    "Brokers": (
+        "setup-rate", "accept-rate", "outage", "backlog", "when-full", "dead-host", "syn-repeats",
+        "retry-after", "fleet-known", "members", "passive", "redirecting", "refusal-cost",
+        "handshake-round-trips", "authentication", "broker",
+    ),
+    "Parking": ("park", "park-timeout"),
+    "Many storms": ("sweep", "grid", "check", "jobs", "cache", "spark", "master"),
+    "Output": ("json", "plot", "html"),
+}  # fmt: skip
+_EXAMPLES = examples(
+    "haclient simulate                                       # our client and others",
+    "haclient simulate --clients 20000 --outage 30 --strategy full --html storm.html",
+    "haclient simulate --sweep setup_rate=100,200,400 --sweep client=full,kafka",
+    "haclient simulate --grid short --check",
+)
+
+
+@click.command(cls=Command, option_groups=_OPTION_GROUPS, epilog=_EXAMPLES)
 @click.option("--clients", type=click.IntRange(min=1), default=2000, show_default=True)
 @click.option(
     "--setup-rate",
@@ -142,9 +163,15 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
     show_default=True,
     help="Option of the client.",
 )
-@click.option("--backoff-max", type=float, default=Policy().backoff_max, show_default=True, help="The same.")
 @click.option(
-    "--park-timeout", type=float, default=Policy().park_timeout, show_default=True, help="The same."
+    "--backoff-max", type=float, default=Policy().backoff_max, show_default=True, help="Option of the client."
+)
+@click.option(
+    "--park-timeout",
+    type=float,
+    default=Policy().park_timeout,
+    show_default=True,
+    help="Option of the client.",
 )
 @click.option(
     "--refusal-cost",
@@ -396,11 +423,8 @@ def _here(points: Sequence[sweep.Point]) -> list[dict[str, Any]]:
 def _on_spark(points: Sequence[sweep.Point], master: str | None) -> list[dict[str, Any]]:
     with plain_errors():
         check_reachable(master)
-        session = spark_session(master)
-        try:
+        with stopped_after(lambda: spark_session(master)) as session:
             return sweep.run_on_spark(session, points)
-        finally:
-            session.stop()
 
 
 def _print_results(

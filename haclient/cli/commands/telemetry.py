@@ -12,13 +12,22 @@ from rich.table import Table
 from rich.text import Text
 
 from haclient.analysis.io.session import spark_session
-from haclient.cli.exit_codes import LESS
+from haclient.cli.exit_codes import LESS, examples
 from haclient.cli.options import UnusableError, plain_errors
+from haclient.cli.spark import stopped_after
+from haclient.command_line.groups import Group
 from haclient.telemetry import schema as lines
 from haclient.telemetry.contract import paths as judged
 
 
-@click.group()
+@click.group(
+    cls=Group,
+    epilog=examples(
+        "haclient telemetry generate --clients 1000 --out telemetry",
+        "haclient telemetry validate telemetry",
+        "haclient analyze telemetry --out results",
+    ),
+)
 def telemetry() -> None:
     """Telemetry: its format, and some to try the analysis on."""
 
@@ -29,7 +38,12 @@ def schema() -> None:
     click.echo(lines.markdown_table(), nl=False)
 
 
-@telemetry.command()
+@telemetry.command(
+    epilog=examples(
+        "haclient telemetry validate /var/log/telemetry",
+        "zcat old.jsonl.gz | haclient telemetry validate - --json",
+    )
+)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def validate(paths: tuple[str, ...], *, as_json: bool) -> None:
@@ -73,7 +87,17 @@ def _print(found: judged.Report) -> None:
         click.echo(f"not judged: {where.count:,} of the unknown type {name}, first {where.file}:{where.line}")
 
 
-@telemetry.command()
+@telemetry.command(
+    option_groups={
+        "Fleet": ("clients", "outages", "seed"),
+        "Output": ("out", "format"),
+        "Spark": ("master",),
+    },
+    epilog=examples(
+        "haclient telemetry generate --out telemetry",
+        "haclient telemetry generate --clients 100000 --outages 5 --format parquet --out fleet",
+    ),
+)
 @click.option("--clients", type=click.IntRange(min=1), default=1000, show_default=True)
 @click.option(
     "--outages", type=click.IntRange(min=0), default=2, show_default=True, help="Deaths of the primary."
@@ -91,10 +115,7 @@ def generate(  # noqa: PLR0917 - click passes them by name
     with plain_errors():
         from haclient.analysis import generate as fleet  # noqa: PLC0415  # pyspark may be missing
 
-        session = spark_session(master)
-        try:
+        with stopped_after(lambda: spark_session(master)) as session:
             made = fleet.generate(session, clients=clients, outages=outages, seed=seed)
             fleet.write(made, str(out), form=kind)
-        finally:
-            session.stop()
     click.echo(f"telemetry in {out}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ import click
 
 from haclient.cli.exit_codes import client_errors, examples
 from haclient.cli.formatting import json_of, line_of
-from haclient.cli.signals import until_stopped
 from haclient.cli.streams import Output, descriptor_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
+from haclient.command_line.interrupts import code_of
+from haclient.command_line.signals import until_stopped
 from haclient.event_log import AsyncEvents
 from haclient.events import GaveUp
 
@@ -58,16 +60,18 @@ def watch(
     target = target_of(url, overrides)
     arguments = WatchArguments(count=count, duration=duration, as_json=as_json)
     with client_errors():
-        asyncio.run(_run(target, arguments))
+        stopped = asyncio.run(_run(target, arguments))
+    if stopped is not None and (arguments.count is not None or arguments.duration is not None):
+        raise click.exceptions.Exit(code_of(stopped))
 
 
-async def _run(target: Target, arguments: WatchArguments) -> None:
+async def _run(target: Target, arguments: WatchArguments) -> signal.Signals | None:
     async def limited() -> None:
         with contextlib.suppress(TimeoutError, BrokenPipeError):
             async with asyncio.timeout(arguments.duration):
                 await _watch(target, arguments)
 
-    await until_stopped(limited())
+    return await until_stopped(limited())
 
 
 async def _watch(target: Target, arguments: WatchArguments) -> None:

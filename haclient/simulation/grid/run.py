@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -108,12 +110,27 @@ def _compute(units: Sequence[_Unit], jobs: int | None) -> Iterator[tuple[str, li
         return
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
-        futures = {pool.submit(_figures, unit): unit.key for unit in units}
+        with _without_interrupts():
+            futures = {pool.submit(_figures, unit): unit.key for unit in units}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
+        except (KeyboardInterrupt, GeneratorExit):  # some units take minutes
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start processes here that do not get the SIGINT of a terminal; this one gets it afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _figures(unit: _Unit) -> list[Figures]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import signal
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,23 @@ def test_a_grid_that_is_interrupted_keeps_what_it_has(
         computed(path)
     monkeypatch.undo()
     assert computed(path)[1] == len(SMALL) * (len(PRESETS) + 1) - 3
+
+
+def test_a_grid_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
+    """Its processes do not get the Ctrl-C of a terminal: each would print a traceback."""
+    blocked = []
+
+    def interrupt(done: int, total: int) -> None:
+        for process in multiprocessing.active_children():
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            blocked.append(int(status.split("SigBlk:")[1].split()[0], 16))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Cache(tmp_path / "cache.jsonl") as cache:
+        grid(SMALL, OURS, cache=cache, jobs=2, progress=interrupt)
+    assert len(blocked) == 2
+    assert all(mask & 1 << signal.SIGINT - 1 for mask in blocked)
+    assert multiprocessing.active_children() == []
 
 
 def command(*arguments: str) -> Result:

@@ -1,0 +1,108 @@
+"""Spark for a command: started, stopped at the end, and on Ctrl-C without a word of py4j or the JVM.
+
+Rules
+-----
+* py4j logs each interrupted call with a traceback, before it raises: the handler turns logging off.
+* A JVM that has no Spark yet is ended at once: one whose parent has gone prints a traceback of its own.
+* While Spark starts, the signal is held back.  Spark that is ended in between logs what it misses.
+* Later the session is stopped, so that Spark removes its temporary files.  The JVM itself does not get the
+  SIGINT of a terminal: pyspark starts it so.
+* A second signal kills the JVM, and ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from haclient.command_line import interrupts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_Handler = Callable[[int, FrameType | None], object]
+
+
+@contextlib.contextmanager
+def stopped_after(start: Callable[[], SparkSession]) -> Iterator[SparkSession]:
+    """A session that is stopped at the end; silently, when a signal ends the work."""
+    session = _started(start)
+    try:
+        yield session
+    except KeyboardInterrupt:
+        _abandon(session)
+        raise
+    except BaseException:
+        session.stop()
+        raise
+    session.stop()
+
+
+def _started(start: Callable[[], SparkSession]) -> SparkSession:
+    if signal.getsignal(signal.SIGINT) is not interrupts.interrupt:  # not in a program
+        return start()
+    came: list[int] = []
+
+    def end(number: int, _: FrameType | None) -> None:
+        _handle(leave)
+        came.append(number)
+        logging.disable()
+        if not _has_jvm():
+            _kill_children()
+            raise interrupts.Interrupt(number)
+
+    _handle(end)
+    session = start()
+    if came:
+        _abandon(session)
+        raise interrupts.Interrupt(came[0])
+    _handle(_interrupt)
+    return session
+
+
+def _interrupt(number: int, _: FrameType | None) -> NoReturn:
+    _handle(leave)
+    logging.disable()
+    raise interrupts.Interrupt(number)
+
+
+def leave(number: int, _: FrameType | None) -> NoReturn:
+    """Kill the JVM, and end the process at once; a handler of signals."""
+    _kill_children()
+    interrupts.leave(number)
+
+
+def _handle(handler: _Handler) -> None:
+    for number in interrupts.SIGNALS:
+        signal.signal(number, handler)
+
+
+def _has_jvm() -> bool:
+    """Whether pyspark has a connection to a JVM."""
+    module = sys.modules.get("pyspark.core.context")
+    return module is not None and module.SparkContext._gateway is not None  # noqa: SLF001 - nothing else says it
+
+
+def _kill_children() -> None:
+    """Kill the processes that this one has started (Linux)."""
+    lists = Path("/proc/self/task").glob("*/children")
+    for child in [int(text) for each in lists for text in each.read_text().split()]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+def _abandon(session: SparkSession) -> None:
+    """Stop a session in the middle of a job, whatever the job says of that."""
+    warnings.simplefilter("ignore")  # SIGTERM of the whole group has ended the JVM first
+    with contextlib.suppress(Exception):
+        session.sparkContext.setLogLevel("OFF")
+    with contextlib.suppress(Exception):
+        session.stop()
