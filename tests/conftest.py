@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,17 @@ from xdist.scheduler import LoadFileScheduling
 from tests.certificates import Authority
 from tests.members import Members
 
-_ANALYSIS = "tests/analysis/"
-# Tests of a minute or in few files: they begin first, or one process would be left with them at the end.
+_ROOT = Path(__file__).resolve().parent.parent
+_SPARK = "the Spark session"
+# Tests in few files of many seconds: they begin first, or one process would be left with them at the end.
 _LONG = (
-    _ANALYSIS,
-    "tests/brokers/",
+    "tests/analysis/",
+    "tests/broker_stub/replication/",
     "tests/faults/",
+    "tests/interop/",
     "tests/simulation/",
     "tests/storm/",
-    "tests/test_wheel.py",
     "tests/testing/",
-    "tests/typing/",
 )
 
 # Some hundred processes start; with this variable, which images for containers set, each compiles all modules
@@ -43,10 +44,16 @@ settings.load_profile("haclient")
 
 
 class _ByFile(LoadFileScheduling):  # type: ignore[misc]  # has no types
-    """A file's tests share fixtures, and those of the analysis one Spark session."""
+    """A file's tests share fixtures.  The files that name a Spark session share one, and so one process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _ANALYSIS if nodeid.startswith(_ANALYSIS) else super()._split_scope(nodeid)
+        file: str = super()._split_scope(nodeid)
+        return _SPARK if _names_a_session(file) else file
+
+
+@cache
+def _names_a_session(file: str) -> bool:
+    return file.startswith("tests/analysis/") and "SparkSession" in (_ROOT / file).read_text()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
@@ -55,7 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All else stays in the order of the files."""
+    """Put the long files first; all else stays in the order of the files."""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
 
 

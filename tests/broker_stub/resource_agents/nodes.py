@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -112,6 +113,15 @@ class Node:
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the process has ended."""
+        process = os.pidfd_open(self.pid)
+        try:
+            self.signal(signal.SIGKILL)
+            assert select.select([process], [], [], 30)[0], "it did not end"
+        finally:
+            os.close(process)
 
     def clean_up(self) -> None:
         """Leave no process behind."""

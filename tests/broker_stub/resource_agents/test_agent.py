@@ -78,7 +78,7 @@ def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node])
     assert north.agent("promote").code == SUCCESS
     until(south, "100")
 
-    north.signal(signal.SIGKILL)
+    north.kill()
     assert north.agent("monitor").code == NOT_RUNNING
     assert north.score == ""
     # It looks for a primary, and is complete: Pacemaker must have somebody to promote.
@@ -89,7 +89,7 @@ def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node])
     assert north.agent("stop").code == SUCCESS
     assert south.agent("promote").code == SUCCESS
 
-    south.signal(signal.SIGKILL)
+    south.kill()
     assert north.agent("start").code == SUCCESS
     assert north.score == "-INFINITY"
     refused = north.agent("promote")
@@ -105,7 +105,7 @@ def test_a_backup_that_becomes_ready_has_its_score_without_any_monitor(nodes: li
     assert [node.agent("start").code for node in nodes] == [SUCCESS] * 2
     assert north.agent("promote").code == SUCCESS
     wait_until(lambda: south.score == "100", south)
-    north.signal(signal.SIGKILL)
+    north.kill()
     wait_until(lambda: south.score == "50", south)
 
 

@@ -59,7 +59,7 @@ def test_one_service_runs_the_broker_and_the_other_makes_it_primary(service: Nod
     (service.folder / "settings").write_text(settings(service, timeout="3"))
     service.signal(signal.SIGSTOP)
     assert run(service, "backup", "status").code == UNKNOWN
-    service.signal(signal.SIGKILL)
+    service.kill()
     assert run(service, "backup", "status").code == DEAD
     assert run(service, "backup", "stop").code == 0
     assert run(service, "backup", "status").code == STOPPED
