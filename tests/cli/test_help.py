@@ -46,7 +46,7 @@ def test_every_code_that_the_client_sets_has_an_entry() -> None:
         code
         for text in sources
         for code in re.findall(
-            r'(?:exact_code|\.code|\bcode) ?= ?"([^"]+)"|ForeignProtocol\(\s*"([^"]+)"', text
+            r'(?:exact_code|\.code|(?<!-)\bcode) ?= ?"([^"]+)"|ForeignProtocol\(\s*"([^"]+)"', text
         )
         for code in code
         if code

@@ -63,7 +63,7 @@ def test_without_the_extra_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(plot, "find_spec", lambda _: None)
-    with pytest.raises(NoPlotsError, match=r"haclient\[plots\]"):
+    with pytest.raises(NoPlotsError, match=r"pip install .*\[plots\]"):
         plot.write_png(SERIES, tmp_path / "a.png", title="A storm")
     with pytest.raises(NoPlotsError, match="markupsafe"):
         plot.write_html(SERIES, TABLE, tmp_path / "a.html", title="A storm")
