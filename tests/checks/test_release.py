@@ -278,6 +278,7 @@ def test_after_an_interrupt_between_the_tag_and_the_branch_the_next_run_says_how
     assert git("log", "-1", "--format=%s", cwd=project) == "Release 0.1.0"
 
 
+@pytest.mark.slow
 def test_the_dry_run_of_this_project_succeeds_in_a_clone_of_it(tmp_path: Path) -> None:
     names = git("ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
     clone = tmp_path / "clone"

@@ -89,6 +89,7 @@ def test_wrong_usage_is_2(arguments: list[str], part: str) -> None:
     assert part in done.stderr
 
 
+@pytest.mark.slow
 def test_0_and_5(members: Members) -> None:
     primary = members.start("primary", role="primary", users={"joe": "right"})
     assert run("send", primary.url, "orders", "-m", "x").returncode == DONE

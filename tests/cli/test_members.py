@@ -69,6 +69,7 @@ def test_people_get_a_line_for_each_member_and_the_verdict(members: Members) -> 
     assert verdict.startswith(f"primary: {primary.url} (2 asked in ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 60])
 def test_a_narrow_terminal_gets_lines_and_no_table_for_each_member(
     members: Members, authority: Authority, columns: int
@@ -89,6 +90,7 @@ def test_a_narrow_terminal_gets_lines_and_no_table_for_each_member(
     assert verdict.startswith(f"primary: {primary.url} (2 asked in ")
 
 
+@pytest.mark.slow
 def test_a_long_reason_is_wrapped_and_nothing_is_cut(members: Members) -> None:
     primary, passive = members.pair()
     arguments = ("members", f"amqp://{primary.address},{passive.address}", "--timeout", "0.5")
@@ -223,6 +225,7 @@ def test_a_silent_tls_listener_and_a_name_without_address_have_their_reasons(mem
     assert found["amqp://nowhere.invalid:5672"]["kind"] == "unresolved"
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing(members: Members) -> None:
     primary, _ = members.pair()
     done = run("members", "-q", f"amqp://{primary.address}")

@@ -92,6 +92,7 @@ def test_messages_are_moved_in_their_order_and_unchanged(primary: Member) -> Non
     assert after.properties["raw"] == b"\x00\xff"
 
 
+@pytest.mark.slow
 def test_a_count_moves_so_many_and_leaves_the_rest(primary: Member) -> None:
     run("send", primary.url, OLD, text="".join(f"{n}\n" for n in range(300)))
     moved = run("move", primary.url, OLD, NEW, "-n", "120")
@@ -383,6 +384,7 @@ def test_a_signal_ends_the_search_too() -> None:
         assert command.interrupt() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -111,6 +111,7 @@ async def test_only_what_the_primary_accepts_counts() -> None:
     assert counts.items() <= figures(shown.stdout).items()
 
 
+@pytest.mark.slow
 async def test_capabilities_are_asked_of_the_node() -> None:
     asked = ("--capability", "queue", "--capability", "shared")
     async with scripted_primary() as peer:
@@ -152,6 +153,7 @@ def test_browsing_leaves_the_messages_there(primary: Member) -> None:
     assert primary.bodies(QUEUE) == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_fewer_messages_than_asked_for_is_exit_code_1(primary: Member) -> None:
     run("send", primary.url, QUEUE, text="one\n")
     got = run("receive", primary.url, QUEUE, "-n", "2", "--timeout", "0.3")
@@ -159,6 +161,7 @@ def test_fewer_messages_than_asked_for_is_exit_code_1(primary: Member) -> None:
     assert run("send", primary.url, QUEUE, "-n", "2", text="one\n").returncode == 1
 
 
+@pytest.mark.slow
 def test_wrong_input_is_reported_with_its_line_and_the_lines_before_are_sent(primary: Member) -> None:
     sent = run("send", primary.url, QUEUE, "--json", text='{"body": 1}\n{"body": 2, "subjekt": "x"}\n')
     assert sent.returncode == 3
@@ -179,6 +182,7 @@ def test_a_signal_ends_receive_with_what_it_wrote_accepted(primary: Member, numb
     primary.wait_for(lambda _: primary.depth(QUEUE) == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_send_with_what_it_read_settled(primary: Member, number: int) -> None:
     with Running("send", primary.url, QUEUE) as sending:
@@ -224,6 +228,7 @@ def test_a_reader_that_closes_ends_receive_and_the_rest_stays(primary: Member) -
     assert primary.depth(QUEUE) > 0
 
 
+@pytest.mark.slow
 def test_streams_that_cannot_be_used_are_reported(primary: Member) -> None:
     command = (
         f"{HACLIENT} send {primary.url} {QUEUE} <&-; echo $?; {HACLIENT} send {primary.url} {QUEUE} -m one; "

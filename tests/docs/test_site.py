@@ -45,6 +45,7 @@ def test_every_page_is_in_it(site: Path) -> None:
     assert built - {"404.md"} == pages
 
 
+@pytest.mark.slow
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     loaded = [
         (page.name, url)

@@ -58,6 +58,7 @@ async def test_requests_and_responses(programs: Programs, broker: Member, server
     assert last == "stop => STOP\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sender", ["theirs", "ours"])
 @pytest.mark.parametrize("receiver", ["theirs", "ours"])
 async def test_a_sender_to_a_listening_receiver(programs: Programs, sender: str, receiver: str) -> None:
@@ -78,6 +79,7 @@ async def test_a_sender_to_a_listening_receiver(programs: Programs, sender: str,
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sender", ["theirs", "ours"])
 @pytest.mark.parametrize("receiver", ["theirs", "ours"])
 async def test_a_receiver_from_a_listening_sender(programs: Programs, sender: str, receiver: str) -> None:
@@ -144,6 +146,7 @@ def test_a_transaction_is_refused_in_the_same_words(programs: Programs, broker: 
     assert ours == theirs == "refused: amqp:not-implemented transactions are not supported\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["theirs", "ours"])
 @pytest.mark.parametrize("client", ["theirs", "ours"])
 async def test_transactions_with_a_listening_coordinator(

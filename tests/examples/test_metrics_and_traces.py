@@ -5,11 +5,13 @@ import json
 import signal
 
 import httpx
+import pytest
 
 from broker_stub.local_cluster.supervisor import LocalCluster
 from tests.examples.program import PATIENCE, Program
 
 
+@pytest.mark.slow
 async def test_prometheus_fetches_what_a_failover_did(pair: LocalCluster) -> None:
     async with Program("prometheus_metrics", pair.url, "0") as program, httpx.AsyncClient() as client:
         url = (await program.line(r"metrics are at (\S+)"))[1]

@@ -14,6 +14,7 @@ def worker_of(pair: LocalCluster) -> Program:
     return Program.of(sys.executable, EXAMPLES / "worker.py", HACLIENT_URL=pair.url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_stops_it_after_the_job_in_hand(number: signal.Signals, pair: LocalCluster) -> None:
     async with (

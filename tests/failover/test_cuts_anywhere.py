@@ -73,6 +73,7 @@ async def test_a_handshake_that_is_cut_is_never_reported_as_a_wrong_password(
     assert kinds <= {FailureReason.ENDED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "EXTERNAL"], ids=["asyncio's TLS", "proton's TLS"])
 async def test_a_tls_handshake_that_is_cut_is_never_reported_as_a_wrong_certificate(
     mechanism: str, members: Members, authority: Authority, cuts: Callable[..., Cuts]
@@ -89,6 +90,7 @@ async def test_a_tls_handshake_that_is_cut_is_never_reported_as_a_wrong_certific
     assert kinds <= {FailureReason.ENDED, FailureReason.TLS_FAILED, FailureReason.REFUSED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame", [512, 65536])
 async def test_messages_of_many_frames_that_are_cut_arrive_whole_and_once(
     frame: int, members: Members, cuts: Callable[..., Cuts]

@@ -106,6 +106,7 @@ async def test_a_name_that_moved_is_found_again_within_its_time_to_live(
             assert found.endpoint == passive.endpoint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("service", [False, True], ids=["address", "service"])
 async def test_a_resolver_that_stops_answering_leaves_the_last_answer_in_force(
     service: bool, dns: Dnsmasq, pair: tuple[Member, Member], caplog: pytest.LogCaptureFixture

@@ -245,6 +245,7 @@ def test_the_blocking_api_follows_a_redirect_too(members: Members) -> None:
         assert connection.endpoint == primary.endpoint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["asyncio", "blocking"])
 def test_producer_and_consumer_follow_a_primary_that_is_demoted_to_its_successor(
     api: str, members: Members

@@ -156,6 +156,7 @@ async def test_a_run_through_a_failover_writes_no_password_and_no_body(
     await asyncio.to_thread(passive.stop)
 
 
+@pytest.mark.slow
 def test_the_blocking_api_writes_no_password_and_no_body(run: Run, members: Members) -> None:
     member = members.start("primary", role="primary", users=USERS, anonymous=False, log_level="debug")
     url = f"amqp://app:{PASSWORD}@{member.address}?{OPTIONS}"
@@ -218,6 +219,7 @@ async def test_a_token_from_a_callable_is_in_no_error_event_or_log(
     await asyncio.to_thread(member.stop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "url",
     [
@@ -241,6 +243,7 @@ def test_a_url_that_is_refused_is_not_quoted_with_its_password(url: str, run: Ru
         run.failed(raised.value)
 
 
+@pytest.mark.slow
 def test_a_url_shows_itself_without_its_passwords(run: Run) -> None:
     logging.getLogger("haclient").debug("a run that has something to search")
     for text in (

@@ -329,6 +329,7 @@ async def test_an_address_cannot_be_verified_with_external_and_the_error_says_wh
         assert connection.endpoint == exacting.endpoint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanisms", ["none", "SCRAM-SHA-256", "PLAIN", "EXTERNAL,PLAIN"])
 async def test_a_client_certificate_and_a_password_go_together(
     mechanisms: str, exacting: Member, authority: Authority

@@ -41,6 +41,7 @@ async def test_a_client_finds_the_new_primary_that_took_over_the_address(members
     assert await asyncio.to_thread(new.bodies, QUEUE) == ["meanwhile"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silently", [False, True], ids=["connections are reset", "connections go silent"])
 async def test_a_client_follows_an_address_that_moves_between_two_running_members(
     silently: bool, members: Members

@@ -186,6 +186,7 @@ def test_there_is_nobody_to_kill_while_there_is_no_primary(pair: HAPair) -> None
         pair.kill_primary()
 
 
+@pytest.mark.slow
 def test_another_pair_has_more_members_and_users_and_is_gone_after_it(
     haclient_pair_factory: Callable[..., AbstractContextManager[HAPair]],
 ) -> None:
@@ -230,6 +231,7 @@ def test_a_broker_keeps_its_messages_when_it_is_killed(haclient_broker: Broker) 
     assert bodies(haclient_broker.url, "q", 2) == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_a_stopped_broker_goes_on_where_it_was(haclient_broker: Broker) -> None:
     with haclient.connect(haclient_broker.url) as connection, connection.create_sender("q") as sender:
         haclient_broker.pause()

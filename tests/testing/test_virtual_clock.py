@@ -39,6 +39,7 @@ def test_sleeps_and_timeouts_pass_in_their_order(haclient_virtual_time: VirtualT
     assert haclient_virtual_time.elapsed == 2 * HOUR + 0.25
 
 
+@pytest.mark.slow
 def test_a_client_that_finds_nobody_tries_as_long_as_its_options_say(
     haclient_virtual_time: VirtualTime, haclient_flaky_peer: FlakyPeers
 ) -> None:

@@ -12,6 +12,8 @@ from haclient.analysis.io import ingest
 from haclient.analysis.io.batches import Batches
 from haclient.telemetry.schema import DATA, FORMER_COLUMNS, FORMER_KEYS, FORMER_KINDS, Kind
 
+pytestmark = pytest.mark.slow
+
 BACKOFF = (
     '{"specversion":"1.0","id":"1","source":"/haclient/i","type":"haclient.connection.backoff",'
     '"time":"2026-11-21T02:00:00.500000Z","subject":"c/1","dataschema":"urn:haclient:telemetry:1",'
@@ -55,7 +57,6 @@ def test_a_former_name_belongs_to_a_key_of_today() -> None:
     assert not {*FORMER_KEYS.values(), *FORMER_COLUMNS.values()} & (names | columns)
 
 
-@pytest.mark.slow
 def test_lines_of_before_are_the_events_of_today(spark: SparkSession, tmp_path: Path) -> None:
     before = parsed(spark, tmp_path / "before", BEFORE).events
     today = parsed(spark, tmp_path / "today", TODAY).events

@@ -18,6 +18,8 @@ from haclient.analysis.job import InputError, Job
 from haclient.analysis.report import data
 from tests.analysis.local_job import Done, local
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["local"]
 
 Result = list[dict[str, Any]]
@@ -53,7 +55,6 @@ def report(local: Done, monkeypatch: pytest.MonkeyPatch) -> Report:
     return Report(local.out, monkeypatch)
 
 
-@pytest.mark.slow
 def test_every_query_of_the_page_runs(report: Report) -> None:
     assert len(report.queries) >= 14
     for query in report.queries:

@@ -117,6 +117,7 @@ async def test_a_primary_that_is_demoted_redirects_its_clients_to_the_given_memb
     assert "demote: this member is" in again.stderr
 
 
+@pytest.mark.slow
 async def test_a_refused_promotion_names_both_generations_and_exits_with_1(cluster: Cluster) -> None:
     _, b = await left_behind(cluster)
     result = await manage("promote", b.url)
@@ -124,6 +125,7 @@ async def test_a_refused_promotion_names_both_generations_and_exits_with_1(clust
     assert "the arbiter is at generation 2 and this member has generation 1" in result.stderr
 
 
+@pytest.mark.slow
 async def test_a_forced_promotion_says_on_standard_error_what_it_may_have_lost(cluster: Cluster) -> None:
     _, b = await left_behind(cluster)
     result = await manage("promote", b.url, "--force-primary")
@@ -133,6 +135,7 @@ async def test_a_forced_promotion_says_on_standard_error_what_it_may_have_lost(c
     assert "No primary was fenced" in result.stderr
 
 
+@pytest.mark.slow
 async def test_a_member_started_with_force_primary_takes_over_and_logs_what_that_may_lose(
     cluster: Cluster,
 ) -> None:
@@ -166,6 +169,7 @@ async def test_a_store_that_another_member_has_open_is_refused(cluster: Cluster)
 # -- set-members ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_new_members_reach_every_member_and_a_backup_finds_a_primary_that_only_they_name(
     tmp_path: Path,
 ) -> None:
@@ -217,6 +221,7 @@ async def test_a_member_of_the_new_list_that_is_not_there_is_reported_with_exit_
 # -- a broker URL apart from the client list --------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_members_look_for_each_other_at_the_broker_url_and_clients_get_the_other_list(
     tmp_path: Path,
 ) -> None:

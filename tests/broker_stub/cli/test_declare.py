@@ -35,6 +35,7 @@ async def test_queues_are_added_listed_and_removed_wherever_the_primary_is(clust
     assert [queue["name"] for queue in await json_of("queue", "list", a.url, b.url)] == ["here"]
 
 
+@pytest.mark.slow
 async def test_exchanges_and_bindings_are_added_listed_and_removed(cluster: Cluster) -> None:
     await cluster.pair()
     await json_of("exchange", "add", "prices", cluster.url, "--type", "topic")

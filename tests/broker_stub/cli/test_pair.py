@@ -72,6 +72,7 @@ async def test_messages_in_a_store_that_is_kept_are_there_in_the_next_life(tmp_p
     await stop(process)
 
 
+@pytest.mark.slow
 async def test_a_pair_in_memory_of_three_members_says_so(tmp_path: Path) -> None:
     arbiter = tmp_path / "arbiter"
     arbiter.mkdir()
@@ -90,6 +91,7 @@ def zookeeper(tmp_path: Path) -> Iterator[ZooKeeper]:
         yield server
 
 
+@pytest.mark.slow
 async def test_the_arbiter_of_a_pair_can_be_a_zookeeper(zookeeper: ZooKeeper) -> None:
     process, facts = await start("--arbiter", zookeeper.url("/pair"))
     assert facts["arbiter"] == zookeeper.url("/pair")
@@ -110,6 +112,7 @@ def ports(facts: dict[str, Any]) -> list[int]:
     return [int(member["address"].rpartition(":")[2]) for member in facts["members"]]
 
 
+@pytest.mark.slow
 async def test_an_operator_who_starts_it_twice_gets_another_pair_and_reads_so() -> None:
     command = (sys.executable, "-m", "broker_stub", "pair", "--json", "--memory")
     pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
@@ -155,6 +158,7 @@ class Screen:
     def close(self) -> None: ...
 
 
+@pytest.mark.slow
 async def test_a_port_that_is_taken_after_the_look_sends_all_members_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,6 +196,7 @@ async def test_addresses_that_were_given_are_not_exchanged(monkeypatch: pytest.M
     assert screen.pair is None or wanted in {member.address for member in screen.pair.members}
 
 
+@pytest.mark.slow
 async def test_a_pair_with_tls_serves_haclient_and_plain_proton_and_fails_over() -> None:
     process, facts = await start("--tls", "--memory")
     assert Path(facts["tls_ca"]).parent.stat().st_mode & 0o077 == 0

@@ -7,6 +7,8 @@ import contextlib
 import json
 from pathlib import Path
 
+import pytest
+
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from haclient.cluster_url.endpoint import Endpoint
@@ -15,6 +17,7 @@ from tests.broker_stub.replication.cluster import ADMIN, PATIENCE
 from tests.certificates import Authority
 
 
+@pytest.mark.slow
 async def test_backups_find_their_primary_over_tls_and_so_do_the_commands(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     certificate = authority.issue("127.0.0.1")

@@ -122,6 +122,7 @@ async def test_a_member_that_an_operator_promotes_takes_over_and_the_old_primary
     assert (other.generation, old.state) == (2, MemberState.READY)
 
 
+@pytest.mark.slow
 async def test_a_primary_that_is_demoted_in_favour_of_a_member_is_succeeded_by_that_one() -> None:
     loopback = PATIENT.listen[0]
     async with LocalCluster(LocalClusterOptions(listen=(loopback,) * 3, probe_timeout=10)) as pair:
@@ -172,6 +173,7 @@ def states(pair: LocalCluster) -> list[str]:
     return sorted(str(member.state) for member in pair.members)
 
 
+@pytest.mark.slow
 async def test_three_members_survive_two_deaths() -> None:
     loopback = PATIENT.listen[0]
     async with LocalCluster(
@@ -214,6 +216,7 @@ async def wait_for_the_end_of(pids: list[int]) -> None:
     await until(lambda: all(gone(pid) for pid in pids))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_the_pair_command_stops_everything_on_a_signal(number: signal.Signals) -> None:
     process, facts = await pair_command()

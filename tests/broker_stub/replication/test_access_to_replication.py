@@ -43,6 +43,7 @@ async def refused(client: Client, role: str, address: str) -> str:
     return str(caught.value.condition)
 
 
+@pytest.mark.slow
 @who
 async def test_who_is_not_the_cluster_admin_cannot_manage(pair: tuple[Member, Member], user: Any) -> None:
     client = await connected(pair[0], user)
@@ -68,6 +69,7 @@ async def test_who_is_not_the_cluster_admin_cannot_replicate(pair: tuple[Member,
     assert [replica["name"] for replica in await replicas(a)] == ["b"]
 
 
+@pytest.mark.slow
 @who
 async def test_the_addresses_of_replication_are_nowhere_without_the_capability(
     pair: tuple[Member, Member], user: Any
@@ -79,6 +81,7 @@ async def test_the_addresses_of_replication_are_nowhere_without_the_capability(
     await client.close()
 
 
+@pytest.mark.slow
 @who
 @pytest.mark.parametrize("settings", [{}, REPLICATES], ids=["client", "as a backup"])
 async def test_a_passive_member_sends_them_to_the_primary(
@@ -91,6 +94,7 @@ async def test_a_passive_member_sends_them_to_the_primary(
     assert reason.condition.info["port"] == a.address.port
 
 
+@pytest.mark.slow
 @who
 async def test_a_passive_member_that_knows_no_primary_refuses_them(
     pair: tuple[Member, Member], user: Any

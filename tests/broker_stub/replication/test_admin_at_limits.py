@@ -91,6 +91,7 @@ async def check_managed(folder: Path, cluster: Cluster, primary: Member, backup:
     await backup.until("ready")
 
 
+@pytest.mark.slow
 async def test_a_member_that_clients_have_filled_is_managed(tmp_path: Path) -> None:
     async with Cluster(tmp_path, arguments=arguments(ALL_CLIENTS)) as cluster:
         a, b = await cluster.pair()
@@ -115,6 +116,7 @@ async def test_a_member_that_clients_have_filled_is_managed(tmp_path: Path) -> N
         assert (await b.depth("q0")) == sent
 
 
+@pytest.mark.slow
 async def test_a_member_whose_connections_may_use_next_to_nothing_is_managed(tmp_path: Path) -> None:
     async with Cluster(tmp_path, arguments=arguments(ONE_CONNECTION)) as cluster, AsyncExitStack() as stack:
         a, b = await cluster.pair()
@@ -139,6 +141,7 @@ def silent_sockets(address: Endpoint, count: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 async def test_thousands_of_silent_sockets_keep_neither_a_probe_nor_the_admin_out(tmp_path: Path) -> None:
     """Before, they left at 250 a second, and the probe behind 4,000 of them was not let in in time."""
     arguments = ("--max-handshakes", "500", "--handshake-timeout", "300")

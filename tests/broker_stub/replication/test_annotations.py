@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import proton
+import pytest
 from proton import Message, symbol
 
 from haclient.outcome import Outcome, OutcomeState
@@ -60,6 +61,7 @@ async def test_they_survive_a_failover_and_the_way_back(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_they_survive_a_restart_of_both(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
@@ -76,6 +78,7 @@ async def test_they_survive_a_restart_of_both(tmp_path: Path) -> None:
         assert (of(message), message.ttl > 3000) == ({"x-why": "busy"}, True)
 
 
+@pytest.mark.slow
 async def test_a_backup_gets_those_of_what_it_has_and_of_what_it_lacks(tmp_path: Path) -> None:
     delayed = {symbol("x-opt-delivery-delay"): 1}
     async with Cluster(tmp_path) as cluster:
@@ -98,6 +101,7 @@ async def test_a_backup_gets_those_of_what_it_has_and_of_what_it_lacks(tmp_path:
         assert (await found(b, "fresh"))[0] == ("lacked", {"x-why": "new"})
 
 
+@pytest.mark.slow
 async def test_a_former_primary_takes_the_new_one_s_in_place_of_its_own(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()

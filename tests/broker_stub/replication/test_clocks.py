@@ -74,6 +74,7 @@ async def test_what_lives_for_an_hour_outlives_a_takeover(
         assert await bodies(b, "orders") == ["caught up", "live"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", [False, True])
 async def test_an_absolute_expiry_is_by_the_clock_of_the_member_that_serves(
     tmp_path: Path, restart: bool

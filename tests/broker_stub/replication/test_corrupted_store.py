@@ -53,6 +53,7 @@ async def with_a_corrupted_backup(cluster: Cluster, corrupt: Corrupt) -> tuple[M
     return a, b
 
 
+@pytest.mark.slow
 @damages
 async def test_a_corrupted_store_is_reported_and_its_member_is_not_eligible(
     tmp_path: Path, corrupt: Corrupt
@@ -88,6 +89,7 @@ async def test_it_catches_up_from_nothing_and_can_be_promoted_then(tmp_path: Pat
         assert await bodies(b, "orders") == [*(f"message {number}" for number in range(100)), "after"]
 
 
+@pytest.mark.slow
 async def test_a_member_with_a_wiped_store_is_not_eligible(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await with_a_corrupted_backup(cluster, wipe)

@@ -9,6 +9,8 @@ import asyncio
 import resource
 from pathlib import Path
 
+import pytest
+
 from tests.broker_stub.replication.cluster import PATIENCE, Cluster, Member, bodies, send, stop_equal
 from tests.broker_stub.replication.load import load
 
@@ -27,6 +29,7 @@ async def end(member: Member) -> int:
         return await member.process.wait()
 
 
+@pytest.mark.slow
 async def test_a_backup_whose_disk_is_full_ends_and_its_primary_goes_on(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()

@@ -57,6 +57,7 @@ async def alone(folder: Path, disk: SmallDisk) -> AsyncIterator[Member]:
         yield a
 
 
+@pytest.mark.slow
 async def test_producers_are_held_up_until_consumers_have_made_room(tmp_path: Path, disk: SmallDisk) -> None:
     async with alone(tmp_path, disk) as a, aio.connect(a.url, window=100) as connection:
         sender = await connection.create_sender("orders")
@@ -82,6 +83,7 @@ async def test_producers_are_held_up_until_consumers_have_made_room(tmp_path: Pa
         assert "the store failed" not in a.log
 
 
+@pytest.mark.slow
 async def test_a_member_with_a_full_disk_is_started_and_emptied_and_goes_on_by_itself(
     tmp_path: Path, disk: SmallDisk
 ) -> None:
@@ -162,6 +164,7 @@ async def test_a_backup_with_a_full_disk_leaves_and_comes_back_and_its_primary_g
             assert made.settled <= set(await bodies(b, "orders"))
 
 
+@pytest.mark.slow
 async def test_a_primary_with_a_full_disk_stays_primary_until_an_operator_moves_it(
     tmp_path: Path, disk: SmallDisk
 ) -> None:
@@ -207,6 +210,7 @@ async def test_an_arbiter_on_a_full_disk_refuses_and_says_so_until_there_is_room
             await a.stop()
 
 
+@pytest.mark.slow
 async def test_on_the_full_disk_of_its_arbiter_a_member_is_promoted_or_says_what_to_do(
     tmp_path: Path, disk: SmallDisk
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.broker_stub.replication.cluster import Cluster, Member, bodies, send
 
 
+@pytest.mark.slow
 async def test_the_old_primary_steps_down_and_follows_the_forced_one(tmp_path: Path) -> None:
     """It has no replica whose loss would have it ask the arbiter, and nobody tells it anything."""
     async with Cluster(tmp_path) as cluster:
@@ -29,6 +30,7 @@ async def test_the_old_primary_steps_down_and_follows_the_forced_one(tmp_path: P
             await forced.kill()
 
 
+@pytest.mark.slow
 async def test_a_primary_that_is_asked_reads_the_arbiter_at_once(tmp_path: Path) -> None:
     """It answers with what it is then; the interval is out of this test's reach."""
     async with Cluster(tmp_path, arguments=("--arbiter-interval", "3600")) as cluster:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.broker_stub.replication.cluster import Cluster, send, stop_equal
 
 # No commit ends for as long as a file is there.
@@ -54,6 +56,7 @@ async def test_a_backup_whose_store_hangs_says_so_and_is_dropped_and_comes_back(
         assert len((await stop_equal(a, b))["orders"]) == 10
 
 
+@pytest.mark.slow
 async def test_one_whose_store_hangs_while_it_catches_up_is_dropped_for_lack_of_progress(
     tmp_path: Path,
 ) -> None:

@@ -23,6 +23,7 @@ def named(cluster: Cluster, place: int, name: str) -> Member:
     )
 
 
+@pytest.mark.slow
 async def test_members_named_alike_burn_no_generation_and_say_why(tmp_path: Path) -> None:
     """The primary, a ready one of another name, and two that are both named as that one or as the primary."""
     (tmp_path / "twin").mkdir()

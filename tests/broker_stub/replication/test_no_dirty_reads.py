@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from proton import Message
 
 from broker_stub.queueing.options import DELIVER
@@ -46,6 +47,7 @@ async def test_nobody_gets_what_a_stopped_backup_has_not_and_everybody_when_it_h
             assert all([(await client.outcomes.get()).accepted for _ in range(10)])
 
 
+@pytest.mark.slow
 async def test_what_is_sent_again_after_a_failover_was_received_by_nobody_before(tmp_path: Path) -> None:
     """The backup has nothing of it when the primary dies: the producer sends it to the next one."""
     async with Cluster(tmp_path, backup_timeout=60.0) as cluster:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.broker_stub.replication.cluster import Cluster, bodies, depth, send, stop_equal
 
 
@@ -36,6 +38,7 @@ async def test_a_silent_replica_that_nothing_waits_for_stays(tmp_path: Path) -> 
         assert (await a.status()).generation == 1
 
 
+@pytest.mark.slow
 async def test_one_of_three_that_is_silent_is_dropped_and_the_other_stays_eligible(tmp_path: Path) -> None:
     async with Cluster(tmp_path, ("a", "b", "c"), backup_timeout=1.0) as cluster:
         a, b = await cluster.pair()

@@ -91,6 +91,7 @@ async def test_what_it_took_unsettled_is_discarded_from_a_store_that_has_it(tmp_
         assert await bodies(a, "orders") == ["before", "after"]
 
 
+@pytest.mark.slow
 async def test_a_sleeper_whose_successor_is_dead_again_settles_only_what_that_one_had_acknowledged(
     tmp_path: Path,
 ) -> None:

@@ -33,6 +33,7 @@ async def left_behind(cluster: Cluster) -> tuple[Member, Member]:
     return a, b
 
 
+@pytest.mark.slow
 async def test_a_backup_that_its_primary_went_on_without_is_refused_and_the_reason_names_both_generations(
     cluster: Cluster,
 ) -> None:
@@ -41,6 +42,7 @@ async def test_a_backup_that_its_primary_went_on_without_is_refused_and_the_reas
     assert (await b.status()).role == "connecting"
 
 
+@pytest.mark.slow
 async def test_the_command_line_says_why_and_exits_with_1(cluster: Cluster) -> None:
     _, b = await left_behind(cluster)
     arguments = ("promote", b.address.authority, "--password-file", str(cluster.password_file))
@@ -91,6 +93,7 @@ async def test_one_that_was_silent_while_its_primary_went_on_is_refused_when_it_
             await b.promote()
 
 
+@pytest.mark.slow
 async def test_force_makes_it_primary_without_what_was_settled_alone_and_the_other_one_follows(
     cluster: Cluster,
 ) -> None:

@@ -53,6 +53,7 @@ async def test_the_count_goes_on_over_several_failovers_and_restarts(tmp_path: P
         assert [count for _, _, count in content["orders"]] == [4]
 
 
+@pytest.mark.slow
 async def test_a_backup_that_comes_while_a_message_is_acquired_counts_that_delivery(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
@@ -73,6 +74,7 @@ async def test_a_backup_that_comes_while_a_message_is_acquired_counts_that_deliv
         assert [message.delivery_count for message in await take(b, "orders")] == [2, 2]
 
 
+@pytest.mark.slow
 async def test_expired_messages_are_not_delivered_after_a_failover(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()

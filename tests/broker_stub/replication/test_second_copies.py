@@ -42,6 +42,7 @@ async def test_the_id_of_a_message_that_was_discarded_is_forgotten(tmp_path: Pat
         assert await bodies(a, "orders") == ["before", "X"]
 
 
+@pytest.mark.slow
 async def test_so_is_the_id_in_the_store(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
@@ -92,6 +93,7 @@ async def test_an_id_is_known_where_its_message_is(tmp_path: Path, mode: str, *,
         assert await bodies(b, "q") == ["X"]
 
 
+@pytest.mark.slow
 async def test_so_it_is_after_a_restart(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()

@@ -94,6 +94,7 @@ async def test_the_other_queues_are_copied_and_it_is_tried_again(tmp_path: Path)
         assert names == {("poison", "b")}
 
 
+@pytest.mark.slow
 async def test_a_ready_replica_leaves_the_in_sync_set_first(tmp_path: Path) -> None:
     poison = Poison(tmp_path)
     async with Cluster(tmp_path, backup_timeout=2.0, wrappers={"b": poison.wrapper}) as cluster:

@@ -61,6 +61,7 @@ async def test_all_three_are_equal_afterwards(tmp_path: Path) -> None:
         assert len(content["orders"]) >= len(made.settled)
 
 
+@pytest.mark.slow
 async def test_of_three_the_one_that_was_dropped_is_not_eligible_and_the_one_that_stayed_is(
     tmp_path: Path,
 ) -> None:

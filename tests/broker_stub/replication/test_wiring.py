@@ -121,6 +121,7 @@ async def test_a_queue_that_is_deleted_before_the_backup_attaches_costs_no_backu
         assert await b.depth("q") is None
 
 
+@pytest.mark.slow
 async def test_a_backup_that_was_away_has_the_wiring_of_the_primary_and_no_other(cluster: Cluster) -> None:
     a, b = await cluster.pair()
     await make_topic(a)

@@ -84,6 +84,7 @@ async def test_a_member_does_not_start_with_another_clusters_arbiter(two: Two) -
     assert await contents(two.ours.store) == before
 
 
+@pytest.mark.slow
 async def test_a_new_member_joins_no_cluster_but_that_of_its_arbiter(two: Two) -> None:
     """It would be counted as ready there, and could take over nowhere."""
     stray = two.stray(two.folder / "new", "stray", arbiter="ours")

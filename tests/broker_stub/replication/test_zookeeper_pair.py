@@ -19,6 +19,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
         yield server
 
 
+@pytest.mark.slow
 async def test_it_fails_over_and_the_one_left_behind_is_refused(tmp_path: Path, server: ZooKeeper) -> None:
     async with Cluster(tmp_path, arbiter=server.url("/failover")) as cluster:
         a, b = await cluster.pair()

@@ -43,6 +43,7 @@ def run(node: Node, service: str, action: str) -> Result:
     )
 
 
+@pytest.mark.slow
 def test_one_service_runs_the_broker_and_the_other_makes_it_primary(service: Node) -> None:
     assert run(service, "backup", "status").code == STOPPED
     assert run(service, "primary", "status").code == STOPPED

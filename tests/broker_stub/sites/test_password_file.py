@@ -279,6 +279,7 @@ async def test_a_link_that_an_older_version_stored_with_a_password_does_not_begi
         assert "planted" not in str(broker.status())
 
 
+@pytest.mark.slow
 async def test_the_management_node_refuses_a_file_that_no_link_may_read(tmp_path: Path) -> None:
     """With ``--from`` and a path an admin could have any file of the server's sent anywhere."""
     write_users(tmp_path, {ADMIN.user: ADMIN.password})

@@ -91,6 +91,7 @@ async def test_after_each_failover_the_events_say_what_the_queue_has(tmp_path: P
             assert set(left) <= set(reported)
 
 
+@pytest.mark.slow
 async def test_sequences_go_on_after_a_restart_although_every_event_was_taken(tmp_path: Path) -> None:
     async with Cluster(tmp_path, arguments=_FOLLOWED) as cluster:
         a, b = await cluster.pair()

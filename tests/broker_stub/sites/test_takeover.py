@@ -51,6 +51,7 @@ async def test_the_other_site_has_a_prefix_and_clients_go_on_there(tmp_path: Pat
         assert got == sorted(set(got))
 
 
+@pytest.mark.slow
 async def test_the_window_in_doubt_is_reported_while_the_source_lives(tmp_path: Path) -> None:
     async with sites(tmp_path) as both:
         await both.begin(orders="all")

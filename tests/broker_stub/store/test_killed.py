@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from broker_stub.store import open_store
 from tests.broker_stub.store.contents import declare, messages, scratch
 
@@ -79,6 +81,7 @@ async def live_and_die(directory: Path, source: random.Random) -> None:
     assert last > KILLS // STORES
 
 
+@pytest.mark.slow
 async def test_a_killed_writer_loses_nothing_that_it_reported() -> None:
     with scratch() as path:
         await asyncio.gather(*(live_and_die(path / str(seed), random.Random(seed)) for seed in range(STORES)))

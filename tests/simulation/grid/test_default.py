@@ -20,6 +20,7 @@ def judged() -> dict[Cell, Judged]:
         return {each.cell: each for each in grid(PART, {"haclient": Policy()}, cache=cache, jobs=1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell", PART, ids=lambda cell: f"{cell.members}-{cell.kind}-{cell.clients}-{cell.outage}"
 )
