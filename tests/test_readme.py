@@ -57,7 +57,7 @@ def test_python_programs_compile() -> None:
 
 
 def test_named_files_exist() -> None:
-    named = re.findall(r"`((?:haclient|broker_stub|tests|examples|benchmarks|docs)/[\w./]*)`", README)
+    named = re.findall(r"[`(]((?:haclient|broker_stub|tests|examples|benchmarks|docs)/[\w./-]*)", README)
     missing = [name for name in named if not (ROOT / name).exists()]
     assert named
     assert not missing

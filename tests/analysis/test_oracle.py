@@ -26,7 +26,7 @@ from haclient.telemetry.contract.check import check
 from haclient.telemetry.schema import Reason
 from tests.analysis import oracle
 
-pytestmark = pytest.mark.timeout(900)  # the first test makes the fleet and all tables
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test makes the fleet and all tables
 
 OUTAGES = 5  # one of two members is the primary in three of them
 FAULTS = Faults(lost=0.01, duplicated=0.01, bad=0.002, dying=0.05, giving_up=0.03, busy=200, stepping=0.05)
@@ -199,7 +199,6 @@ def test_the_lines_keep_the_contract_of_telemetry(fleet: Fleet) -> None:
     assert verdicts.keys() == {None, Reason.NOT_JSON}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json.gz", "parquet"])
 def test_the_form_of_the_lines_changes_no_event(spark: SparkSession, fleet: Fleet, form: str) -> None:
     path = str(fleet.folder / f"lines.{form}")
@@ -210,7 +209,6 @@ def test_the_form_of_the_lines_changes_no_event(spark: SparkSession, fleet: Flee
     assert found.exceptAll(stored.select(*found.columns)).count() == 0
 
 
-@pytest.mark.slow
 def test_the_same_seed_makes_the_same_lines(spark: SparkSession, fleet: Fleet) -> None:
     again = generate(spark, clients=200, outages=OUTAGES, seed=7, faults=FAULTS)
     written = spark.read.text(str(fleet.folder / "json"))

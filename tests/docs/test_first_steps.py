@@ -1,4 +1,4 @@
-"""The program of the README and of the first steps goes on when the primary is killed, and loses nothing."""
+"""The program of the first steps goes on when the primary is killed, and loses nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from haclient.testing import HAPair
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import DOCS
 from tests.examples.program import Program
 
 URL = "amqp://127.0.0.1:5672,127.0.0.1:5673"
@@ -19,10 +19,6 @@ def program(page: Path) -> str:
     programs = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     (found,) = (each for each in programs if URL in each)
     return str(found)
-
-
-def test_the_readme_has_the_same_program() -> None:
-    assert program(ROOT / "README.md") == program(DOCS / "first-steps.md")
 
 
 async def test_the_program_goes_on_at_the_other_member(haclient_pair: HAPair, tmp_path: Path) -> None:
