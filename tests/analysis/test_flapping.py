@@ -11,6 +11,8 @@ from haclient.analysis.tables.build import all_tables
 from haclient.telemetry.schema import Kind
 from tests.analysis.stories import Line, Stories
 
+pytestmark = pytest.mark.slow
+
 STORIES = Stories()
 STAYS = float("inf")
 
@@ -100,7 +102,6 @@ def tables(spark: SparkSession) -> Iterator[dict[str, list[dict[str, object]]]]:
     spark.catalog.clearCache()
 
 
-@pytest.mark.slow
 def test_the_score_is_the_most_bursts_in_any_hour(tables: dict[str, list[dict[str, object]]]) -> None:
     assert {row["server_address"]: row["flapping_score"] for row in tables["members"]} == SCORES
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from proton import SASL
@@ -24,8 +25,15 @@ PASSWORD_MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"]
 
 @pytest.fixture
 def member(members: Members) -> Member:
-    """A member where everybody has to say who they are."""
+    """A member that refuses anonymous clients, for a test that stops it."""
     return members.start("primary", role="primary", users=USERS, anonymous=False, log_level="debug")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
+    """A member that refuses anonymous clients, for tests that leave it as it is."""
+    with Members(tmp_path_factory.mktemp("shared")) as members:
+        yield members.start("shared", role="primary", users=USERS, anonymous=False)
 
 
 async def use(connection: aio.Connection) -> None:
@@ -75,13 +83,13 @@ async def test_the_right_password_opens_the_connection_under_tls(
         await use(connection)
 
 
-def test_the_blocking_api_authenticates_too(member: Member) -> None:
-    with haclient.connect(f"amqp://app:{WORD}@{member.address}") as connection:
+def test_the_blocking_api_authenticates_too(shared: Member) -> None:
+    with haclient.connect(f"amqp://app:{WORD}@{shared.address}") as connection:
         assert connection.create_sender("orders").send(Message(body=1), timeout=10).accepted
 
 
-async def test_a_password_goes_by_the_safest_mechanism_when_none_is_asked_for(member: Member) -> None:
-    wrong, _ = await refused(f"amqp://app:wrong@{member.address}?{OPTIONS}")
+async def test_a_password_goes_by_the_safest_mechanism_when_none_is_asked_for(shared: Member) -> None:
+    wrong, _ = await refused(f"amqp://app:wrong@{shared.address}?{OPTIONS}")
     assert wrong.mechanism == "SCRAM-SHA-256"
 
 
@@ -100,20 +108,20 @@ async def test_the_password_holds_after_a_failover(members: Members) -> None:
 
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 async def test_a_wrong_password_is_one_error_that_names_mechanism_and_endpoint(
-    mechanism: str, member: Member
+    mechanism: str, shared: Member
 ) -> None:
-    url = f"amqp://app:wrong@{member.address}?sasl_mechanisms={mechanism}&{OPTIONS}"
+    url = f"amqp://app:wrong@{shared.address}?sasl_mechanisms={mechanism}&{OPTIONS}"
     error, events = await refused(url)
-    assert (error.mechanism, error.endpoint) == (mechanism, member.endpoint)
-    assert f"authentication failed at {member.url} ({mechanism})" in str(error)
-    assert started(events) == {member.url: 1}
+    assert (error.mechanism, error.endpoint) == (mechanism, shared.endpoint)
+    assert f"authentication failed at {shared.url} ({mechanism})" in str(error)
+    assert started(events) == {shared.url: 1}
     assert not error.connection_usable
 
 
-async def test_an_unknown_user_is_refused_like_a_wrong_password(member: Member) -> None:
-    error, events = await refused(f"amqp://nobody:{WORD}@{member.address}?{OPTIONS}")
-    assert error.endpoint == member.endpoint
-    assert started(events) == {member.url: 1}
+async def test_an_unknown_user_is_refused_like_a_wrong_password(shared: Member) -> None:
+    error, events = await refused(f"amqp://nobody:{WORD}@{shared.address}?{OPTIONS}")
+    assert error.endpoint == shared.endpoint
+    assert started(events) == {shared.url: 1}
 
 
 async def test_a_wrong_password_is_tried_once_at_each_member(members: Members) -> None:
@@ -126,21 +134,21 @@ async def test_a_wrong_password_is_tried_once_at_each_member(members: Members) -
     assert (error.code, error.safe_to_retry) == ("authentication", False)
 
 
-def test_a_wrong_password_is_the_same_error_for_the_blocking_api(member: Member) -> None:
+def test_a_wrong_password_is_the_same_error_for_the_blocking_api(shared: Member) -> None:
     with pytest.raises(AuthenticationFailed) as raised:
-        haclient.connect(f"amqp://app:wrong@{member.address}?{OPTIONS}")
-    assert raised.value.endpoint == member.endpoint
+        haclient.connect(f"amqp://app:wrong@{shared.address}?{OPTIONS}")
+    assert raised.value.endpoint == shared.endpoint
     assert "): it does not accept the user and the password\n" in str(raised.value)
     assert (raised.value.code, raised.value.safe_to_retry) == ("authentication", False)
 
 
-async def test_no_user_where_one_is_needed_is_an_error_that_says_so(member: Member) -> None:
-    error, events = await refused(f"amqp://{member.address}?{OPTIONS}")
+async def test_no_user_where_one_is_needed_is_an_error_that_says_so(shared: Member) -> None:
+    error, events = await refused(f"amqp://{shared.address}?{OPTIONS}")
     assert "no SASL mechanism in common" in str(error)
     assert "write a user and a password, as in amqp://user:password@host" in str(error)
     assert error.code == "no-common-mechanism"
-    assert error.endpoint == member.endpoint
-    assert started(events) == {member.url: 1}
+    assert error.endpoint == shared.endpoint
+    assert started(events) == {shared.url: 1}
 
 
 async def test_a_mechanism_that_the_member_does_not_offer_is_an_error_that_says_so(members: Members) -> None:
@@ -197,10 +205,10 @@ async def test_a_callable_is_asked_before_each_attempt(how: str, members: Member
 
 @pytest.mark.parametrize("how", ["__call__", "later", "soon"])
 async def test_a_callable_is_asked_again_after_a_refusal_and_the_new_token_opens(
-    how: str, member: Member
+    how: str, shared: Member
 ) -> None:
     tokens, events = Tokens("expired", "expired too", USERS["app"]), list[Event]()
-    url = f"amqp://{member.address}?{OPTIONS}"
+    url = f"amqp://{shared.address}?{OPTIONS}"
     async with aio.connect(url, credentials=getattr(tokens, how), on_event=events.append) as connection:
         await use(connection)
     assert tokens.asked == 3
@@ -220,14 +228,14 @@ async def test_a_callable_whose_token_does_not_change_is_refused_once(member: Me
     assert member.log.read_text().count("unauthorized-access") == 1
 
 
-def test_the_blocking_api_asks_a_callable_again_too(member: Member) -> None:
+def test_the_blocking_api_asks_a_callable_again_too(shared: Member) -> None:
     tokens = Tokens("expired", USERS["app"])
-    with haclient.connect(f"amqp://{member.address}?{OPTIONS}", credentials=tokens) as connection:
+    with haclient.connect(f"amqp://{shared.address}?{OPTIONS}", credentials=tokens) as connection:
         assert connection.create_sender("orders").send(Message(body=1), timeout=10).accepted
     assert tokens.asked == 2
 
 
-async def test_a_callable_that_raises_is_asked_again_and_its_text_is_not_repeated(member: Member) -> None:
+async def test_a_callable_that_raises_is_asked_again_and_its_text_is_not_repeated(shared: Member) -> None:
     events = list[Event]()
 
     def failing() -> Credentials:
@@ -235,7 +243,7 @@ async def test_a_callable_that_raises_is_asked_again_and_its_text_is_not_repeate
             raise ConnectionError("the vault with the key 4711 is closed")
         return Credentials("app", USERS["app"])
 
-    url = f"amqp://{member.address}?{OPTIONS}"
+    url = f"amqp://{shared.address}?{OPTIONS}"
     async with aio.connect(url, credentials=failing, on_event=events.append) as connection:
         await use(connection)
     (failure, *_) = failures(events)
@@ -243,12 +251,12 @@ async def test_a_callable_that_raises_is_asked_again_and_its_text_is_not_repeate
     assert "4711" not in repr(events)
 
 
-async def test_a_callable_that_never_answers_ends_with_the_attempt(member: Member) -> None:
+async def test_a_callable_that_never_answers_ends_with_the_attempt(shared: Member) -> None:
     async def silent() -> Credentials:
         await asyncio.Event().wait()
         raise AssertionError
 
-    url = f"amqp://{member.address}?attempt_timeout=0.2&max_attempts=2&{OPTIONS}"
+    url = f"amqp://{shared.address}?attempt_timeout=0.2&max_attempts=2&{OPTIONS}"
     with pytest.raises(ConnectionGaveUp) as raised:
         await aio.connect(url, credentials=silent)
     assert [record.failure.kind for record in raised.value.attempts] == [FailureReason.TIMED_OUT] * 2
@@ -298,18 +306,18 @@ async def test_credentials_of_seeds_that_differ_do_not_follow_a_redirect(members
 
 
 async def test_a_build_without_cyrus_says_what_to_install(
-    member: Member, monkeypatch: pytest.MonkeyPatch
+    shared: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SASL, "extended", staticmethod(lambda: False))
     with pytest.raises(SaslUnavailableError, match="libsasl2-dev"):
-        aio.ConnectionFactory(f"amqp://app:{WORD}@{member.address}?sasl_mechanisms=SCRAM-SHA-256")
+        aio.ConnectionFactory(f"amqp://app:{WORD}@{shared.address}?sasl_mechanisms=SCRAM-SHA-256")
     # PLAIN is built in.
-    aio.ConnectionFactory(f"amqp://app:{WORD}@{member.address}?sasl_mechanisms=PLAIN,SCRAM-SHA-256")
+    aio.ConnectionFactory(f"amqp://app:{WORD}@{shared.address}?sasl_mechanisms=PLAIN,SCRAM-SHA-256")
 
 
 async def test_a_build_without_cyrus_is_named_when_no_mechanism_is_left(
-    member: Member, monkeypatch: pytest.MonkeyPatch
+    shared: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SASL, "extended", staticmethod(lambda: False))
-    error, _ = await refused(f"amqp://{member.address}?{OPTIONS}")
+    error, _ = await refused(f"amqp://{shared.address}?{OPTIONS}")
     assert "without Cyrus SASL" in str(error)
