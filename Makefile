@@ -8,8 +8,9 @@ PYTEST := $(PYTHON) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 # Not the suites that need more than Python and Java, or many minutes: they have targets of their own.
 SUITE := not soak and not pacemaker and not brokers and not spark
 
-# What your shell has for other environments must not lead Python out of this one.
-unexport PYTHONHOME PYTHONPATH
+# What your shell has for other environments must not lead Python or pip out of this one.
+unexport PYTHONHOME PYTHONPATH PIP_PREFIX PIP_PYTHON PIP_ROOT PIP_TARGET
+export PIP_USER := 0
 # Images for containers set it; each process would then rewrite all tests' assertions anew.
 unexport PYTHONDONTWRITEBYTECODE
 
