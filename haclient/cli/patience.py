@@ -47,7 +47,7 @@ def with_default_reconnect_timeout(given: dict[str, Any]) -> None:
 
 
 def has_end(done: int, count: int | None, timeout: float | None) -> bool:
-    """Whether ``--count`` or ``--timeout`` would have ended a command that a signal ended.
+    """Return True if ``--count`` or ``--timeout`` had not ended the command yet.
 
     :param done: messages so far.
     """

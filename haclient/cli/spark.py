@@ -28,8 +28,6 @@ from haclient.command_line import interrupts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_Handler = Callable[[int, FrameType | None], object]
-
 
 @contextlib.contextmanager
 def stopped_after(start: Callable[[], SparkSession]) -> Iterator[SparkSession]:
@@ -47,60 +45,64 @@ def stopped_after(start: Callable[[], SparkSession]) -> Iterator[SparkSession]:
 
 
 def _started(start: Callable[[], SparkSession]) -> SparkSession:
-    if signal.getsignal(signal.SIGINT) is not interrupts.interrupt:  # not in a program
-        return start()
-    came: list[int] = []
+    if all(signal.getsignal(number) is not interrupts.interrupt for number in interrupts.SIGNALS):
+        return start()  # not in a program
+    pending_signals: list[int] = []
 
     def end(number: int, _: FrameType | None) -> None:
-        _handle(leave)
-        came.append(number)
+        interrupts.handle(leave)
+        pending_signals.append(number)
         logging.disable()
         if not _has_jvm():
             _kill_children()
             raise interrupts.Interrupt(number)
 
-    _handle(end)
-    session = start()
-    if came:
+    interrupts.handle(end)
+    try:
+        session = start()
+    except Exception:
+        if not pending_signals:
+            raise
+        _kill_children()  # SIGTERM of the whole group has ended the JVM, and Spark's start fails without it
+        raise interrupts.Interrupt(pending_signals[0]) from None
+    interrupts.handle(_interrupt)
+    if pending_signals:
+        interrupts.handle(leave)
         _abandon(session)
-        raise interrupts.Interrupt(came[0])
-    _handle(_interrupt)
+        raise interrupts.Interrupt(pending_signals[0])
     return session
 
 
 def _interrupt(number: int, _: FrameType | None) -> NoReturn:
-    _handle(leave)
+    interrupts.handle(leave)
     logging.disable()
     raise interrupts.Interrupt(number)
 
 
 def leave(number: int, _: FrameType | None) -> NoReturn:
     """Kill the JVM, and end the process at once; a handler of signals."""
-    _kill_children()
-    interrupts.leave(number)
-
-
-def _handle(handler: _Handler) -> None:
-    for number in interrupts.SIGNALS:
-        signal.signal(number, handler)
+    try:
+        _kill_children()
+    finally:
+        interrupts.leave(number)
 
 
 def _has_jvm() -> bool:
-    """Whether pyspark has a connection to a JVM."""
+    """Return True if pyspark has a connection to a JVM."""
     module = sys.modules.get("pyspark.core.context")
     return module is not None and module.SparkContext._gateway is not None  # noqa: SLF001 - nothing else says it
 
 
 def _kill_children() -> None:
     """Kill the processes that this one has started (Linux)."""
-    lists = Path("/proc/self/task").glob("*/children")
-    for child in [int(text) for each in lists for text in each.read_text().split()]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # the thread has ended, or the child
+            for child in (thread / "children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
 
 
 def _abandon(session: SparkSession) -> None:
-    """Stop a session in the middle of a job, whatever the job says of that."""
+    """Stop a session in the middle of a job, and drop what the job reports of that."""
     warnings.simplefilter("ignore")  # SIGTERM of the whole group has ended the JVM first
     with contextlib.suppress(Exception):
         session.sparkContext.setLogLevel("OFF")

@@ -113,11 +113,11 @@ class Program(Group):
         return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All of them, also those that cannot run here."""
+        """List the commands, with those that cannot run here."""
         return list(self._modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name."""
+        """Import a command by its name."""
         if cmd_name not in self._modules:
             return None
         # All that an import makes stays: looking for garbage meanwhile takes a third of the start.
@@ -140,13 +140,14 @@ class Program(Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and turn Ctrl-C into an exit code."""
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                interrupts.command_ends()
         except interrupts.Interrupt as interrupt:
             raise click.exceptions.Exit(interrupts.code_of(interrupt.number)) from None
         except KeyboardInterrupt:
             raise click.exceptions.Exit(interrupts.INTERRUPTED) from None
-        finally:
-            interrupts.command_ends()
 
 
 def examples(program: str, *lines: str) -> str:

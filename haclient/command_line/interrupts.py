@@ -22,6 +22,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
     from typing import NoReturn
 
@@ -61,20 +62,26 @@ def leave(number: int, _: FrameType | None = None) -> NoReturn:
 
 def interrupt(number: int, _: FrameType | None) -> NoReturn:
     """Raise ``KeyboardInterrupt``, and let the next signal end the process at once; a handler of signals."""
-    for each in SIGNALS:
-        signal.signal(each, leave)
+    handle(leave)
     raise Interrupt(number)
+
+
+def handle(handler: Callable[[int, FrameType | None], object]) -> None:
+    """Set the handler of each signal that the process does not ignore."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def start_program() -> None:
     """End the process at once on Ctrl-C from now on; the first thing that a program does."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, leave)
-        sys.unraisablehook = _leave_or_report
+    sys.unraisablehook = _leave_or_report
 
 
 def _leave_or_report(unraisable: sys.UnraisableHookArgs) -> None:
-    """A signal in a destructor or a callback of C: Python would print it, and the command would go on."""
+    """End the process if a signal came inside a destructor: Python prints the exception, and goes on."""
     if isinstance(unraisable.exc_value, Interrupt):
         leave(unraisable.exc_value.number)
     sys.__unraisablehook__(unraisable)
@@ -82,13 +89,15 @@ def _leave_or_report(unraisable: sys.UnraisableHookArgs) -> None:
 
 def command_starts() -> None:
     """Raise ``KeyboardInterrupt`` on the next signal, in a program."""
-    if signal.getsignal(signal.SIGINT) is leave:
-        for each in SIGNALS:
-            signal.signal(each, interrupt)
+    if _in_program():
+        handle(interrupt)
 
 
 def command_ends() -> None:
     """End the process at once on a signal again, in a program."""
-    if sys.unraisablehook is _leave_or_report:
-        for each in SIGNALS:
-            signal.signal(each, leave)
+    if _in_program():
+        handle(leave)
+
+
+def _in_program() -> bool:
+    return sys.unraisablehook is _leave_or_report

@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark works: an exit code of its own, and nothing of py4j or the JVM on the terminal."""
+"""A signal while Spark starts or works: an exit code of its own, and no word of py4j or the JVM."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.analysis import small_fleet
@@ -46,3 +47,27 @@ def test_ctrl_c_while_a_job_writes_ends_analyze_with_130_and_no_traceback(tmp_pa
     assert not (out / "summary.json").exists()
     assert [path for path in tmp_path.iterdir() if path.name.startswith("spark-")] == []
     assert list((tmp_path / "local").glob("*")) == []
+
+
+@pytest.mark.slow
+def test_a_group_that_is_terminated_while_spark_starts_ends_with_143_and_no_traceback(tmp_path: Path) -> None:
+    """As a service manager ends a service: the JVM gets the signal too, and Spark cannot start without it."""
+    command = [sys.executable, "-m", "haclient", "telemetry", "generate", "--clients", "10"]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=environment() | {"TMPDIR": str(tmp_path)},
+    ) as generating:
+        try:
+            while "java" not in [child.name() for child in psutil.Process(generating.pid).children()]:
+                assert generating.poll() is None, generating.communicate()
+            os.killpg(generating.pid, signal.SIGTERM)
+            printed, errors = generating.communicate(timeout=PATIENCE)
+        finally:
+            if generating.poll() is None:
+                os.killpg(generating.pid, signal.SIGKILL)
+    assert (generating.returncode, printed) == (128 + signal.SIGTERM, "")
+    assert [line for line in errors.splitlines() if "incubator modules" not in line] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +28,7 @@ from haclient.cli.exit_codes import DONE, examples
 from haclient.cli.options import BROKEN, Condition, Moment, Setting, check_reachable, plain_errors
 from haclient.cli.spark import leave, stopped_after
 from haclient.command_line.groups import Command
-from haclient.command_line.interrupts import SIGNALS
+from haclient.command_line.interrupts import handle
 from haclient.telemetry.schema import RESOURCE
 
 if TYPE_CHECKING:
@@ -228,11 +227,9 @@ def _follow(session: SparkSession, job: Job, given: Mapping[str, Any]) -> Mappin
 
     def end(_: int, __: FrameType | None) -> None:
         stop.set()
-        for each in SIGNALS:
-            signal.signal(each, leave)
+        handle(leave)
 
-    for number in SIGNALS:
-        signal.signal(number, end)
+    handle(end)
     last: Mapping[str, float | None] | None = None
 
     def report(result: Round) -> None:
