@@ -38,7 +38,7 @@ test-all: setup  ## both together
 	@$(PYTEST) -m "$(SUITE)" $(PYTEST_ARGS)
 
 mutants: setup  ## MUTANTS=30 small changes of each folder's code: which tests notice; SEED=n makes others
-	@$(PYTHON) -c 'import cosmic_ray' 2>/dev/null || $(PYTHON) -m pip install --quiet 'cosmic-ray>=8.7,<9'
+	@$(PYTHON) -c 'import cosmic_ray' 2>/dev/null || $(PYTHON) -m pip install --quiet -c constraints.txt 'cosmic-ray>=8.7,<9'
 	@$(PYTHON) -m tests.mutants --count $(or $(MUTANTS),30) --seed $(or $(SEED),1) $(MUTANTS_ARGS)
 
 test-interop: setup  ## install RabbitMQ, rhea and other clients, and test with them
@@ -107,7 +107,7 @@ simulate-million: setup  ## a million clients in virtual time: hints, parked, wa
 	@$(PYTHON) -m pytest -m soak --timeout=7200 -s tests/simulation/test_million.py
 
 fuzz: setup  ## fuzz each target with Atheris; hours; FUZZ_ARGS="server --runs 1000 --seed 7"
-	@$(PYTHON) -c 'import atheris' 2>/dev/null || $(PYTHON) -m pip install --quiet 'atheris>=3,<4'
+	@$(PYTHON) -c 'import atheris' 2>/dev/null || $(PYTHON) -m pip install --quiet -c constraints.txt 'atheris>=3,<4'
 	@$(PYTHON) -m tests.fuzz $(FUZZ_ARGS)
 
 fuzz-short:  ## the same for a minute or two: each planted bug once, and a part of the inputs

@@ -55,6 +55,7 @@ class Totals:
     settled: set[int] = field(default_factory=set)
     settled_at: list[float] = field(default_factory=list)
     killed_at: list[float] = field(default_factory=list)
+    sent_until: float = 0.0
     failed: dict[int, str] = field(default_factory=dict)
     received: Counter[int] = field(default_factory=Counter)
     stale: int = 0
@@ -113,6 +114,7 @@ async def produce(connection: aio.Connection, totals: Totals, rate: int, stop: a
             number = totals.sent
             future = await sender.submit(number)
             totals.sent += 1
+            totals.sent_until = totals.elapsed()
             pending.add(future)
             future.add_done_callback(lambda future, number=number: done(number, future))
         with contextlib.suppress(TimeoutError):
@@ -295,7 +297,7 @@ def first_message(error: Exception) -> str:
 
 def report(console: Console, totals: Totals) -> None:
     """Print the end: the table, the picture and the sentence."""
-    strip = SettledStrip(totals.settled_at, totals.killed_at)
+    strip = SettledStrip(totals.settled_at, totals.killed_at, totals.sent_until)
     kills, received = len(totals.killed_at), len(totals.received)
     console.print(verdict(totals, kills), strip)
     sentence = summary(kills=kills, sent=totals.sent, received=received, longest_pause=strip.longest_pause)

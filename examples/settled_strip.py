@@ -38,15 +38,20 @@ _ASCII = _Glyphs(" .:-=+*#@", "v")
 
 @dataclass(frozen=True, slots=True)
 class SettledStrip:
-    """Print it with rich.  Times are seconds since the run began, in order."""
+    """A picture for rich to print.  Times are seconds since the run began, in order.
+
+    :param ended_at: when the last message was sent: a pause may last until then.
+    """
 
     settled_at: Sequence[float]
     killed_at: Sequence[float]
+    ended_at: float = 0.0
 
     @property
     def longest_pause(self) -> float:
-        """The longest time, in seconds, between two messages that were settled one after the other."""
-        return max((after - before for before, after in pairwise(self.settled_at)), default=0.0)
+        """The longest time in seconds without a message that was settled."""
+        times = (*self.settled_at, max((self.ended_at, *self.settled_at[-1:])))
+        return max((after - before for before, after in pairwise(times)), default=self.ended_at)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield a heading, and the rows."""

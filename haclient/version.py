@@ -9,6 +9,7 @@ from functools import cache
 # The name that wheels give the folder of the metadata (PEP 376, PEP 427): haclient-1.2.3.dist-info.
 _PREFIX, _SUFFIX = "haclient-", ".dist-info"
 _FIELD = "Version: "
+_NOT_INSTALLED = "0"
 
 
 @cache
@@ -26,8 +27,11 @@ def install_extra(extra: str) -> str:
 
     No index has the package yet: a name alone could fetch the package of a stranger.
     """
+    checkout = f"pip install '.[{extra}]' in a checkout"
+    if package_version() == _NOT_INSTALLED:
+        return checkout
     wheel = f"./haclient-{package_version()}-py3-none-any.whl[{extra}]"
-    return f"pip install '.[{extra}]' in a checkout, or pip install '{wheel}' beside the wheel"
+    return f"{checkout}, or pip install '{wheel}' beside the wheel"
 
 
 def _version_in(folder: str) -> str:
@@ -51,4 +55,4 @@ def _searched() -> str:
     try:
         return version("haclient")
     except PackageNotFoundError:
-        return "0"
+        return _NOT_INSTALLED

@@ -105,3 +105,9 @@ def test_one_sentence_says_what_was_shown(
 def test_the_longest_pause_is_the_widest_gap() -> None:
     assert RUN.longest_pause == pytest.approx(0.51)
     assert SettledStrip([1.0], []).longest_pause == 0.0
+
+
+def test_a_pause_lasts_until_the_end_if_nothing_is_settled_any_more() -> None:
+    assert SettledStrip([0.0, 0.5, 1.0], [1.1], ended_at=4.0).longest_pause == 3.0
+    assert SettledStrip([], [0.5], ended_at=4.0).longest_pause == 4.0
+    assert SettledStrip([0.0, 0.5, 1.0], [], ended_at=0.9).longest_pause == 0.5
