@@ -7,6 +7,8 @@ Rules
   both as they were.
 * Then come three short steps: the files into ``dist/``, the tag, ``main`` forward to the tag.  After an
   interrupt between the last two, the next run names the command that finishes.
+* No command gets the variables that bind git to one repository (``GIT_DIR`` and its like): a hook or
+  ``git rebase --exec`` exports them, and then the clone's commits would go to the user's repository.
 * Nothing is sent anywhere: the last lines name the command that does.
 * A section ``## [1.2.3] - unreleased`` that was written by hand becomes that of the release, and the notes
   of ``changes/`` follow its text.  Without one, towncrier's section is the first of the changelog.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
 import signal
@@ -25,6 +28,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -43,9 +47,22 @@ class ReleaseError(Exception):
     """The release cannot be made.  The text says why, and what to do."""
 
 
+@cache
+def repository_variables() -> frozenset[str]:
+    """The environment variables that bind git to one repository."""
+    command = ["git", "rev-parse", "--local-env-vars"]
+    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    # options of `git -c`, such as safe.directory: they hold for any repository
+    return frozenset(names) - {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"}
+
+
 def output(*command: str, cwd: Path) -> str:
-    """Run a command and return what it prints; an error shows what it said."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    """Run a command outside any repository of the environment, and return its output.
+
+    :raises ReleaseError: with what the command printed, if it fails.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in repository_variables()}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ReleaseError(f"`{' '.join(command)}` failed:\n{(done.stderr or done.stdout).strip()}")
     return done.stdout

@@ -48,7 +48,9 @@ def git(*arguments: str, cwd: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the committer, whatever the machine's own configuration says."""
+    """Set the committer, whatever the machine's own configuration and a hook's environment say."""
+    for name in release.repository_variables():
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "A maintainer")
@@ -111,6 +113,22 @@ def test_a_dry_run_shows_the_release_and_leaves_the_tree_untouched(
     assert f"- {NOTE}" in shown
     assert "tag: v0.1.0" in shown
     assert re.search(r"^[0-9a-f]{64}  haclient-0\.1\.0-py3-none-any\.whl$", shown, re.MULTILINE)
+
+
+def test_a_repository_in_the_environment_as_hooks_have_it_stays_untouched(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file.txt").touch()
+    begin(other)
+    before = state(other), state(project)
+    with monkeypatch.context() as hook:
+        hook.setenv("GIT_DIR", str(other / ".git"))
+        hook.setenv("GIT_WORK_TREE", str(other))
+        hook.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
+        release.release(project, "0.1.0", dry_run=True)
+    assert (state(other), state(project)) == before
 
 
 def test_a_release_is_a_commit_a_tag_and_files_with_checksums(project: Path) -> None:
