@@ -150,6 +150,9 @@ def with_release(changelog: str, version: str, notes: str) -> tuple[str, str]:
     body = "" if NO_NOTES in body else body.strip()
     head, *sections = _SECTION.split(changelog)
     unreleased = f"[{version}] - unreleased"
+    for other in re.findall(r"^## \[(.+)\] - unreleased$", changelog, re.MULTILINE):
+        if other != version:
+            raise ReleaseError(f"CHANGELOG.md has [{other}] unreleased: release that first")
     mine = [section for section in sections if section.startswith(f"[{version}]")]
     if mine and not mine[0].startswith(f"{unreleased}\n"):
         raise ReleaseError(f"CHANGELOG.md has a section [{version}] already: choose the next version")

@@ -132,6 +132,8 @@ def test_a_repository_in_the_environment_as_hooks_have_it_stays_untouched(
 
 
 def test_a_release_is_a_commit_a_tag_and_files_with_checksums(project: Path) -> None:
+    (project / "CHANGELOG.md").write_text("# Changelog\n")
+    commit(project)
     head = git("rev-parse", "HEAD", cwd=project)
     release.release(project, "0.2.0rc1", dry_run=False)
     assert git("status", "--porcelain", cwd=project) == ""
@@ -210,6 +212,10 @@ def test_a_tag_that_exists_is_refused_and_so_is_a_second_run(project: Path) -> N
     refused(project, "0.1.0", "the tag v0.1.0 exists already")
     git("tag", "--delete", "v0.1.0", cwd=project)
     refused(project, "0.1.0", "has a section [0.1.0] already")
+
+
+def test_a_version_that_leaves_a_section_of_another_unreleased_is_refused(project: Path) -> None:
+    refused(project, "0.2.0", "CHANGELOG.md has [0.1.0] unreleased: release that first")
 
 
 def test_a_release_without_a_note_is_refused(project: Path) -> None:
