@@ -11,7 +11,8 @@ Rules
   ``git rebase --exec`` exports them, and then the clone's commits would go to the user's repository.
 * Nothing is sent anywhere: the last lines name the command that does.
 * A section ``## [1.2.3] - unreleased`` that was written by hand becomes that of the release, and the notes
-  of ``changes/`` follow its text.  Without one, towncrier's section is the first of the changelog.
+  of ``changes/`` follow its text under the same headings.  Without one, towncrier's section is the
+  first of the changelog.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ NO_NOTES = "No significant changes."  # what towncrier writes without a fragment
 _VERSION = re.compile(r'^(version = ")([^"]+)(")$', re.MULTILINE)
 _WHEEL = re.compile(r"(haclient-)\d[\w.!+]*(-py3-none-any\.whl)")
 _SECTION = re.compile(r"^## ", re.MULTILINE)
+_HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
+_HEADINGS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")  # Keep a Changelog 1.1.0
 
 
 class ReleaseError(Exception):
@@ -157,12 +160,28 @@ def with_release(changelog: str, version: str, notes: str) -> tuple[str, str]:
     if mine and not mine[0].startswith(f"{unreleased}\n"):
         raise ReleaseError(f"CHANGELOG.md has a section [{version}] already: choose the next version")
     if mine:
-        body = "\n\n".join(filter(None, (mine[0].removeprefix(unreleased).strip(), body)))
+        body = merged(mine[0].removeprefix(unreleased).strip(), body)
         sections.remove(mine[0])
     if not body:
         raise ReleaseError("changes/ has no note: a release without a change that users see is none")
     section = f"{title}\n\n{body}\n"
     return "\n".join([head + section, *(f"## {each.strip()}\n" for each in sections)]), section
+
+
+def merged(first: str, second: str) -> str:
+    """Return one text of two: each heading once, in the order of Keep a Changelog, other headings last."""
+    texts: dict[str, list[str]] = {"": []}  # without a heading: the introduction
+    for body in (first, second):
+        introduction, *parts = _HEADING.split(body)
+        texts[""].append(introduction)
+        for heading, text in zip(parts[::2], parts[1::2], strict=True):
+            texts.setdefault(heading.strip(), []).append(text)
+    order = ["", *_HEADINGS, *(heading for heading in texts if heading not in _HEADINGS and heading)]
+    blocks: list[str] = []
+    for heading in order:
+        if present := [text.strip() for text in texts.get(heading, ()) if text.strip()]:
+            blocks += [*([f"### {heading}"] if heading else []), *present]
+    return "\n\n".join(blocks)
 
 
 def build(tree: Path) -> list[Path]:

@@ -214,6 +214,15 @@ def test_a_tag_that_exists_is_refused_and_so_is_a_second_run(project: Path) -> N
     refused(project, "0.1.0", "has a section [0.1.0] already")
 
 
+def test_notes_join_the_headings_of_the_section_in_the_order_of_keep_a_changelog() -> None:
+    hand = "First.\n\n### Fixed\n\n- One.\n\n### Added\n\n- Two.\n\n### Upgrades\n\nNone."
+    notes = "### Added\n\n- Three.\n\n### Removed\n\n- Four."
+    assert release.merged(hand, notes).split("\n\n") == [
+        *("First.", "### Added", "- Two.", "- Three.", "### Removed", "- Four."),
+        *("### Fixed", "- One.", "### Upgrades", "None."),
+    ]
+
+
 def test_a_version_that_leaves_a_section_of_another_unreleased_is_refused(project: Path) -> None:
     refused(project, "0.2.0", "CHANGELOG.md has [0.1.0] unreleased: release that first")
 
