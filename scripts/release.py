@@ -121,7 +121,11 @@ def _check_tag(root: Path, tag: str) -> None:
 
 
 def prepare(tree: Path, version: str, date: str) -> str:
-    """Change the files of a work tree into those of the release, and return its section of the changelog."""
+    """Change the files of a work tree into those of the release, and return its section of the changelog.
+
+    :raises ReleaseError: if ``changes/`` has anything but well-formed notes, so that no note is lost.
+    """
+    output(sys.executable, "scripts/check_changes.py", cwd=tree)
     manifest = tree / "pyproject.toml"
     manifest.write_text(_VERSION.sub(rf"\g<1>{version}\g<3>", manifest.read_text(), count=1))
     for page in [tree / "README.md", *(tree / "docs").rglob("*.md")]:
@@ -131,7 +135,7 @@ def prepare(tree: Path, version: str, date: str) -> str:
     log = tree / "CHANGELOG.md"
     changelog, section = with_release(log.read_text(), version, _notes(tree, version, date))
     log.write_text(changelog)
-    for fragment in (tree / "changes").iterdir():
+    for fragment in (tree / "changes").glob("*.md"):
         if fragment.name != "README.md":
             fragment.unlink()
     return section
@@ -150,7 +154,7 @@ def with_release(changelog: str, version: str, notes: str) -> tuple[str, str]:
     :raises ReleaseError: when there is nothing to say about the release, or it has a section already.
     """
     title, _, body = notes.partition("\n")
-    body = "" if NO_NOTES in body else body.strip()
+    body = "" if body.strip() == NO_NOTES else body.strip()
     head, *sections = _SECTION.split(changelog)
     unreleased = f"[{version}] - unreleased"
     for other in re.findall(r"^## \[(.+)\] - unreleased$", changelog, re.MULTILINE):

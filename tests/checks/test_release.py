@@ -24,6 +24,7 @@ FILES = (
     "changes/README.md",
     "docs/platforms.md",
     "pyproject.toml",
+    "scripts/check_changes.py",
     "scripts/release.py",
 )
 CHANGELOG = """# Changelog
@@ -230,6 +231,20 @@ def test_a_version_that_leaves_a_section_of_another_unreleased_is_refused(projec
 def test_a_release_without_a_note_is_refused(project: Path) -> None:
     release.release(project, "0.1.0", dry_run=False)
     refused(project, "0.2.0", "changes/ has no note")
+
+
+def test_a_note_that_quotes_the_text_for_no_notes_is_kept(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note(project, "8.fixed.md", f"`make release` never writes `{release.NO_NOTES}`")
+    release.release(project, "0.1.0", dry_run=True)
+    assert NOTE in capsys.readouterr().out
+
+
+def test_a_folder_among_the_notes_is_refused_by_its_name(project: Path) -> None:
+    (project / "changes" / "archive").mkdir()
+    note(project, "archive/7.fixed.md")
+    refused(project, "0.1.0", "changes/archive: not a Markdown file")
 
 
 def test_a_build_that_fails_leaves_the_tree_untouched(project: Path) -> None:
