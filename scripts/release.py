@@ -79,9 +79,10 @@ def git(*arguments: str, cwd: Path) -> str:
 # -- may it be made ----------------------------------------------------------------------------------------
 
 
-def check(root: Path, wanted: str) -> None:
+def check(root: Path, wanted: str, *, dry_run: bool) -> None:
     """Refuse a release that must not be made from this checkout.
 
+    :param dry_run: print addresses that are placeholders, and do not refuse them.
     :raises ReleaseError: with the reason.
     """
     _check_version(wanted, _VERSION.findall((root / "pyproject.toml").read_text())[0][1])
@@ -91,6 +92,12 @@ def check(root: Path, wanted: str) -> None:
     if changed := git("status", "--porcelain", cwd=root):
         raise ReleaseError(f"the tree has changes that are not committed; commit or stash them:\n{changed}")
     _check_tag(root, f"v{wanted}")
+    try:  # the workflow would refuse them when the tag is public
+        output(sys.executable, "scripts/check_urls.py", "--published", cwd=root)
+    except ReleaseError as error:
+        if not dry_run:
+            raise
+        print(f"the release itself will be refused: {error}\n")
 
 
 def _check_version(wanted: str, present: str) -> None:
@@ -216,7 +223,7 @@ def release(root: Path, version: str, *, dry_run: bool) -> None:
 
     :raises ReleaseError: when it must not be made, or a command failed; the checkout is as it was.
     """
-    check(root, version)
+    check(root, version, dry_run=dry_run)
     tag, date = f"v{version}", datetime.now(UTC).date().isoformat()
     # who commits and signs may be set in the repository alone
     own = ("-c", f"include.path={root / git('rev-parse', '--git-common-dir', cwd=root) / 'config'}")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from scripts import release
+from scripts.check_urls import PLACEHOLDER
 from scripts.release import ReleaseError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +26,7 @@ FILES = (
     "docs/platforms.md",
     "pyproject.toml",
     "scripts/check_changes.py",
+    "scripts/check_urls.py",
     "scripts/release.py",
 )
 CHANGELOG = """# Changelog
@@ -85,6 +87,8 @@ def project(tmp_path: Path) -> Path:
     for package in ("haclient", "broker_stub"):
         (tree / package).mkdir()
         (tree / package / "__init__.py").touch()
+    for page in (*tree.glob("*.*"), *tree.glob("docs/*")):  # as before the first release
+        page.write_text(page.read_text().replace(PLACEHOLDER, "example.net"))
     (tree / "CHANGELOG.md").write_text(CHANGELOG)
     begin(tree)
     note(tree)
@@ -195,6 +199,19 @@ def refused(tree: Path, version: str, reason: str) -> None:
     with pytest.raises(ReleaseError, match=re.escape(reason)):
         release.release(tree, version, dry_run=False)
     assert state(tree) == before
+
+
+def test_a_placeholder_address_is_refused_and_a_dry_run_shows_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "SECURITY.md").write_text(f"Write to <help@{PLACEHOLDER}>.\n")
+    (project / "pyproject.toml").write_text(
+        (project / "pyproject.toml").read_text().replace("maintainers@example.net", f"help@{PLACEHOLDER}")
+    )
+    commit(project)
+    refused(project, "0.1.0", f"SECURITY.md:1: help@{PLACEHOLDER} is a placeholder")
+    release.release(project, "0.1.0", dry_run=True)
+    assert "SECURITY.md:1: " in capsys.readouterr().out
 
 
 def test_a_tree_with_changes_is_refused(project: Path) -> None:
