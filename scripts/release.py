@@ -5,8 +5,9 @@ Rules
 * Everything that can fail happens in a clone in a temporary folder: version, changelog, commit, wheel, sdist,
   checksums.  Until that has succeeded neither checkout nor repository is touched, and an interrupt leaves
   both as they were.
-* Then come three short steps: the files into ``dist/``, the tag, ``main`` forward to the tag.  After an
-  interrupt between the last two, the next run names the command that finishes.
+* Then come three short steps: the files into ``dist/``, the tag, ``main`` forward to the tag.  They are
+  refused if the checkout has changed meanwhile.  If ``main`` cannot go forward, the tag is deleted again.
+  After an interrupt between the last two, the next run names the command that finishes.
 * No command gets the variables that bind git to one repository (``GIT_DIR`` and its like): a hook or
   ``git rebase --exec`` exports them, and then the clone's commits would go to the user's repository.
 * Nothing is sent anywhere: the last lines name the command that does.
@@ -79,13 +80,14 @@ def git(*arguments: str, cwd: Path) -> str:
 # -- may it be made ----------------------------------------------------------------------------------------
 
 
-def check(root: Path, wanted: str, *, dry_run: bool) -> None:
-    """Refuse a release that must not be made from this checkout.
+def check(root: Path, wanted: str, *, dry_run: bool) -> str:
+    """Refuse a release that must not be made from this checkout, and return the commit that it has.
 
     :param dry_run: print addresses that are placeholders, and do not refuse them.
     :raises ReleaseError: with the reason.
     """
     _check_version(wanted, _VERSION.findall((root / "pyproject.toml").read_text())[0][1])
+    head = git("rev-parse", "HEAD", cwd=root)
     branch = git("rev-parse", "--abbrev-ref", "HEAD", cwd=root)
     if branch != BRANCH:
         raise ReleaseError(f"a release is made on {BRANCH}, and this is {branch}: git switch {BRANCH}")
@@ -98,6 +100,7 @@ def check(root: Path, wanted: str, *, dry_run: bool) -> None:
         if not dry_run:
             raise
         print(f"the release itself will be refused: {error}\n")
+    return head
 
 
 def _check_version(wanted: str, present: str) -> None:
@@ -221,9 +224,10 @@ def clone_of(root: Path) -> Iterator[Path]:
 def release(root: Path, version: str, *, dry_run: bool) -> None:
     """Make the release, or show it.
 
-    :raises ReleaseError: when it must not be made, or a command failed; the checkout is as it was.
+    :raises ReleaseError: when it must not be made, or a command failed; branch, tags and work tree are as
+        they were, and ``dist/``, which git ignores, may have the files.
     """
-    check(root, version, dry_run=dry_run)
+    head = check(root, version, dry_run=dry_run)
     tag, date = f"v{version}", datetime.now(UTC).date().isoformat()
     # who commits and signs may be set in the repository alone
     own = ("-c", f"include.path={root / git('rev-parse', '--git-common-dir', cwd=root) / 'config'}")
@@ -239,13 +243,20 @@ def release(root: Path, version: str, *, dry_run: bool) -> None:
         if dry_run:
             print("dry run: nothing was kept")
             return
+        base = git("rev-parse", "HEAD^", cwd=tree)
+        if not head == base == check(root, version, dry_run=False):
+            raise ReleaseError(f"{BRANCH} got a commit while the release was built: run it again")
         dist = root / "dist"
         dist.mkdir(exist_ok=True)
         for path in built:
             shutil.copy2(path, dist)
         git(*own, "tag", "--annotate", "--message", f"haclient {version}", tag, cwd=tree)
         git("fetch", "--quiet", "--no-tags", str(tree), f"refs/tags/{tag}:refs/tags/{tag}", cwd=root)
-    git("merge", "--quiet", "--ff-only", tag, cwd=root)
+    try:
+        git("merge", "--quiet", "--ff-only", tag, cwd=root)
+    except ReleaseError:
+        git("tag", "--delete", tag, cwd=root)
+        raise
     print(f"released {version} here; to publish it: git push --atomic origin {BRANCH} {tag}")
 
 

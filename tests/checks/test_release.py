@@ -343,6 +343,40 @@ def test_after_an_interrupt_between_the_tag_and_the_branch_the_next_run_says_how
     assert git("log", "-1", "--format=%s", cwd=project) == "Release 0.1.0"
 
 
+def test_a_commit_during_the_build_refuses_the_release_and_the_next_run_has_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = release.build
+
+    def beside_a_commit(tree: Path) -> list[Path]:
+        note(project, "9.added.md", "A late option.")
+        return real(tree)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(release, "build", beside_a_commit)
+        with pytest.raises(ReleaseError, match="run it again"):
+            release.release(project, "0.1.0", dry_run=False)
+    assert git("tag", cwd=project) == ""
+    assert not (project / "dist").exists()
+    release.release(project, "0.1.0", dry_run=False)
+    assert "- A late option. (#9)" in (project / "CHANGELOG.md").read_text()
+
+
+def test_a_merge_that_fails_leaves_no_tag(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = release.git
+
+    def after_a_commit(*arguments: str, cwd: Path) -> str:
+        if arguments[0] == "merge":
+            note(project, "9.added.md", "A late option.")
+        return real(*arguments, cwd=cwd)
+
+    monkeypatch.setattr(release, "git", after_a_commit)
+    with pytest.raises(ReleaseError, match="--ff-only"):
+        release.release(project, "0.1.0", dry_run=False)
+    assert (git("tag", cwd=project), git("status", "--porcelain", cwd=project)) == ("", "")
+    assert git("log", "-1", "--format=%s", cwd=project) == "A change"
+
+
 @pytest.mark.slow
 def test_the_dry_run_of_this_project_succeeds_in_a_clone_of_it(tmp_path: Path) -> None:
     names = git("ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
