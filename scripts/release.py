@@ -32,12 +32,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parent.parent
 BRANCH = "main"
 SUMS = "SHA256SUMS"
+SIGNALED = 128  # the exit code of a program that a signal ended, without the signal's number (POSIX shells)
 NO_NOTES = "No significant changes."  # what towncrier writes without a fragment
 
 _VERSION = re.compile(r'^(version = ")([^"]+)(")$', re.MULTILINE)
@@ -49,6 +52,22 @@ _HEADINGS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")  
 
 class ReleaseError(Exception):
     """The release cannot be made.  The text says why, and what to do."""
+
+
+class Interrupt(KeyboardInterrupt):
+    """A signal that ends the release.
+
+    :param number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def interrupt(number: int, _: FrameType | None) -> NoReturn:
+    """Raise `Interrupt`, so that the temporary clone is removed; a handler of signals."""
+    raise Interrupt(number)
 
 
 @cache
@@ -261,21 +280,22 @@ def release(root: Path, version: str, *, dry_run: bool) -> None:
 
 
 def main() -> int:
-    """Run it; 2 for a release that is refused."""
+    """Make or show the release that the arguments name, and return the exit code."""
     parser = argparse.ArgumentParser(description="Make a release of haclient.")
     parser.add_argument("version", help="the version to release, such as 1.2.3")
     parser.add_argument("--dry-run", action="store_true", help="show everything, keep nothing")
     arguments = parser.parse_args()
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what is half done is removed
-        signal.signal(ending, signal.default_int_handler)
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(ending, interrupt)
     try:
         release(ROOT, arguments.version, dry_run=arguments.dry_run)
     except ReleaseError as error:
         print(f"release: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except Interrupt as ended:
         print("release: interrupted", file=sys.stderr)
-        return 130
+        return SIGNALED + ended.number
     return 0
 
 

@@ -291,27 +291,54 @@ def test_an_interrupt_before_the_tag_leaves_nothing_and_the_next_run_succeeds(
 
 
 KILLS = """import os, signal
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-os.kill(os.getppid(), signal.SIGTERM)
-signal.pause()
+class CustomBuildHook(BuildHookInterface):
+    pass
+
+os.kill(os.getppid(), signal.{name})
+if signal.getsignal(signal.{name}) is not signal.SIG_IGN:
+    signal.pause()
 """
 
 
-def test_a_signal_in_the_middle_of_the_build_leaves_nothing(project: Path) -> None:
-    (project / "hatch_build.py").write_text(KILLS)
+def signaled(project: Path, name: str, action: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a release whose build sends it a signal; the state of the project stays the same.
+
+    :param action: the action that the signal has in the environment, an option of env.
+    """
+    (project / "hatch_build.py").write_text(KILLS.format(name=name))
     with (project / "pyproject.toml").open("a") as manifest:
         manifest.write("\n[tool.hatch.build.hooks.custom]\n")
     commit(project)
-    before = state(project)
+    unchanged = state(project)
     done = subprocess.run(
-        [sys.executable, "scripts/release.py", "0.1.0"],
+        [
+            "env",
+            f"--{action}-signal={name.removeprefix('SIG')}",
+            sys.executable,
+            "scripts/release.py",
+            "0.1.0",
+            *options,
+        ],
         cwd=project,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (130, "release: interrupted\n")
-    assert state(project) == before
+    assert state(project) == unchanged
+    return done
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_in_the_middle_of_the_build_leaves_nothing(project: Path, name: str, code: int) -> None:
+    done = signaled(project, name, "default")
+    assert (done.returncode, done.stderr) == (code, "release: interrupted\n")
+
+
+def test_a_signal_that_is_ignored_stays_ignored(project: Path) -> None:
+    done = signaled(project, "SIGHUP", "ignore", "--dry-run")
+    assert (done.returncode, done.stdout.endswith("nothing was kept\n")) == (0, True), done.stderr
 
 
 def test_an_identity_of_the_repository_alone_is_enough(
