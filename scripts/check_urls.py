@@ -4,17 +4,19 @@
 
 The address of the repository is ``project.urls.Repository``; the contact is the e-mail address of the first
 of ``project.maintainers``.  Both stand in pages and forms too.  Change them in ``pyproject.toml``, and
-``--write`` changes every other place.  ``--published`` also refuses the placeholders at example.org, before
-anything leaves for an index.
+``--write`` changes every other place.  ``--published`` also refuses the placeholders at example.org in any of
+them, before anything leaves for an index.
 
 Rules
 -----
-* Any ``https://HOST/.../haclient`` in the files of ``PAGES`` is the repository's address.
+* Any ``https://HOST/.../haclient`` in the files of ``PAGES`` is the repository's address, with ``.git`` or
+  without.  A host that is a package index by its name has the package's page, which is left alone.
 * Any e-mail address in ``CONTACT_PAGES`` is the contact.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import tomllib
@@ -35,8 +37,11 @@ PAGES = (
 )
 CONTACT_PAGES = ("SECURITY.md", "CODE_OF_CONDUCT.md")
 
-_REPOSITORY = re.compile(r"https://[\w.-]+(?::\d+)?(?:/[\w.-]+)*?/haclient(?![\w.-]*\w)")
+_INDEXES = frozenset({"pypi", "piwheels", "anaconda"})  # labels of their hosts' names
+
+_REPOSITORY = re.compile(r"https://([\w.-]+)(?::\d+)?(?:/[\w.-]+)*?/haclient(?=(?:\.git)?(?![\w.-]*\w))")
 _CONTACT = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_PLACEHOLDER = re.compile(rf"(?:https://|[\w.+-]+@)(?:[\w-]+\.)*{re.escape(PLACEHOLDER)}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,11 @@ class Addresses:
 
     def in_page(self, name: str, text: str) -> str:
         """Return the text of a page with these addresses in the place of others."""
-        text = _REPOSITORY.sub(self.repository, text)
+        text = _REPOSITORY.sub(self._instead_of, text)
         return _CONTACT.sub(self.contact, text) if name in CONTACT_PAGES else text
+
+    def _instead_of(self, found: re.Match[str]) -> str:
+        return found[0] if _INDEXES & set(found[1].split(".")) else self.repository
 
 
 def pages(root: Path) -> Iterator[Path]:
@@ -68,20 +76,21 @@ def pages(root: Path) -> Iterator[Path]:
 
 
 def complaints(root: Path, *, published: bool = False) -> Iterator[str]:
-    """One line for each line of a file with another address."""
+    """Yield a complaint for each line of a file with another address.
+
+    :param published: complain about placeholders too.
+    """
     addresses = Addresses.read(root)
     if not _REPOSITORY.fullmatch(addresses.repository):
         yield f"pyproject.toml: the repository is https://HOST/.../haclient, not {addresses.repository}"
         return
-    if published:
-        for address in (addresses.repository, addresses.contact):
-            if PLACEHOLDER in address:
-                yield f"pyproject.toml: {address} is a placeholder: fill in the project's own, then --write"
     for page in pages(root):
         name = page.relative_to(root).as_posix()
         for number, line in enumerate(page.read_text().splitlines(), 1):
             if (expected := addresses.in_page(name, line)) != line:
                 yield f"{name}:{number}: {line.strip()!r}: pyproject.toml has it as {expected.strip()!r}"
+            elif published and (found := _PLACEHOLDER.search(line)):
+                yield f"{name}:{number}: {found[0]} is a placeholder: mend pyproject.toml, then --write"
 
 
 def write(root: Path) -> None:
@@ -96,12 +105,14 @@ def write(root: Path) -> None:
 
 def main() -> int:
     """Print what was found; 1 if anything was."""
-    options = set(sys.argv[1:])
-    if options - {"--write", "--published"}:
-        sys.exit(f"usage: {sys.argv[0]} [--write | --published]")
-    if "--write" in options:
+    parser = argparse.ArgumentParser(description="Refuse an address that is not the one in pyproject.toml.")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--write", action="store_true", help="change every other place")
+    one.add_argument("--published", action="store_true", help="refuse the placeholders too")
+    options = parser.parse_args()
+    if options.write:
         write(ROOT)
-    found = list(complaints(ROOT, published="--published" in options))
+    found = list(complaints(ROOT, published=options.published))
     sys.stdout.writelines(f"{line}\n" for line in found)
     return 1 if found else 0
 

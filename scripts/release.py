@@ -5,17 +5,22 @@ Rules
 * Everything that can fail happens in a clone in a temporary folder: version, changelog, commit, wheel, sdist,
   checksums.  Until that has succeeded neither checkout nor repository is touched, and an interrupt leaves
   both as they were.
-* Then come three short steps: the files into ``dist/``, the tag, ``main`` forward to the tag.  After an
-  interrupt between the last two, the next run names the command that finishes.
+* Then come three short steps: the files into ``dist/``, the tag, ``main`` forward to the tag.  They are
+  refused if the checkout has changed meanwhile.  If ``main`` cannot go forward, the tag is deleted again.
+  After an interrupt between the last two, the next run names the command that finishes.
+* No command gets the variables that bind git to one repository (``GIT_DIR`` and its like): a hook or
+  ``git rebase --exec`` exports them, and then the clone's commits would go to the user's repository.
 * Nothing is sent anywhere: the last lines name the command that does.
 * A section ``## [1.2.3] - unreleased`` that was written by hand becomes that of the release, and the notes
-  of ``changes/`` follow its text.  Without one, towncrier's section is the first of the changelog.
+  of ``changes/`` follow its text under the same headings.  Without one, towncrier's section is the
+  first of the changelog.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
 import signal
@@ -25,27 +30,62 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parent.parent
 BRANCH = "main"
 SUMS = "SHA256SUMS"
+SIGNALED = 128  # the exit code of a program that a signal ended, without the signal's number (POSIX shells)
 NO_NOTES = "No significant changes."  # what towncrier writes without a fragment
 
 _VERSION = re.compile(r'^(version = ")([^"]+)(")$', re.MULTILINE)
 _WHEEL = re.compile(r"(haclient-)\d[\w.!+]*(-py3-none-any\.whl)")
 _SECTION = re.compile(r"^## ", re.MULTILINE)
+_HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
+_HEADINGS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")  # Keep a Changelog 1.1.0
 
 
 class ReleaseError(Exception):
     """The release cannot be made.  The text says why, and what to do."""
 
 
+class Interrupt(KeyboardInterrupt):
+    """A signal that ends the release.
+
+    :param number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def interrupt(number: int, _: FrameType | None) -> NoReturn:
+    """Raise `Interrupt`, so that the temporary clone is removed; a handler of signals."""
+    raise Interrupt(number)
+
+
+@cache
+def repository_variables() -> frozenset[str]:
+    """The environment variables that bind git to one repository."""
+    command = ["git", "rev-parse", "--local-env-vars"]
+    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    # options of `git -c`, such as safe.directory: they hold for any repository
+    return frozenset(names) - {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"}
+
+
 def output(*command: str, cwd: Path) -> str:
-    """Run a command and return what it prints; an error shows what it said."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    """Run a command outside any repository of the environment, and return its output.
+
+    :raises ReleaseError: with what the command printed, if it fails.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in repository_variables()}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ReleaseError(f"`{' '.join(command)}` failed:\n{(done.stderr or done.stdout).strip()}")
     return done.stdout
@@ -59,18 +99,27 @@ def git(*arguments: str, cwd: Path) -> str:
 # -- may it be made ----------------------------------------------------------------------------------------
 
 
-def check(root: Path, wanted: str) -> None:
-    """Refuse a release that must not be made from this checkout.
+def check(root: Path, wanted: str, *, dry_run: bool) -> str:
+    """Refuse a release that must not be made from this checkout, and return the commit that it has.
 
+    :param dry_run: print addresses that are placeholders, and do not refuse them.
     :raises ReleaseError: with the reason.
     """
     _check_version(wanted, _VERSION.findall((root / "pyproject.toml").read_text())[0][1])
+    head = git("rev-parse", "HEAD", cwd=root)
     branch = git("rev-parse", "--abbrev-ref", "HEAD", cwd=root)
     if branch != BRANCH:
         raise ReleaseError(f"a release is made on {BRANCH}, and this is {branch}: git switch {BRANCH}")
     if changed := git("status", "--porcelain", cwd=root):
         raise ReleaseError(f"the tree has changes that are not committed; commit or stash them:\n{changed}")
     _check_tag(root, f"v{wanted}")
+    try:  # the workflow would refuse them when the tag is public
+        output(sys.executable, "scripts/check_urls.py", "--published", cwd=root)
+    except ReleaseError as error:
+        if not dry_run:
+            raise
+        print(f"the release itself will be refused: {error}\n")
+    return head
 
 
 def _check_version(wanted: str, present: str) -> None:
@@ -101,7 +150,11 @@ def _check_tag(root: Path, tag: str) -> None:
 
 
 def prepare(tree: Path, version: str, date: str) -> str:
-    """Change the files of a work tree into those of the release, and return its section of the changelog."""
+    """Change the files of a work tree into those of the release, and return its section of the changelog.
+
+    :raises ReleaseError: if ``changes/`` has anything but well-formed notes, so that no note is lost.
+    """
+    output(sys.executable, "scripts/check_changes.py", cwd=tree)
     manifest = tree / "pyproject.toml"
     manifest.write_text(_VERSION.sub(rf"\g<1>{version}\g<3>", manifest.read_text(), count=1))
     for page in [tree / "README.md", *(tree / "docs").rglob("*.md")]:
@@ -111,7 +164,7 @@ def prepare(tree: Path, version: str, date: str) -> str:
     log = tree / "CHANGELOG.md"
     changelog, section = with_release(log.read_text(), version, _notes(tree, version, date))
     log.write_text(changelog)
-    for fragment in (tree / "changes").iterdir():
+    for fragment in (tree / "changes").glob("*.md"):
         if fragment.name != "README.md":
             fragment.unlink()
     return section
@@ -130,19 +183,38 @@ def with_release(changelog: str, version: str, notes: str) -> tuple[str, str]:
     :raises ReleaseError: when there is nothing to say about the release, or it has a section already.
     """
     title, _, body = notes.partition("\n")
-    body = "" if NO_NOTES in body else body.strip()
+    body = "" if body.strip() == NO_NOTES else body.strip()
     head, *sections = _SECTION.split(changelog)
     unreleased = f"[{version}] - unreleased"
+    for other in re.findall(r"^## \[(.+)\] - unreleased$", changelog, re.MULTILINE):
+        if other != version:
+            raise ReleaseError(f"CHANGELOG.md has [{other}] unreleased: release that first")
     mine = [section for section in sections if section.startswith(f"[{version}]")]
     if mine and not mine[0].startswith(f"{unreleased}\n"):
         raise ReleaseError(f"CHANGELOG.md has a section [{version}] already: choose the next version")
     if mine:
-        body = "\n\n".join(filter(None, (mine[0].removeprefix(unreleased).strip(), body)))
+        body = merged(mine[0].removeprefix(unreleased).strip(), body)
         sections.remove(mine[0])
     if not body:
         raise ReleaseError("changes/ has no note: a release without a change that users see is none")
     section = f"{title}\n\n{body}\n"
     return "\n".join([head + section, *(f"## {each.strip()}\n" for each in sections)]), section
+
+
+def merged(first: str, second: str) -> str:
+    """Return one text of two: each heading once, in the order of Keep a Changelog, other headings last."""
+    texts: dict[str, list[str]] = {"": []}  # without a heading: the introduction
+    for body in (first, second):
+        introduction, *parts = _HEADING.split(body)
+        texts[""].append(introduction)
+        for heading, text in zip(parts[::2], parts[1::2], strict=True):
+            texts.setdefault(heading.strip(), []).append(text)
+    order = ["", *_HEADINGS, *(heading for heading in texts if heading not in _HEADINGS and heading)]
+    blocks: list[str] = []
+    for heading in order:
+        if present := [text.strip() for text in texts.get(heading, ()) if text.strip()]:
+            blocks += [*([f"### {heading}"] if heading else []), *present]
+    return "\n\n".join(blocks)
 
 
 def build(tree: Path) -> list[Path]:
@@ -171,9 +243,10 @@ def clone_of(root: Path) -> Iterator[Path]:
 def release(root: Path, version: str, *, dry_run: bool) -> None:
     """Make the release, or show it.
 
-    :raises ReleaseError: when it must not be made, or a command failed; the checkout is as it was.
+    :raises ReleaseError: when it must not be made, or a command failed; branch, tags and work tree are as
+        they were, and ``dist/``, which git ignores, may have the files.
     """
-    check(root, version)
+    head = check(root, version, dry_run=dry_run)
     tag, date = f"v{version}", datetime.now(UTC).date().isoformat()
     # who commits and signs may be set in the repository alone
     own = ("-c", f"include.path={root / git('rev-parse', '--git-common-dir', cwd=root) / 'config'}")
@@ -189,32 +262,40 @@ def release(root: Path, version: str, *, dry_run: bool) -> None:
         if dry_run:
             print("dry run: nothing was kept")
             return
+        base = git("rev-parse", "HEAD^", cwd=tree)
+        if not head == base == check(root, version, dry_run=False):
+            raise ReleaseError(f"{BRANCH} got a commit while the release was built: run it again")
         dist = root / "dist"
         dist.mkdir(exist_ok=True)
         for path in built:
             shutil.copy2(path, dist)
         git(*own, "tag", "--annotate", "--message", f"haclient {version}", tag, cwd=tree)
         git("fetch", "--quiet", "--no-tags", str(tree), f"refs/tags/{tag}:refs/tags/{tag}", cwd=root)
-    git("merge", "--quiet", "--ff-only", tag, cwd=root)
+    try:
+        git("merge", "--quiet", "--ff-only", tag, cwd=root)
+    except ReleaseError:
+        git("tag", "--delete", tag, cwd=root)
+        raise
     print(f"released {version} here; to publish it: git push --atomic origin {BRANCH} {tag}")
 
 
 def main() -> int:
-    """Run it; 2 for a release that is refused."""
+    """Make or show the release that the arguments name, and return the exit code."""
     parser = argparse.ArgumentParser(description="Make a release of haclient.")
     parser.add_argument("version", help="the version to release, such as 1.2.3")
     parser.add_argument("--dry-run", action="store_true", help="show everything, keep nothing")
     arguments = parser.parse_args()
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what is half done is removed
-        signal.signal(ending, signal.default_int_handler)
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(ending, interrupt)
     try:
         release(ROOT, arguments.version, dry_run=arguments.dry_run)
     except ReleaseError as error:
         print(f"release: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except Interrupt as ended:
         print("release: interrupted", file=sys.stderr)
-        return 130
+        return SIGNALED + ended.number
     return 0
 
 

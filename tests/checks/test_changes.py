@@ -44,3 +44,20 @@ def test_a_note_without_a_text_or_with_a_heading_is_refused(tree: Path, text: st
     (tree / "changes" / "+window.fixed.md").write_text(text)
     (line,) = complaints(tree)
     assert line.startswith("changes/+window.fixed.md: ")
+
+
+def test_an_issue_at_the_start_of_a_line_is_no_heading(tree: Path) -> None:
+    (tree / "changes" / "12.fixed.md").write_text("#12 is fixed.")
+    assert list(complaints(tree)) == []
+
+
+@pytest.mark.parametrize("name", ["archive", "+window.fixed.md", "picture.png", "binary.md"])
+def test_a_folder_and_a_file_that_is_no_text_are_refused_by_name(tree: Path, name: str) -> None:
+    stray = tree / "changes" / name
+    if "." in name.removesuffix(".fixed.md"):
+        stray.write_bytes(b"\x89PNG\xff")
+    else:
+        stray.mkdir()
+        (stray / "7.fixed.md").write_text("A thing that users see.")
+    (line,) = complaints(tree)
+    assert line.startswith(f"changes/{name}: not a Markdown file")

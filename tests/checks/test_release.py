@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from scripts import release
+from scripts.check_urls import PLACEHOLDER
 from scripts.release import ReleaseError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,8 @@ FILES = (
     "changes/README.md",
     "docs/platforms.md",
     "pyproject.toml",
+    "scripts/check_changes.py",
+    "scripts/check_urls.py",
     "scripts/release.py",
 )
 CHANGELOG = """# Changelog
@@ -48,7 +51,9 @@ def git(*arguments: str, cwd: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the committer, whatever the machine's own configuration says."""
+    """Set the committer, whatever the machine's own configuration and a hook's environment say."""
+    for name in release.repository_variables():
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "A maintainer")
@@ -82,6 +87,8 @@ def project(tmp_path: Path) -> Path:
     for package in ("haclient", "broker_stub"):
         (tree / package).mkdir()
         (tree / package / "__init__.py").touch()
+    for page in (*tree.glob("*.*"), *tree.glob("docs/*")):  # as before the first release
+        page.write_text(page.read_text().replace(PLACEHOLDER, "example.net"))
     (tree / "CHANGELOG.md").write_text(CHANGELOG)
     begin(tree)
     note(tree)
@@ -113,7 +120,25 @@ def test_a_dry_run_shows_the_release_and_leaves_the_tree_untouched(
     assert re.search(r"^[0-9a-f]{64}  haclient-0\.1\.0-py3-none-any\.whl$", shown, re.MULTILINE)
 
 
+def test_a_repository_in_the_environment_as_hooks_have_it_stays_untouched(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file.txt").touch()
+    begin(other)
+    before = state(other), state(project)
+    with monkeypatch.context() as hook:
+        hook.setenv("GIT_DIR", str(other / ".git"))
+        hook.setenv("GIT_WORK_TREE", str(other))
+        hook.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
+        release.release(project, "0.1.0", dry_run=True)
+    assert (state(other), state(project)) == before
+
+
 def test_a_release_is_a_commit_a_tag_and_files_with_checksums(project: Path) -> None:
+    (project / "CHANGELOG.md").write_text("# Changelog\n")
+    commit(project)
     head = git("rev-parse", "HEAD", cwd=project)
     release.release(project, "0.2.0rc1", dry_run=False)
     assert git("status", "--porcelain", cwd=project) == ""
@@ -176,6 +201,19 @@ def refused(tree: Path, version: str, reason: str) -> None:
     assert state(tree) == before
 
 
+def test_a_placeholder_address_is_refused_and_a_dry_run_shows_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "SECURITY.md").write_text(f"Write to <help@{PLACEHOLDER}>.\n")
+    (project / "pyproject.toml").write_text(
+        (project / "pyproject.toml").read_text().replace("maintainers@example.net", f"help@{PLACEHOLDER}")
+    )
+    commit(project)
+    refused(project, "0.1.0", f"SECURITY.md:1: help@{PLACEHOLDER} is a placeholder")
+    release.release(project, "0.1.0", dry_run=True)
+    assert "SECURITY.md:1: " in capsys.readouterr().out
+
+
 def test_a_tree_with_changes_is_refused(project: Path) -> None:
     (project / "new.txt").touch()
     refused(project, "0.1.0", "?? new.txt")
@@ -194,9 +232,36 @@ def test_a_tag_that_exists_is_refused_and_so_is_a_second_run(project: Path) -> N
     refused(project, "0.1.0", "has a section [0.1.0] already")
 
 
+def test_notes_join_the_headings_of_the_section_in_the_order_of_keep_a_changelog() -> None:
+    hand = "First.\n\n### Fixed\n\n- One.\n\n### Added\n\n- Two.\n\n### Upgrades\n\nNone."
+    notes = "### Added\n\n- Three.\n\n### Removed\n\n- Four."
+    assert release.merged(hand, notes).split("\n\n") == [
+        *("First.", "### Added", "- Two.", "- Three.", "### Removed", "- Four."),
+        *("### Fixed", "- One.", "### Upgrades", "None."),
+    ]
+
+
+def test_a_version_that_leaves_a_section_of_another_unreleased_is_refused(project: Path) -> None:
+    refused(project, "0.2.0", "CHANGELOG.md has [0.1.0] unreleased: release that first")
+
+
 def test_a_release_without_a_note_is_refused(project: Path) -> None:
     release.release(project, "0.1.0", dry_run=False)
     refused(project, "0.2.0", "changes/ has no note")
+
+
+def test_a_note_that_quotes_the_text_for_no_notes_is_kept(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note(project, "8.fixed.md", f"`make release` never writes `{release.NO_NOTES}`")
+    release.release(project, "0.1.0", dry_run=True)
+    assert NOTE in capsys.readouterr().out
+
+
+def test_a_folder_among_the_notes_is_refused_by_its_name(project: Path) -> None:
+    (project / "changes" / "archive").mkdir()
+    note(project, "archive/7.fixed.md")
+    refused(project, "0.1.0", "changes/archive: not a Markdown file")
 
 
 def test_a_build_that_fails_leaves_the_tree_untouched(project: Path) -> None:
@@ -226,27 +291,54 @@ def test_an_interrupt_before_the_tag_leaves_nothing_and_the_next_run_succeeds(
 
 
 KILLS = """import os, signal
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-os.kill(os.getppid(), signal.SIGTERM)
-signal.pause()
+class CustomBuildHook(BuildHookInterface):
+    pass
+
+os.kill(os.getppid(), signal.{name})
+if signal.getsignal(signal.{name}) is not signal.SIG_IGN:
+    signal.pause()
 """
 
 
-def test_a_signal_in_the_middle_of_the_build_leaves_nothing(project: Path) -> None:
-    (project / "hatch_build.py").write_text(KILLS)
+def signaled(project: Path, name: str, action: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a release whose build sends it a signal; the state of the project stays the same.
+
+    :param action: the action that the signal has in the environment, an option of env.
+    """
+    (project / "hatch_build.py").write_text(KILLS.format(name=name))
     with (project / "pyproject.toml").open("a") as manifest:
         manifest.write("\n[tool.hatch.build.hooks.custom]\n")
     commit(project)
-    before = state(project)
+    unchanged = state(project)
     done = subprocess.run(
-        [sys.executable, "scripts/release.py", "0.1.0"],
+        [
+            "env",
+            f"--{action}-signal={name.removeprefix('SIG')}",
+            sys.executable,
+            "scripts/release.py",
+            "0.1.0",
+            *options,
+        ],
         cwd=project,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (130, "release: interrupted\n")
-    assert state(project) == before
+    assert state(project) == unchanged
+    return done
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_in_the_middle_of_the_build_leaves_nothing(project: Path, name: str, code: int) -> None:
+    done = signaled(project, name, "default")
+    assert (done.returncode, done.stderr) == (code, "release: interrupted\n")
+
+
+def test_a_signal_that_is_ignored_stays_ignored(project: Path) -> None:
+    done = signaled(project, "SIGHUP", "ignore", "--dry-run")
+    assert (done.returncode, done.stdout.endswith("nothing was kept\n")) == (0, True), done.stderr
 
 
 def test_an_identity_of_the_repository_alone_is_enough(
@@ -276,6 +368,40 @@ def test_after_an_interrupt_between_the_tag_and_the_branch_the_next_run_says_how
     refused(project, "0.1.0", "git merge --ff-only v0.1.0")
     git("merge", "--ff-only", "v0.1.0", cwd=project)
     assert git("log", "-1", "--format=%s", cwd=project) == "Release 0.1.0"
+
+
+def test_a_commit_during_the_build_refuses_the_release_and_the_next_run_has_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = release.build
+
+    def beside_a_commit(tree: Path) -> list[Path]:
+        note(project, "9.added.md", "A late option.")
+        return real(tree)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(release, "build", beside_a_commit)
+        with pytest.raises(ReleaseError, match="run it again"):
+            release.release(project, "0.1.0", dry_run=False)
+    assert git("tag", cwd=project) == ""
+    assert not (project / "dist").exists()
+    release.release(project, "0.1.0", dry_run=False)
+    assert "- A late option. (#9)" in (project / "CHANGELOG.md").read_text()
+
+
+def test_a_merge_that_fails_leaves_no_tag(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = release.git
+
+    def after_a_commit(*arguments: str, cwd: Path) -> str:
+        if arguments[0] == "merge":
+            note(project, "9.added.md", "A late option.")
+        return real(*arguments, cwd=cwd)
+
+    monkeypatch.setattr(release, "git", after_a_commit)
+    with pytest.raises(ReleaseError, match="--ff-only"):
+        release.release(project, "0.1.0", dry_run=False)
+    assert (git("tag", cwd=project), git("status", "--porcelain", cwd=project)) == ("", "")
+    assert git("log", "-1", "--format=%s", cwd=project) == "A change"
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.check_urls import PAGES, PLACEHOLDER, complaints, write
+from scripts.check_urls import PAGES, PLACEHOLDER, complaints, main, write
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY, CONTACT = "https://git.example.net/them/haclient", "security@example.net"
@@ -66,3 +66,35 @@ def test_an_address_that_is_not_the_repository_of_this_name_is_refused(tree: Pat
     )
     (line,) = complaints(tree)
     assert line.endswith("not https://example.net/fork")
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (f"git clone https://{PLACEHOLDER}/haclient.git", f"git clone {REPOSITORY}.git"),
+        (f"git clone https://{PLACEHOLDER}/haclient.", f"git clone {REPOSITORY}."),
+        ("https://pypi.example/project/haclient", "https://pypi.example/project/haclient"),
+        (f"https://{PLACEHOLDER}/haclient.github", f"https://{PLACEHOLDER}/haclient.github"),
+    ],
+)
+def test_write_changes_an_address_of_the_repository_and_no_other(tree: Path, text: str, written: str) -> None:
+    fill_in(tree)
+    (tree / "page.md").write_text(text)
+    write(tree)
+    assert (tree / "page.md").read_text() == written
+
+
+@pytest.mark.parametrize("address", [f"https://www.{PLACEHOLDER}/chat", f"<help@{PLACEHOLDER}>"])
+def test_a_placeholder_in_any_page_is_refused_before_anything_is_published(tree: Path, address: str) -> None:
+    fill_in(tree)
+    write(tree)
+    (tree / "page.md").write_text(f"A page.\n\nAsk at {address}.\n")
+    assert list(complaints(tree)) == []
+    (line,) = complaints(tree, published=True)
+    assert line.startswith("page.md:3: ")
+
+
+def test_to_write_and_to_check_before_publishing_are_two_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["check_urls.py", "--write", "--published"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
