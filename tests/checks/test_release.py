@@ -17,6 +17,8 @@ from scripts import release
 from scripts.check_urls import PLACEHOLDER
 from scripts.release import ReleaseError
 
+pytestmark = pytest.mark.slow  # a release runs git and two programs a dozen times
+
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (
     ".gitignore",
@@ -404,7 +406,6 @@ def test_a_merge_that_fails_leaves_no_tag(project: Path, monkeypatch: pytest.Mon
     assert git("log", "-1", "--format=%s", cwd=project) == "A change"
 
 
-@pytest.mark.slow
 def test_the_dry_run_of_this_project_succeeds_in_a_clone_of_it(tmp_path: Path) -> None:
     names = git("ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
     clone = tmp_path / "clone"
