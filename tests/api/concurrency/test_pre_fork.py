@@ -40,8 +40,10 @@ with factory, factory.connect(timeout=20) as connection:
 sys.exit(max(codes))
 """
 CONNECTED_ALREADY = """
-import gc, os, sys, haclient
+import gc, os, sys, warnings, haclient
 
+# The subject of this program; Python 3.12 and newer warn of it.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 factory = haclient.ConnectionFactory(sys.argv[1])
 connection = factory.connect(timeout=20)
 sender = connection.create_sender("q")
