@@ -157,7 +157,7 @@ async def watch(name: str, connection: aio.Connection, totals: Totals) -> None:
             case events.AttemptFailed():
                 failure = event.record.failure
                 totals.note(
-                    f"{name}: {event.record.endpoint}: {failure.kind.value} {failure.condition or ''}"
+                    f"{name}: {event.record.endpoint}: {failure.kind.value} {failure.condition or ''}".rstrip()
                 )
             case events.Reconnected():
                 totals.downtimes.append((name, event.duration))
