@@ -156,9 +156,8 @@ async def watch(name: str, connection: aio.Connection, totals: Totals) -> None:
                 totals.note(f"{name}: {event.by} redirects to {event.target}")
             case events.AttemptFailed():
                 failure = event.record.failure
-                totals.note(
-                    f"{name}: {event.record.endpoint}: {failure.kind.value} {failure.condition or ''}".rstrip()
-                )
+                reason = " ".join(filter(None, (failure.kind.value, failure.condition)))
+                totals.note(f"{name}: {event.record.endpoint}: {reason}")
             case events.Reconnected():
                 totals.downtimes.append((name, event.duration))
                 totals.note(
