@@ -111,4 +111,5 @@ def test_a_process_that_dies_leaves_no_member_behind(pytester: pytest.Pytester) 
     pids = [int(pid) for pid in (pytester.path / "pids").read_text().split()]
     assert len(pids) == 2
     _, alive = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], 30)
-    assert not alive
+    # Where no init reaps orphans, the ended one stays as a zombie.
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
