@@ -57,6 +57,7 @@ def _names_a_session(file: str) -> bool:
     return file.startswith("tests/analysis/") and "SparkSession" in (_ROOT / file).read_text()
 
 
+@pytest.hookimpl(optionalhook=True)  # -p no:xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
     """Tell pytest-xdist what one process must run alone."""
     return _ByFile(config, log)

@@ -332,11 +332,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return BROKEN if complaints else OK
 
 
+# A variable that spark-submit sets for the programs that it runs.
+_OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
+
+
 @contextmanager
 def _ended_by_interrupts() -> Iterator[None]:
     """End the process at once on Ctrl-C; the JVM of ``spark-submit`` gets it too, and answers no more."""
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:
+    if before is not signal.default_int_handler or _OF_SPARK_SUBMIT not in os.environ:
         yield
         return
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))

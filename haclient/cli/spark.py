@@ -96,9 +96,12 @@ def _has_jvm() -> bool:
 def _kill_children() -> None:
     """Kill the processes that this one has started (Linux)."""
     for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # the thread has ended, or the child
-            for child in (thread / "children").read_text().split():
-                os.kill(int(child), signal.SIGKILL)
+        children = []
+        with contextlib.suppress(OSError):  # the thread has ended
+            children = [int(child) for child in (thread / "children").read_text().split()]
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
 
 
 def _abandon(session: SparkSession) -> None:

@@ -124,7 +124,7 @@ if TYPE_CHECKING:
         def body(self, value: SendableBody | None) -> None: ...
 
         inferred: bool
-        """Whether the type of the body chooses its section: ``bytes`` a *data* section, a list an
+        """If true, the type of the body chooses its section: ``bytes`` a *data* section, a list an
         *amqp-sequence*.  With ``False``, the default, any body is an *amqp-value*.
 
         ``send(b"...")`` without a ``Message`` sends a *data* section.  On a received message ``inferred`` is
@@ -132,7 +132,7 @@ if TYPE_CHECKING:
         """
 
         durable: bool
-        """Whether the broker keeps the message over its own death; default ``False``.
+        """If true, the broker keeps the message when it dies; default ``False``.
         Section *header* (part 3, section 3.2.1).
 
         The client ignores it on a message to send: the argument ``durable`` of ``create_sender`` and ``send``
@@ -159,7 +159,7 @@ if TYPE_CHECKING:
         """
 
         first_acquirer: bool
-        """Whether no other receiver had the message before; default ``False``.  Section *header*.
+        """True if no other receiver had the message before; default ``False``.  Section *header*.
 
         Only brokers have a use for setting it.
         """
