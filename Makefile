@@ -43,7 +43,7 @@ mutants: setup  ## MUTANTS=30 small changes of each folder's code: which tests n
 
 test-interop: setup  ## install RabbitMQ, rhea and other clients, and test with them
 	@scripts/setup_interop.sh
-	@$(PYTHON) -m pytest tests/interop $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -m "$(SUITE)" tests/interop $(PYTEST_ARGS)
 
 test-clients: setup  ## six clients of five languages through ten failovers; CLIENTS_ARGS="--only rhea"
 	@$(PYTHON) -m tests.interop.clients --kills 10 $(CLIENTS_ARGS)

@@ -10,6 +10,16 @@ import pytest
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from tests.members import Member, Members
 
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests of this folder as slow: they start other brokers and clients."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Member]:

@@ -15,8 +15,6 @@ from tests.interop.qit.results import BROKER, CaseResult, ItemResult, read
 from tests.interop.qit.runner import Runner
 from tests.members import Member
 
-pytestmark = pytest.mark.slow
-
 # A checkout with as few values as the runner needs.
 _VALUES = """
 class Types:

@@ -21,8 +21,6 @@ from tests.interop.qit.shim import Client
 from tests.interop.qit.values import PRIMITIVES
 from tests.members import Member
 
-pytestmark = pytest.mark.slow
-
 _WAIT = 30.0
 
 PRIMITIVE: dict[str, list[Any]] = {

@@ -11,8 +11,6 @@ from tests.examples.program import ROOT
 from tests.interop.clients.failovers import ProgramError, Result, run
 from tests.interop.clients.toolchains import Client, Command
 
-pytestmark = pytest.mark.slow
-
 _PROGRAM = str(Path(__file__).with_name("planted.py"))
 
 
