@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -16,35 +18,59 @@ from tests.analysis import small_fleet
 from tests.analysis.commands import environment
 
 PATIENCE = 240.0
+POLL = 0.01  # s
 
 
-@pytest.mark.slow
-def test_ctrl_c_while_a_job_writes_ends_analyze_with_130_and_no_traceback(tmp_path: Path) -> None:
-    """The whole process group gets it, as from a terminal."""
-    telemetry, out = tmp_path / "telemetry", tmp_path / "out"
-    telemetry.mkdir()
-    for place, file in enumerate(small_fleet.files(20, 2, seed=4, count=2)):
-        (telemetry / f"{place}.jsonl").write_text("\n".join(file) + "\n")
-    command = [sys.executable, "-m", "haclient", "analyze", str(telemetry), "--out", str(out)]
+class Ended(NamedTuple):
+    code: int
+    printed: str
+    errors: list[str]
+
+
+def end_by(number: int, arguments: list[str], when: Callable[[int], bool], **variables: str) -> Ended:
+    """Run a command of ``haclient``, and send a signal to its whole process group.
+
+    :param when: called with the process's number until it is true.
+    """
     with subprocess.Popen(
-        command,
+        [sys.executable, "-m", "haclient", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env=environment() | {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path / "local")},
-    ) as analyzing:
+        env=environment() | variables,
+    ) as process:
         try:
-            while not (out / "events").exists():
-                assert analyzing.poll() is None, analyzing.communicate()
-            os.killpg(analyzing.pid, signal.SIGINT)
-            printed, errors = analyzing.communicate(timeout=PATIENCE)
+            while not when(process.pid):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL)
+                    pytest.fail(f"it ended first: {process.communicate()}")
+            os.killpg(process.pid, number)
+            printed, errors = process.communicate(timeout=PATIENCE)
         finally:
-            if analyzing.poll() is None:
-                os.killpg(analyzing.pid, signal.SIGKILL)
-    assert analyzing.returncode == 128 + signal.SIGINT
-    assert printed == ""
-    assert [line for line in errors.splitlines() if "incubator modules" not in line] == []
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    return Ended(
+        process.returncode,
+        printed,
+        [line for line in errors.splitlines() if "incubator modules" not in line],  # Java's own
+    )
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_a_job_writes_ends_analyze_with_130_and_no_traceback(tmp_path: Path) -> None:
+    telemetry, out = tmp_path / "telemetry", tmp_path / "out"
+    telemetry.mkdir()
+    for place, file in enumerate(small_fleet.files(20, 2, seed=4, count=2)):
+        (telemetry / f"{place}.jsonl").write_text("\n".join(file) + "\n")
+    ended = end_by(
+        signal.SIGINT,
+        ["analyze", str(telemetry), "--out", str(out)],
+        lambda _: (out / "events").exists(),
+        TMPDIR=str(tmp_path),
+        SPARK_LOCAL_DIRS=str(tmp_path / "local"),
+    )
+    assert ended == (128 + signal.SIGINT, "", [])
     assert not (out / "summary.json").exists()
     assert [path for path in tmp_path.iterdir() if path.name.startswith("spark-")] == []
     assert list((tmp_path / "local").glob("*")) == []
@@ -53,25 +79,9 @@ def test_ctrl_c_while_a_job_writes_ends_analyze_with_130_and_no_traceback(tmp_pa
 @pytest.mark.slow
 def test_a_group_that_is_terminated_while_spark_starts_ends_with_143_and_no_traceback(tmp_path: Path) -> None:
     """As a service manager ends a service: the JVM gets the signal too, and Spark cannot start without it."""
-    command = [sys.executable, "-m", "haclient", "telemetry", "generate", "--clients", "10"]
-    with subprocess.Popen(
-        [*command, "--out", str(tmp_path / "out")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=environment() | {"TMPDIR": str(tmp_path)},
-    ) as generating:
-        try:
-            while not starts_spark(generating.pid):
-                assert generating.poll() is None, generating.communicate()
-            os.killpg(generating.pid, signal.SIGTERM)
-            printed, errors = generating.communicate(timeout=PATIENCE)
-        finally:
-            if generating.poll() is None:
-                os.killpg(generating.pid, signal.SIGKILL)
-    assert (generating.returncode, printed) == (128 + signal.SIGTERM, "")
-    assert [line for line in errors.splitlines() if "incubator modules" not in line] == []
+    arguments = ["telemetry", "generate", "--clients", "10", "--out", str(tmp_path / "out")]
+    ended = end_by(signal.SIGTERM, arguments, starts_spark, TMPDIR=str(tmp_path))
+    assert ended == (128 + signal.SIGTERM, "", [])
 
 
 def starts_spark(pid: int) -> bool:

@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from scripts import release
-from scripts.check_urls import PLACEHOLDER
+from scripts.check_urls import PLACEHOLDER, Addresses
 from scripts.release import ReleaseError
 
 pytestmark = pytest.mark.slow  # a release runs git and two programs a dozen times
@@ -43,6 +44,7 @@ The first release.
 
 - A client.
 """
+CONTACT = "maintainers@example.net"
 NOTE = "A send that waits for the window ends by its timeout."
 
 
@@ -60,6 +62,11 @@ def identity(monkeypatch: pytest.MonkeyPatch) -> None:
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "A maintainer")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "maintainer@example.org")
+
+
+def present_version() -> str:
+    version: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return version
 
 
 def begin(tree: Path) -> Path:
@@ -89,8 +96,11 @@ def project(tmp_path: Path) -> Path:
     for package in ("haclient", "broker_stub"):
         (tree / package).mkdir()
         (tree / package / "__init__.py").touch()
+    known, version = Addresses.read(ROOT), present_version()
     for page in (*tree.glob("*.*"), *tree.glob("docs/*")):  # as before the first release
-        page.write_text(page.read_text().replace(PLACEHOLDER, "example.net"))
+        text = page.read_text().replace(known.repository, "https://example.net/haclient")
+        text = text.replace(known.contact, CONTACT).replace(f"haclient-{version}", "haclient-0.1.0")
+        page.write_text(text.replace(f'\nversion = "{version}"', '\nversion = "0.1.0"'))
     (tree / "CHANGELOG.md").write_text(CHANGELOG)
     begin(tree)
     note(tree)
@@ -208,7 +218,7 @@ def test_a_placeholder_address_is_refused_and_a_dry_run_shows_it(
 ) -> None:
     (project / "SECURITY.md").write_text(f"Write to <help@{PLACEHOLDER}>.\n")
     (project / "pyproject.toml").write_text(
-        (project / "pyproject.toml").read_text().replace("maintainers@example.net", f"help@{PLACEHOLDER}")
+        (project / "pyproject.toml").read_text().replace(CONTACT, f"help@{PLACEHOLDER}")
     )
     commit(project)
     refused(project, "0.1.0", f"SECURITY.md:1: help@{PLACEHOLDER} is a placeholder")
@@ -414,14 +424,17 @@ def test_the_dry_run_of_this_project_succeeds_in_a_clone_of_it(tmp_path: Path) -
             (clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, clone / name)
     begin(clone)
+    note(clone)
+    waiting = re.search(r"^## \[(.+)\] - unreleased", (clone / "CHANGELOG.md").read_text(), re.MULTILINE)
+    wanted = waiting[1] if waiting else f"{int(present_version().partition('.')[0]) + 1}.0.0"
     before = state(clone)
     done = subprocess.run(
-        [sys.executable, "scripts/release.py", "0.1.0", "--dry-run"],
+        [sys.executable, "scripts/release.py", wanted, "--dry-run"],
         cwd=clone,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "haclient-0.1.0.tar.gz" in done.stdout
+    assert f"haclient-{wanted}.tar.gz" in done.stdout
     assert state(clone) == before

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from scripts.check_urls import PAGES, PLACEHOLDER, complaints, main, write
+from scripts.check_urls import PAGES, PLACEHOLDER, Addresses, complaints, main, write
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY, CONTACT = "https://git.example.net/them/haclient", "security@example.net"
+NOT_YET = Addresses(f"https://{PLACEHOLDER}/haclient", f"maintainers@{PLACEHOLDER}")
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The files that are looked at."""
+    """The files that are looked at, as they are before the addresses are known."""
+    known = Addresses.read(ROOT)
     for page in (page for pattern in PAGES for page in ROOT.glob(pattern)):
         copy = tmp_path / page.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(page, copy)
+        text = page.read_text().replace(known.repository, NOT_YET.repository)
+        copy.write_text(text.replace(known.contact, NOT_YET.contact))
     return tmp_path
 
 
 def fill_in(tree: Path) -> None:
-    """What the publisher does once."""
+    """Put addresses into the manifest, as the publisher does once."""
     manifest = tree / "pyproject.toml"
-    text = manifest.read_text().replace("https://example.org/haclient", REPOSITORY, 1)
-    manifest.write_text(text.replace("maintainers@example.org", CONTACT))
+    text = manifest.read_text().replace(NOT_YET.repository, REPOSITORY, 1)
+    manifest.write_text(text.replace(NOT_YET.contact, CONTACT))
 
 
 def test_every_place_agrees_with_the_manifest() -> None:
@@ -52,9 +54,8 @@ def test_write_changes_all_of_them(tree: Path) -> None:
 
 
 def test_a_placeholder_is_refused_before_anything_is_published(tree: Path) -> None:
-    (tree / "pyproject.toml").write_text(
-        (ROOT / "pyproject.toml").read_text().replace("maintainers@example.org", "a@example.net")
-    )
+    manifest = tree / "pyproject.toml"
+    manifest.write_text(manifest.read_text().replace(NOT_YET.contact, "a@example.net"))
     assert any("placeholder" in line for line in complaints(tree, published=True))
     assert not any("placeholder" in line for line in complaints(tree))
 
