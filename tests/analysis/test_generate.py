@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,6 +28,8 @@ class Fleet(NamedTuple):
     truth: list[Row]
     storms: list[Row]
     flapping: list[Row]
+    event_ids: list[str]
+    lines: list[str]
     found: dict[str, list[dict[str, Any]]]
 
 
@@ -35,7 +40,27 @@ def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Flee
     made = replace(made, lines=made.lines.localCheckpoint(), truth=made.truth.localCheckpoint())
     write(made, str(folder), files=2)
     found = oracle.answers(oracle.pattern(folder))
-    return Fleet(made.truth.collect(), made.storms.collect(), made.flapping.collect(), found)
+    return Fleet(
+        made.truth.collect(),
+        made.storms.collect(),
+        made.flapping.collect(),
+        [row["event_id"] for row in made.events.select("event_id").collect()],
+        [row["value"] for row in made.lines.collect()],
+        found,
+    )
+
+
+def test_each_event_is_there_once_and_some_lines_are_there_twice(fleet: Fleet) -> None:
+    ids = list(whole_ids(fleet.lines))
+    assert sorted(fleet.event_ids) == sorted(set(ids))
+    assert len(ids) > len(set(ids))
+
+
+def whole_ids(lines: list[str]) -> Iterator[str]:
+    """Yield the id of each line that was not cut by the death of its client."""
+    for line in lines:
+        with suppress(json.JSONDecodeError):
+            yield json.loads(line)["id"]
 
 
 def test_each_outage_has_the_true_end_downtime_and_attempts(fleet: Fleet) -> None:
