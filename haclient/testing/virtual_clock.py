@@ -153,6 +153,15 @@ class _Loop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._threads_at_work.discard)
         return future
 
+    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
+        """Wait for the threads in real time: the 300 s that Python 3.12 gives them would pass at once."""
+        joining = self.create_future()
+        self._threads_at_work.add(joining)
+        try:
+            await super().shutdown_default_executor(*args, **kwargs)
+        finally:
+            self._threads_at_work.discard(joining)
+
 
 class _Selector(selectors.DefaultSelector):
     """Waits for real input in real time, and for timers in virtual time.

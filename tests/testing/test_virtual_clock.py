@@ -4,6 +4,8 @@ import asyncio
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -131,6 +133,20 @@ def test_while_a_thread_works_time_passes_as_usual(haclient_virtual_time: Virtua
 
     assert haclient_virtual_time.run(main()) == "127.0.0.1"
     assert 0.01 <= haclient_virtual_time.elapsed < HOUR
+
+
+def test_the_end_waits_for_threads_that_take_their_time(haclient_virtual_time: VirtualTime) -> None:
+    class Slow(ThreadPoolExecutor):
+        def shutdown(self, *args: Any, **kwargs: Any) -> None:
+            threading.Event().wait(0.05)
+            super().shutdown(*args, **kwargs)
+
+    async def main() -> str:
+        asyncio.get_running_loop().set_default_executor(Slow())
+        return await asyncio.to_thread(lambda: "done")
+
+    assert haclient_virtual_time.run(main()) == "done"
+    assert haclient_virtual_time.elapsed < HOUR / 60
 
 
 def test_a_blocking_program_sleeps_and_looks_at_the_clock(haclient_virtual_time: VirtualTime) -> None:
