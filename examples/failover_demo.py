@@ -248,7 +248,7 @@ def verdict(totals: Totals, kills: int) -> Table:
         "stale settles", f"{totals.stale:,}", "accept() after the loss: StaleDelivery, nothing sent"
     )
     table.add_row("settled but missing", f"{len(totals.missing):,}", "settled, and never received")
-    table.add_row("longest downtime", f"{longest:.3f} s", f"{who}: from the loss to the next usable session")
+    table.add_row("longest reconnect", f"{longest:.3f} s", f"{who}: from the loss to the next usable session")
     table.add_row(
         "attempts", f"{sum(totals.attempts.values()):,}", "endpoints dialled after the first connect"
     )

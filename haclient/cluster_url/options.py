@@ -156,7 +156,7 @@ class Options:
     )
     backoff_max: float = field(
         default=_POLICY.backoff_max,
-        metadata=_about(seconds(0.001), "no ceiling exceeds this"),
+        metadata=_about(seconds(0.001), "no delay between two rounds is longer"),
     )
     backoff_strategy: StrategyName = field(
         default=_POLICY.backoff_strategy,
