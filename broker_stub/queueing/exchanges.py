@@ -21,6 +21,7 @@ Rules
   that no consumer will ever get it and may send it again later.
 * Senders get no new credit while any of the queues that are bound is full.
 * A binding ends with its exchange and with its queue.
+* Routes of recent keys are remembered until a binding is made or ends.
 
 Sources: AMQP 0-10, section 3.2.3 ("Exchange types") for the matching; AMQP 1.0 part 3, sections
 3.2.4 (``subject``) and 3.4.4 (released).
