@@ -344,6 +344,12 @@ class ClientConnection:
             self.congested = True
             self.engine.on_written = self._resume
 
+    def leaving(self) -> int | None:
+        """How many bytes have left so far, while others wait to leave; ``None`` if none wait."""
+        engine = self.engine
+        waits = not engine.writable or engine.transport.pending() > 0
+        return engine.written if waits else None
+
     def _resume(self) -> None:
         """Bytes may have left proton, for the socket takes them and the client's windows are open."""
         if not self.congested or self.engine.close_reason is not None or not self.engine.writable:

@@ -7,6 +7,7 @@ Rules
   with the name of another.
 * A report of what the backup has is settled when the events of its queues have started, and gives new credit
   then: so the primary starts a few hundred queues at a time, however many there are.
+* A report of no queue says that the backup commits something large, and goes on with it.
 """
 
 from __future__ import annotations
@@ -130,11 +131,14 @@ class ReplicaLinks:
         if replica is None:
             return
         try:
-            for key, have in wire.decode_have(data):
+            report = wire.decode_have(data)
+            for key, have in report:
                 replica.begin_queue(key, have)
         except ValueError as error:
             replica.fail(f"it sent no report of what it has: {error}")
             return
+        if not report:
+            replica.commit_goes_on()
         if delivery is not None:
             link.settle(delivery)
         link.grant(1)

@@ -116,11 +116,13 @@ class Backup:
         async with asyncio.TaskGroup() as group:
             group.create_task(_until_lost(connection_events), name="watch the primary")
             group.create_task(session.run(), name="follow the primary")
-            group.create_task(self._watch_store(), name="watch the own store")
+            group.create_task(self._watch_store(session), name="watch the own store")
 
-    async def _watch_store(self) -> None:
+    async def _watch_store(self, session: BackupSession) -> None:
         watch = CommitWatch(self._store)
-        while not watch.tick():  # noqa: ASYNC110 - what does not happen announces nothing
+        while not watch.tick():
+            if watch.commit_goes_on:
+                session.report_commit()
             await asyncio.sleep(self._timeout / TICKS)
         raise SessionEndedError(f"the own store has committed nothing for {self._timeout:g} s")
 

@@ -25,6 +25,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -43,6 +44,7 @@ from broker_stub.store import StoreFailedError
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine import peer_fields
+from haclient.errors import WindowFull
 from haclient.outcome import Outcome
 
 logger = logging.getLogger("broker_stub.replication")
@@ -140,6 +142,15 @@ class BackupSession:
         self._pauses: dict[bytes, float] = {}
         self._retries: asyncio.TaskGroup | None = None
         self._have: aio.Sender | None = None
+        self._commit_reported: asyncio.Future[Outcome] | None = None
+
+    def report_commit(self) -> None:
+        """Say that a commit takes long and goes on: the primary waits for it.  One report at a time."""
+        reported = self._commit_reported
+        if self._have is not None and (reported is None or reported.done()):
+            with contextlib.suppress(WindowFull):  # what fills it is answered first
+                self._commit_reported = self._have.submit_nowait(wire.COMMIT_GOES_ON)
+                self._commit_reported.add_done_callback(_retrieve)
 
     async def run(self) -> None:
         """Follow until the connection ends.

@@ -43,6 +43,9 @@ class OutgoingConnection(Protocol):
     def sent(self, size: int) -> None:
         """Count what was given to proton."""
 
+    def leaving(self) -> int | None:
+        """How many bytes have left so far, while others wait to leave; ``None`` if none wait."""
+
     def close(self, why: str) -> None:
         """End the connection, if it has not ended."""
 

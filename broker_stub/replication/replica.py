@@ -17,6 +17,9 @@ Phases
   ``_lacking`` are those whose content the replica has not been sent: a queue leaves it once.
 * Progress is counted in looks, never by the clock (``commit_watch``), and in every phase: while it catches up
   it always owes something.
+* A large message takes longer to send, and to commit there, than a time-out.  Bytes that leave while others
+  wait, and the backup's word that the commit goes on, are progress before its acknowledgement; in
+  ``_MOST_UNFINISHED`` looks at most, so that a backup that says so for ever is dropped.
 * A queue that cannot be copied is set aside, alone: the others go on.  The replica lacks it, and so stays in
   the first phase, until it was copied after all.
 * It counts as ready from the moment the generation is *sent*: it may have stored it even if
@@ -50,6 +53,9 @@ logger = logging.getLogger("broker_stub.replication")
 _PIECES = 4
 # Queues in a status, and in telemetry at a time: a replica may lack all of them.
 _MOST_REPORTED = 10
+# Looks that find progress and no acknowledgement, one after another: five minutes with a time-out of 10 s, as
+# the command has.  The largest message, 256 MiB, takes so long where network and disk have 1 MB a second.
+_MOST_UNFINISHED = 300
 
 
 class Phase(enum.StrEnum):
@@ -107,6 +113,9 @@ class Replica:
         self._wired = False
         self._draining: set[tuple[QueueFeed, int]] = set()
         self._moved = False
+        self._commit_goes_on = False
+        self._left: int | None = None
+        self._unfinished = 0
         self._idle_ticks = 0
         self._due = 0
         self.backlog = Backlog()
@@ -131,9 +140,18 @@ class Replica:
         lacks = not self._wired or len(self._lacking) > len(self.set_aside) or self.data.in_flight
         catches_up = self.phase is Phase.CATCHING_UP and lacks
         owes = catches_up or self._due or self._draining or self._executing or self._commands
-        self._idle_ticks = self._idle_ticks + 1 if owes and not self._moved else 0
-        self._moved = False
+        before, self._left = self._left, self._connection.leaving()
+        leaves = before is not None and self._left not in (None, before)
+        goes_on = leaves or self._commit_goes_on
+        self._unfinished = 0 if self._moved or not owes else self._unfinished + goes_on
+        moved = self._moved or (goes_on and self._unfinished <= _MOST_UNFINISHED)
+        self._idle_ticks = self._idle_ticks + 1 if owes and not moved else 0
+        self._moved = self._commit_goes_on = False
         return self._idle_ticks
+
+    def commit_goes_on(self) -> None:
+        """It says that its store commits something large, and goes on with it."""
+        self._commit_goes_on = True
 
     # -- commands ---------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ Links
 -----
 All are attached by the backup, over one connection.  ``CONTROL`` carries commands to it: the wiring,
 generations. ``DATA`` carries the events of all queues.  ``HAVE`` is the way back: which messages of a queue
-the backup has, which is what starts the events of that queue.
+the backup has, which is what starts the events of that queue.  A report of no queue (``COMMIT_GOES_ON``) says
+that the backup's store commits something large, and goes on with it; a former version ignores it.
 
 Rules
 -----
@@ -49,6 +50,7 @@ ADDRESS_PROPERTY = "haclient:address"
 """Where the primary says that its clients reach it; a version before it says nothing, and reads nothing."""
 GENERATION_PROPERTY = "haclient:generation"
 VERSION_PROPERTY = "haclient:replication-version"
+COMMIT_GOES_ON = b""
 ENDED = "ended"
 CONFIRMED = "confirmed"
 MOST_OVERHEAD = 24 * 1024

@@ -180,6 +180,9 @@ class Store(Protocol):
         The first time soon, if it was measured already.
         """
 
+    def commit_progress(self) -> int:
+        """Look at a commit that takes long: a number that has grown since the last look if it goes on."""
+
     def when_committed(self, sequence: int) -> asyncio.Future[None]:
         """Done after the commit of an operation, or failed with ``StoreFailedError``."""
 

@@ -34,7 +34,8 @@ from pathlib import Path
 from broker_stub import fsync
 from broker_stub.store import files, reading
 from broker_stub.store.commit_count import CommitCount
-from broker_stub.store.disk_space import DiskSpace, is_full
+from broker_stub.store.commit_progress import CommitProgress
+from broker_stub.store.disk_space import LOG, DiskSpace, is_full
 from broker_stub.store.errors import StoreCorruptedError, StoreFailedError
 from broker_stub.store.interface import FIRST_GENERATION
 from broker_stub.store.schema import (
@@ -97,6 +98,7 @@ class Opened:
 
     connection: sqlite3.Connection
     commit_count: CommitCount
+    commit_progress: CommitProgress
     lock: int
     identity: uuid.UUID
     commits: int
@@ -344,6 +346,7 @@ def _take(
     return Opened(
         connection=connection,
         commit_count=commit_count,
+        commit_progress=CommitProgress(directory / name for name in (files.DATABASE, LOG)),
         lock=lock,
         identity=identity,
         commits=commits,

@@ -96,6 +96,7 @@ def _drop(opening: asyncio.Future[Opened]) -> None:
         opened = opening.result()
         opened.connection.close()
         opened.commit_count.close(sync=False)
+        opened.commit_progress.close()
         files.unlock(opened.lock)
 
 
@@ -129,12 +130,14 @@ class SqliteStore(Committing):
         self._closing: asyncio.Task[None] | None = None
         self._on_disk: Callable[[DiskUsage], None] | None = None
         self._usage: DiskUsage | None = None
+        self._commit_progress = opened.commit_progress
         self._writer = Writer(
             opened.connection,
             opened.commit_count,
             opened.commits,
             duplicates,
             self._done,
+            progress=opened.commit_progress,
             truncates=secure_delete,
             disk=disk,
             measured=self._measured,
@@ -145,6 +148,10 @@ class SqliteStore(Committing):
         self._on_disk = callback
         if self._usage is not None:
             asyncio.get_running_loop().call_soon(callback, self._usage)
+
+    def commit_progress(self) -> int:
+        """See ``Store``."""
+        return self._commit_progress.tick()
 
     def _measured(self, usage: DiskUsage) -> None:
         self._usage = usage

@@ -10,6 +10,7 @@ Rules
 -----
 * A batch is reported after its COMMIT has returned and the commit count is written, in order.
 * A disk that is full refuses a transaction as a whole: it is tried again (``disk_space``).
+* A commit that takes long goes on, or hangs: ``commit_progress``.
 * Any other first error is final: roll back, close the connection, refuse every later batch.  After a
   failed fsync the kernel may have dropped the pages, and a second try would lie.
 * SQLite's module gives up the GIL for each step of a statement, and a loop that is busy may keep it
@@ -34,6 +35,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from broker_stub.store.batch import Batch, Changes, Statement
 from broker_stub.store.commit_count import CommitCount
+from broker_stub.store.commit_progress import CommitProgress
 from broker_stub.store.disk_space import DiskSpace, DiskUsage, is_full, truncate_log
 from broker_stub.store.errors import StoreFailedError
 from broker_stub.store.schema import (
@@ -79,6 +81,7 @@ class Writer:
     :param commits: how many commits the store has seen.
     :param window: how many duplicate-detection ids a queue keeps.
     :param done: called on the loop after each batch: what its reads gave, or why it failed.
+    :param progress: counts what a commit does that takes long.
     :param truncates: empty the write-ahead log soon after each commit, for it has what was deleted.
     :param disk: what a full disk refuses is tried again, and how much room there is goes to ``measured``;
         ``None`` makes a full disk an error like any other.
@@ -92,12 +95,14 @@ class Writer:
         window: int,
         done: Done,
         *,
+        progress: CommitProgress,
         truncates: bool = False,
         disk: DiskSpace | None = None,
         measured: Callable[[DiskUsage], None] = lambda _: None,
     ) -> None:
         self._connection = connection
         self._commit_count = commit_count
+        self._progress = progress
         self._commits = commits
         self._window = window
         self._done = done
@@ -137,6 +142,7 @@ class Writer:
     # -- on the thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._progress.started()
         while not isinstance(item := self._next(), _Finish):
             results = self._attempt(self._execute, item) or []
             self._post(self._done, item, results, self._error)
@@ -186,6 +192,7 @@ class Writer:
             assert self._disk is not None, "without a disk the error was raised"
             if last:
                 raise StoreFailedError(self._disk.describe(error)) from error
+            self._progress.stuck = True
             self._measure(self._disk.describe(error))
             self._finishing.wait(_RETRY_INTERVAL)
 
@@ -233,7 +240,9 @@ class Writer:
     def _execute(self, batch: Batch) -> list[Any]:
         if batch.sequence:
             commits = self._commits + 1
+            self._progress.stuck = False
             self._commit(batch, commits)
+            self._progress.check()
             self._commit_count.write(commits)
             self._commits = commits
             if (
@@ -250,6 +259,7 @@ class Writer:
             self._connection.execute(PUT_META, with_checksum("clean", json.dumps(obj=True)))
             self._truncate_log(self._connection)
         self._connection.close()
+        self._progress.close()
         self._commit_count.close(sync=finish.clean)
 
     def _abandon(self) -> None:
@@ -257,6 +267,7 @@ class Writer:
         for end in (
             self._connection.rollback,
             self._connection.close,
+            self._progress.close,
             lambda: self._commit_count.close(sync=False),
         ):
             try:

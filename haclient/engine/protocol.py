@@ -161,6 +161,11 @@ class Engine(asyncio.Protocol):
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "nowhere"
 
     @property
+    def written(self) -> int:
+        """Bytes that the socket has been given so far."""
+        return self._outgoing.taken
+
+    @property
     def next_tick(self) -> float:
         """When heartbeats are looked at next, in the loop's time; infinite for never.  For any thread."""
         timer = self._timer

@@ -17,12 +17,14 @@ class OutgoingBytes:
     """Takes them out of a transport.
 
     :param transport: proton's, by pointer.
+    :ivar taken: how many there were so far.
     """
 
-    __slots__ = ("_pt",)
+    __slots__ = ("_pt", "taken")
 
     def __init__(self, transport: Any) -> None:
         self._pt = transport
+        self.taken = 0
 
     def take(self, more: Callable[[], object] = bool) -> bytes | bytearray:
         """The next bytes.
@@ -43,6 +45,7 @@ class OutgoingBytes:
             if len(output) >= WRITE_HIGH_WATER:
                 more()
                 break
+        self.taken += len(output)
         return output
 
     def write_all(self, socket: asyncio.Transport) -> None:

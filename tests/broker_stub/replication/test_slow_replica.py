@@ -23,11 +23,15 @@ class Primary:
     congested = False
 
     def __init__(self) -> None:
+        self.left: int | None = None
         self.failed = ""
         self.caught_up = False
         self.set_aside: list[tuple[str, bool]] = []
 
     def sent(self, size: int) -> None: ...
+
+    def leaving(self) -> int | None:
+        return self.left
 
     def close(self, why: str) -> None: ...
 
@@ -177,6 +181,65 @@ async def test_a_ready_replica_that_owes_something_is_seen_and_so_is_the_hand_ov
     assert pair.replica.tick() == 0
 
 
+async def test_a_commit_that_goes_on_at_the_replica_is_progress_and_so_is_what_leaves_for_it() -> None:
+    pair = Pair()
+    await pair.ready()
+    pair.put(1)
+    for _ in range(3 * TICKS):
+        pair.replica.commit_goes_on()
+        assert pair.replica.tick() == 0
+    assert pair.ticks() > TICKS
+    pair.data.settle_all()
+    pair.put(1)
+    for left in range(3 * TICKS):
+        pair.primary.left = left
+        assert pair.replica.tick() <= 1
+    assert pair.ticks() > TICKS
+
+
+async def test_bytes_that_the_connection_took_all_at_once_are_no_progress() -> None:
+    """A replica that is paused takes some, too: its kernel does."""
+    pair = Pair()
+    await pair.ready()
+    pair.replica.tick()
+    pair.put(1)
+    for looks in range(1, TICKS + 2):
+        pair.primary.left = None if looks % 2 else looks
+        idle = pair.replica.tick()
+    assert idle > TICKS
+
+
+@pytest.mark.parametrize("lie", ["its commit goes on", "it reads bytes"])
+async def test_a_replica_that_promises_an_acknowledgement_for_ever_is_seen(lie: str) -> None:
+    pair = Pair()
+    await pair.ready()
+    pair.replica.tick()
+    for _ in range(2):  # an acknowledgement makes the next promise as good as the first one
+        pair.put(1)
+        idle = looks = 0
+        while idle <= TICKS:
+            looks += 1
+            if lie == "it reads bytes":
+                pair.primary.left = looks
+            else:
+                pair.replica.commit_goes_on()
+            idle = pair.replica.tick()
+        assert 10 * TICKS < looks < 100 * TICKS
+        pair.data.settle_all()
+        assert pair.replica.tick() == 0
+
+
+async def test_a_replica_that_owes_nothing_may_report_commits_for_ever() -> None:
+    pair = Pair()
+    await pair.ready()
+    for _ in range(100 * TICKS):
+        pair.replica.commit_goes_on()
+        assert pair.replica.tick() == 0
+    pair.put(1)
+    pair.replica.commit_goes_on()
+    assert pair.replica.tick() == 0
+
+
 # -- how far behind ---------------------------------------------------------------------------------
 
 
@@ -244,6 +307,9 @@ async def test_messages_that_clients_wait_for_are_no_backlog() -> None:
 
 class Store:
     sequence = committed = 0
+
+    def commit_progress(self) -> int:
+        return 0
 
 
 def test_a_store_hangs_that_commits_nothing_of_what_it_has() -> None:

@@ -118,6 +118,12 @@ def test_a_report_says_what_the_backup_has_in_messages_of_a_bounded_size(
     assert all(len(report) < 16 * 1024 for report in reports)
 
 
+def test_that_a_commit_goes_on_is_a_report_of_no_queue_which_a_version_before_it_takes() -> None:
+    report = proton.Message(body=wire.COMMIT_GOES_ON, inferred=True).encode()
+    assert wire.decode_have(bytes(report)) == []
+    assert list(wire.encode_have([])) == []
+
+
 @pytest.mark.parametrize("body", [b"short", bytes(16) + b"\xff\xff\xff\xff", "text", None])
 def test_another_report_is_refused(body: object) -> None:
     with pytest.raises(ValueError, match="report"):

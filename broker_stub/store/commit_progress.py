@@ -1,0 +1,174 @@
+"""How far a commit has come that takes long, so that a slow disk is told from one that hangs.
+
+Theory of operation
+-------------------
+SQLite writes a transaction with one call and syncs it with another, and reports nothing in between: 256 MiB
+may take seconds.  So a look at a commit that has not ended counts what shows that it goes on.
+
+* The writer thread has computed: most of a large commit is copying, to SQLite and to the kernel.  A thread
+  that waits for a disk computes nothing.
+* The disk has taken a piece of what the thread wrote.  A second thread hands the kernel's dirty pages to the
+  disk, ``PIECE`` by ``PIECE``, and waits for each; so the sync at the end of the transaction is short, too.
+
+Rules
+-----
+* Nothing of this runs before somebody looks: a commit that ends between two looks costs nothing more.
+* A file is gone through once for each time that it was changed.  So the count stands still soon after the
+  writer does.
+* The pieces make nothing durable, and nothing is reported because of them: SQLite syncs after them.  An error
+  that they bring up is the end of the store all the same: an old kernel reports it once (``writer``).
+
+Sources: sync_file_range(2); Rebello et al., "Can Applications Recover from fsync Failures?" (2020).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+PIECE: Final = 4 << 20
+"""Bytes: a disk takes them in tens of milliseconds, and 100 GB have 25,000 of them, a microsecond each."""
+# The part of a processor that a thread has at least which computes: also where 50 of them want one.
+_COMPUTES = 0.01
+# SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE and _WAIT_AFTER.
+_WRITE_AND_WAIT = 7
+_UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ESPIPE, errno.EOPNOTSUPP})
+
+
+def write_back(file: int, start: int, size: int) -> None:
+    """Hand dirty pages of a file to the disk, and wait until it has taken them.
+
+    :raises OSError: when it did not.
+    """
+    while _SYNC_FILE_RANGE(file, start, size, _WRITE_AND_WAIT):
+        error = ctypes.get_errno()
+        if error in _UNSUPPORTED:
+            os.fdatasync(file)
+            return
+        if error != errno.EINTR:
+            raise OSError(error, f"the disk does not take what was written: {os.strerror(error)}")
+
+
+class CommitProgress:
+    """The progress of one store's writer.  ``tick`` is for the loop's thread, the rest for the writer's.
+
+    :param paths: of the files that a commit writes.
+    :param write: hands a part of a file to the disk, as ``write_back``.
+    """
+
+    def __init__(self, paths: Iterable[Path], write: Callable[[int, int, int], None] = write_back) -> None:
+        # Open until the connection is closed: with any descriptor of a database that a process closes, the
+        # kernel drops SQLite's locks of it.
+        files = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
+        self._files = {file: _state(file) for file in files}
+        self._write = write
+        self._pieces = 0
+        self._computed = 0
+        self._clock: int | None = None
+        self._used = 0.0
+        self._looked_at = time.monotonic()
+        self._asked = threading.Event()
+        self._closed = False
+        self._error: OSError | None = None
+        self._thread: threading.Thread | None = None
+        self.stuck = False
+        """Whether the disk has refused the commit: to try it again is no progress."""
+
+    # -- on the loop's thread -------------------------------------------------------------------
+
+    def tick(self) -> int:
+        """Look at a commit that has not ended: a number that has grown since the last look if it goes on."""
+        now, before = time.monotonic(), self._looked_at
+        used, self._looked_at = self._time_used(), now
+        if not self.stuck:
+            self._computed += used - self._used > _COMPUTES * (now - before)
+            if self._thread is None:
+                # A daemon: a member that dies must not hang on its disk.
+                self._thread = threading.Thread(target=self._run, name="store-write-back", daemon=True)
+                self._thread.start()
+            self._asked.set()
+        self._used = used
+        return self._computed + self._pieces
+
+    def _time_used(self) -> float:
+        if self._clock is None:
+            return self._used
+        try:
+            return time.clock_gettime(self._clock)
+        except OSError:  # the thread has ended
+            return self._used
+
+    # -- on the writer's thread -----------------------------------------------------------------
+
+    def started(self) -> None:
+        """Watch this thread: it is the writer's."""
+        if hasattr(time, "pthread_getcpuclockid"):
+            self._clock = time.pthread_getcpuclockid(threading.get_ident())
+
+    def check(self) -> None:
+        """Make sure that the disk has taken all pieces so far.
+
+        :raises OSError: when it has not: what it was given may be lost.
+        """
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """End, after the connection is closed.  Waits for the disk, as the connection has done."""
+        self._closed = True
+        if self._thread is not None:
+            self._asked.set()
+            self._thread.join()
+        for file in self._files:
+            os.close(file)
+        self._files.clear()
+
+    # -- on a thread of its own -----------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._asked.wait() and not self._closed:
+            self._asked.clear()
+            try:
+                for file in self._files:
+                    self._write_back(file)
+            except OSError as error:
+                self._error = error
+                return
+
+    def _write_back(self, file: int) -> None:
+        state = _state(file)
+        if state != self._files[file]:
+            for start in range(0, state[0], PIECE):
+                if self._closed:
+                    return
+                self._write(file, start, PIECE)
+                self._pieces += 1
+            self._files[file] = state
+
+
+def _state(file: int) -> tuple[int, int]:
+    """Its size, and what changes with each write."""
+    found = os.fstat(file)
+    return found.st_size, found.st_mtime_ns
+
+
+def _sync_file_range() -> Callable[[int, int, int, int], int]:
+    function = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
+    if function is None:
+        return _unsupported
+    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return function  # type: ignore[no-any-return]
+
+
+def _unsupported(_file: int, _start: int, _size: int, _flags: int) -> int:
+    ctypes.set_errno(errno.ENOSYS)
+    return -1
+
+
+_SYNC_FILE_RANGE = _sync_file_range()
