@@ -74,6 +74,7 @@ class Sender:
             broker with duplicate detection stores one message.  Made up when left out.
         :raises TypeError: for what AMQP cannot carry, with its path, such as ``body['items'][3]['price']``.
         :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
+        :raises MessageTooLarge: when it is larger than the primary takes.
         :raises SendTimeout: ``delivered`` says whether it may have arrived.
         :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
         :raises LinkClosed: when the sender is closed.
@@ -129,9 +130,10 @@ class Sender:
         if running_loop() is not self._loop:
             raise wrong_loop()
         core = self._core
+        seconds = self._timeout if timeout is None else limit(timeout)
         data = self._encode(message, duplicate_id, durable=durable)
         if core.ledger.full:
-            await self._wait_window(limit(timeout, self._timeout), duplicate_id)
+            await self._wait_window(seconds, duplicate_id)
         return self._submit(data)
 
     def submit_nowait(

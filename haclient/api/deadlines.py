@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
+from haclient.error_catalog.arguments import check_timeout
+from haclient.error_catalog.base import quoted
 from haclient.errors import (
     ConnectionGaveUp,
     DeadlineExceeded,
@@ -30,9 +32,12 @@ def limit(timeout: float | None, default: float | None = None) -> float | None:
 
     :param timeout: that of the call: ``None`` if it names none, ``math.inf`` for no limit.
     :param default: that of the option.
+    :raises TypeError, ValueError: for what is no time to wait.
     """
-    seconds = default if timeout is None else timeout
-    return None if seconds == math.inf else seconds
+    if timeout is None:
+        return None if default == math.inf else default
+    check_timeout(timeout)
+    return None if timeout == math.inf else timeout
 
 
 async def wait_opened(
@@ -55,7 +60,9 @@ async def wait_opened(
             raise another(core.refusal)
         connected = connection.state is State.CONNECTED
         because = "" if connected else f": {_NOBODY}"
-        error = LinkTimeout(f"the link to {core.address!r} was not attached within {seconds} s{because}")
+        error = LinkTimeout(
+            f"the link to {quoted(core.address)} was not attached within {seconds} s{because}"
+        )
         raise error if connected else _with_code(error, ConnectionGaveUp.code)
     if isinstance(refused := core.opened.exception(), HaclientError):
         raise another(refused)

@@ -22,6 +22,7 @@ from haclient.engine.sasl import WITHOUT_CYRUS, usable_mechanisms
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_proof import UNPROVEN
+from haclient.error_catalog.base import brief
 
 REDIRECT = "amqp:connection:redirect"
 INVALID_FIELD = "amqp:invalid-field"
@@ -73,7 +74,7 @@ def from_close(condition: proton.Condition | None, source: Endpoint) -> Failure:
     if condition is None:
         return Failure(kind=FailureReason.CLOSED, detail="closed without a condition")
     info = condition.info if isinstance(condition.info, Mapping) else {}
-    detail = f"{condition.name}: {condition.description}" if condition.description else condition.name
+    detail = brief(f"{condition.name}: {condition.description}" if condition.description else condition.name)
     retry_after = _retry_after(info)
     if condition.name == REDIRECT:
         target = redirect_target(info, source)
@@ -127,7 +128,7 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
     """
     fields = {str(key): value for key, value in info.items()}
     names = [fields.get(key) or "" for key in ("network-host", "hostname", "scheme")]
-    if not all(isinstance(name, str) for name in names):
+    if not all(isinstance(name, str) and "\0" not in name for name in names):
         return None
     network_host, server_name, scheme = map(str, names)
     host, scheme = (network_host or server_name).strip("[]").lower(), scheme.lower()

@@ -5,6 +5,7 @@ Rules
 * ``credit`` is a window: credit at the peer, messages in the inbox, those that a call has just taken and the
   credit that is still to be granted add up to it.
 * With ``credit=0`` the application grants the credit: it gets as many messages as it asked for, no more.
+* A primary that sends more than it ever had credit for loses the link: the inbox is bounded by the window.
 * A drain takes the credit back.  None is granted until a call waits for a message, nor over a new session.
 * After a loss the inbox is emptied, for the new primary delivers those messages again, and the
   new link is granted the window once, and nothing of the old link's credit.
@@ -28,6 +29,8 @@ from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import PLAIN, SourceParams
 from haclient.core.delivery import LOST, DeliveryCore
+from haclient.error_catalog.arguments import check_whole
+from haclient.error_catalog.base import quoted
 from haclient.errors import (
     ConfirmNotSupported,
     ConnectionClosed,
@@ -137,17 +140,19 @@ class ReceiverCore:
     def add_credit(self, count: int) -> None:
         """Ask for so many more messages.
 
+        :raises TypeError: when it is no whole number.
         :raises ValueError: when it is no positive number, too large, or the receiver grants its own credit.
         :raises HaclientError: when the receiver is closed.
         """
+        count = check_whole("count", count)
         if self.credit:
             raise ValueError(
                 f"the receiver grants its credit itself: add_credit is for credit=0, not {self.credit}"
             )
         if count < 1:
-            raise ValueError(f"the credit to add is 1 or more, not {count}")
+            raise ValueError(f"count: the credit to add is 1 or more, not {count}")
         if self._requested + count > MAX_CREDIT:
-            raise ValueError(f"the credit is {MAX_CREDIT} at most")
+            raise ValueError(f"count: the credit is {MAX_CREDIT} at most")
         self.check_open()
         self._requested += count
         self._to_grant += count
@@ -220,7 +225,7 @@ class ReceiverCore:
             self.closed_here = True
             if self._link is not None:
                 self._link.close(keep=keep)
-            self.fail(error or LinkClosed(f"the receiver for {self.address!r} is closed"))
+            self.fail(error or LinkClosed(f"the receiver for {quoted(self.address)} is closed"))
 
     # -- the connection's side ----------------------------------------------------------------
 
@@ -248,7 +253,7 @@ class ReceiverCore:
         """Attach the link over a session, and grant the window."""
         self.session_number += 1
         link = engine.receiver(session, self.name, self)
-        link.on_flow = self._flowed
+        link.on_flow, link.on_violation = self._flowed, self._violated
         source = link.endpoint.source
         self._source.apply(source)
         if self.redirected_to is not None:
@@ -291,7 +296,9 @@ class ReceiverCore:
         if self.confirmations is not None:
             self.confirmations.fail(error)
         closed = isinstance(error, LinkClosed) and self.closed_here
-        self._end_session(f"the receiver for {self.address!r} was closed" if closed else str(error.args[0]))
+        self._end_session(
+            f"the receiver for {quoted(self.address)} was closed" if closed else str(error.args[0])
+        )
         if not self.opened.done():
             self.opened.set_exception(error)
             self.opened.exception()
@@ -362,7 +369,7 @@ class ReceiverCore:
         if self.confirmations is None or link.is_confirmed:
             return None
         return ConfirmNotSupported(
-            f"the primary does not confirm what is accepted from {self.address!r}: "
+            f"the primary does not confirm what is accepted from {quoted(self.address)}: "
             "it answered the attach with another rcv-settle-mode than second"
         )
 
@@ -375,6 +382,15 @@ class ReceiverCore:
             self._requested = max(0, self._requested - returned)
         if self._draining is not None and link.credit <= 0:
             self._end_drain()
+
+    def _violated(self, link: ReceiverLink, condition: proton.Condition) -> None:
+        if link is self._link:
+            why = f"the primary exceeded a limit ({condition.name}: {condition.description})"
+            self.fail(
+                LinkClosed(
+                    f"the client closed the receiver for {quoted(self.address)}: {why}", condition.name
+                )
+            )
 
     # -- inside -------------------------------------------------------------------------------
 

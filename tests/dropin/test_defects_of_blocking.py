@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 
 import pytest
-from proton import Delivery, Message
+from proton import Delivery, LinkException, Message
 
 from haclient.outcome import ACCEPTED
 from haclient.testing.peers.deaf import silence
 from haclient.testing.peers.listening import url
 from haclient.testing.threads import in_thread
 from haclient.utils import BlockingConnection
+from tests.broker_stub.raw_client import message, transfer
 from tests.dropin.recorder import FAST, PATIENCE
 from tests.dropin.waiting import on_its_thread, wait_until
 from tests.failover.forwarder import Forwarder
@@ -83,3 +84,48 @@ def test_a_member_that_says_nothing_does_not_use_up_the_time_of_a_call(peer: Pri
         with BlockingConnection(urls=urls, timeout=10 * PATIENCE, **FAST) as connection:
             connection.create_sender("orders").send(Message(body="one"))
     assert peer.bodies == ["one"]
+
+
+def test_a_message_that_is_too_large_fails_alone(peer: Primary, connection: BlockingConnection) -> None:
+    """proton sends it, and the broker closes the link: what is behind it has no outcome."""
+    peer.max_message_size = 1000
+    sender = connection.create_sender("orders")
+    with pytest.raises(LinkException, match="takes 1000 at most for 'orders'"):
+        sender.send(Message(body=bytes(1000)))
+    assert sender.send(Message(body="small")).remote_state == Delivery.ACCEPTED
+    assert peer.bodies == ["small"]
+
+
+def test_a_nul_leads_to_no_other_node(peer: Primary, connection: BlockingConnection) -> None:
+    """proton cuts names and addresses there."""
+    for create in (connection.create_sender, connection.create_receiver):
+        with pytest.raises(ValueError, match=r"there is a NUL at \[6\]"):
+            create("orders\0news")
+        with pytest.raises(ValueError, match=r"there is a NUL at \[1\]"):
+            create("orders", name="a\0b")
+    with pytest.raises(ValueError, match="user: there is a NUL"):
+        BlockingConnection(url(peer), user="us\0er", password="secret")
+    assert peer.attaches == []
+
+
+def test_a_broker_that_sends_without_credit_fills_no_memory(
+    peer: Primary, connection: BlockingConnection
+) -> None:
+    """proton keeps whatever is sent."""
+    receiver = connection.create_receiver("news")
+
+    def flood() -> None:
+        (engine,) = peer.engines
+        for number in range(2000):
+            engine.tcp.write(transfer(0, number, message(1000), channel=1))
+
+    def receive_all() -> None:
+        while True:
+            receiver.receive(timeout=PATIENCE)
+            receiver.accept()
+
+    on_its_thread(peer, flood)
+    with pytest.raises(LinkException, match="sent without credit"):
+        receive_all()
+    assert len(receiver.fetcher.incoming) <= 6
+    assert connection.create_sender("orders").send(Message(body=1)).remote_state == Delivery.ACCEPTED

@@ -28,7 +28,9 @@ import proton
 from cproton_ffi import ffi, lib
 from proton import Endpoint, Link, Terminus
 
+from haclient.core.sender import too_large
 from haclient.engine.codec import decode
+from haclient.engine.links import EARLY_FLOW
 from haclient.reactor.endpoints.deliveries import Delivery
 from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
 from haclient.reactor.endpoints.tag_buffer import TagBuffer
@@ -157,6 +159,8 @@ class Sender(_Link, proton.Sender):
         """Send a message (or bytes of the current delivery), as proton does.
 
         It never blocks: what there is no credit for waits, and goes out with the next credit.
+
+        :raises MessageTooLarge: when the peer takes no message of that size; proton would lose the link.
         """
         if not isinstance(obj, proton.Message):
             return obj.send(self, tag=tag) if hasattr(obj, "send") else self.stream(obj)
@@ -166,6 +170,9 @@ class Sender(_Link, proton.Sender):
         if marker is not None and (binding.ids_live_with_messages or obj.durable):
             mark = marker.next()
         data = binding.encode(obj, mark)
+        limit = lib.pn_link_remote_max_message_size(self._impl)
+        if limit and len(data) > limit:
+            raise too_large(len(data), limit, self.target.address)
         if self._given_up is not None:
             mark, data = self._repeated(obj) or (mark, data)
         delivery = self.delivery(tag or self.delivery_tag())
@@ -329,10 +336,14 @@ class Receiver(_Link, proton.Receiver):
 
     _most = 0
     """The most credit there was at once."""
+    _seen = 0
+    _allowed = 0
+    """The highest count of messages that the peer was ever allowed, as far as was looked."""
 
     def flow(self, n: int) -> None:
         """Allow the peer so many more messages."""
         if n:
+            self._note_allowed()
             lib.pn_link_flow(self._impl, n)
             self._most = max(self._most, lib.pn_link_credit(self._impl))
             self._binding.wake()
@@ -360,7 +371,32 @@ class Receiver(_Link, proton.Receiver):
     def on_disconnected(self) -> list[TransactionEnded]:
         """Forget the deliveries of a lost connection: the primary sends them again."""
         self.deliveries = {}
+        self._seen = self._allowed = 0
         return []
+
+    def drops(self, pointer: Any) -> bool:
+        """Whether a new delivery is beyond the credit: it is dropped then, and the link closed.
+
+        A receiver that collects messages would grow as the peer likes (``engine.links`` has the rule).
+        """
+        if self._seen >= self._allowed:
+            self._note_allowed()
+        if self._seen < self._allowed:
+            self._seen += 1
+            return False
+        if self.state & _ACTIVE:
+            self.condition = proton.Condition("amqp:link:transfer-limit-exceeded", "sent without credit")
+            self.close()
+        size = lib.pn_delivery_pending(pointer)
+        if lib.pn_delivery_partial(pointer):
+            lib.pn_link_recv(self._impl, ffi.new("char[]", size), size)
+        else:
+            lib.pn_delivery_update(pointer, proton.Delivery.RELEASED)
+            lib.pn_delivery_settle(pointer)
+        return True
+
+    def _note_allowed(self) -> None:
+        self._allowed = max(self._allowed, self._seen + lib.pn_link_credit(self._impl) + EARLY_FLOW)
 
 
 def is_coordinator(link: Any) -> bool:
