@@ -204,6 +204,7 @@ class EndpointParams:
         return ConnectParams(
             self._settings(endpoint, credentials),
             tls=self._tls(endpoint),
+            verified=self._is_verified(endpoint),
             fresh=fresh,
             plain_barred=not endpoint.tls and self._is_scram_known(endpoint),
             on_mechanism=lambda mechanism: self._note_mechanism(endpoint, mechanism),
@@ -251,6 +252,13 @@ class EndpointParams:
         if self._context is None:
             self._context = self._load()
         return self._context
+
+    def _is_verified(self, endpoint: Endpoint) -> bool:
+        """Whether TLS verifies who is there.  A certificate without its name is no proof."""
+        if not endpoint.tls or self._is_external():
+            return endpoint.tls and self._options.tls_verify
+        context = self._tls(endpoint)
+        return context is not None and context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
 
     def _load(self) -> ssl.SSLContext:
         try:

@@ -50,6 +50,7 @@ class ConnectParams:
     :param error: what the application's callable raised instead of returning credentials; then there is a
         ``refusal`` as well.
     :param exact_properties: Open has the properties of ``settings`` and no others.
+    :param verified: whether TLS verifies the certificate of the peer, and the name in it.
     :param plain_barred: PLAIN must not be used here, for the cluster has SCRAM and this endpoint no TLS.
     :param on_mechanism: called with the SASL mechanism that the member and the client agreed on, if any.
     :param on_refused: called with the mechanism when the member refuses these credentials.
@@ -61,6 +62,7 @@ class ConnectParams:
     refusal: Failure | None = None
     error: Exception | None = None
     exact_properties: bool = False
+    verified: bool = False
     plain_barred: bool = False
     on_mechanism: Callable[[str | None], None] = lambda _: None
     on_refused: Callable[[str | None], None] = lambda _: None
@@ -146,6 +148,13 @@ class Attempt:
     def hand_over(self, number: int, callbacks: AttemptCallbacks) -> None:
         """Report to other callbacks from now on, under another number."""
         self.number, self._callbacks = number, callbacks
+
+    @property
+    def proven(self) -> bool:
+        """Whether the peer has proved who it is: by its certificate, or by the server's proof of SCRAM."""
+        if self.engine is None or self.params is None:
+            return False
+        return self.params.verified or self.engine.incoming.peer_proved
 
     def cancel(self) -> None:
         """Drop the connection at any stage, without sending Close."""

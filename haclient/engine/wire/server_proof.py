@@ -97,6 +97,11 @@ class ServerProof:
         return True
 
     @property
+    def proved(self) -> bool:
+        """Whether the peer has proved that it knows the password."""
+        return self._proved and self._is_scram
+
+    @property
     def _is_scram(self) -> bool:
         return (self._sasl.mech or "").startswith("SCRAM-")
 

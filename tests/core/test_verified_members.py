@@ -1,0 +1,63 @@
+"""Which members have proved by their certificate who they are."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.options import Options
+from haclient.cluster_url.url import ClusterURL
+from haclient.connect_params import CredentialsSource, EndpointParams
+from haclient.discovery.topology import Topology
+from tests.certificates import Authority
+
+TLS, PLAIN = Endpoint("127.0.0.1", 5671, tls=True), Endpoint("127.0.0.1", 5672)
+
+
+def without_names() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    return context
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "options", "context", "verified"),
+    [
+        (TLS, {}, None, True),
+        (TLS, {"tls_verify": False}, None, False),
+        (PLAIN, {}, None, False),
+        (TLS, {}, ssl.create_default_context(), True),
+        (TLS, {}, without_names(), False),
+        (TLS, {}, ssl._create_unverified_context(), False),  # noqa: S323 - one that verifies nothing
+        (PLAIN, {}, ssl.create_default_context(), False),
+        (TLS, {"sasl_mechanisms": ("EXTERNAL",)}, None, True),
+        (TLS, {"sasl_mechanisms": ("EXTERNAL",), "tls_verify": False}, None, False),
+        (PLAIN, {"sasl_mechanisms": ("EXTERNAL",)}, None, False),
+    ],
+)
+async def test_only_a_certificate_with_the_name_of_the_member_is_proof(
+    authority: Authority,
+    endpoint: Endpoint,
+    options: dict[str, Any],
+    context: ssl.SSLContext | None,
+    *,
+    verified: bool,
+) -> None:
+    if "sasl_mechanisms" in options:
+        certificate = authority.issue("client")
+        options = {**options, "tls_cert": str(certificate.chain), "tls_key": str(certificate.key)}
+    source = CredentialsSource(
+        ClusterURL.parse("amqp://127.0.0.1"), None, lambda: Topology(seeds=(endpoint,))
+    )
+    params = EndpointParams(
+        Options(**options),
+        client_id=lambda: "client",
+        desired_capabilities=(),
+        source=source,
+        context=context,
+        in_use=lambda _: None,
+    )
+    assert (await params.params_for(endpoint)).verified is verified
