@@ -207,6 +207,12 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Find out what listens there: it may be a stranger that passes for the broker. It has learned "
             "nothing of the password, but what SCRAM shows can be guessed at: change a short password.",
         ),
+        "scram-iterations": Entry(
+            "The peer asks for fewer iterations of SCRAM than 4,096 (RFC 7677), or for more than 65,536. The "
+            "client does not answer.",
+            "Raise the count where the broker keeps its users, and set their passwords again. If the broker "
+            "asks for enough, find out what listens there: whoever asks for few wants to guess the password.",
+        ),
         # -- a connection and its links
         "connection-closed": Entry(
             "The connection was closed by the application, or gave up earlier.",
