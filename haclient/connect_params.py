@@ -176,6 +176,7 @@ class EndpointParams:
         self._source = source
         self._in_use = in_use
         self._context = context
+        self._is_own_context = context is not None
         if context is not None and self._is_external():
             msg = "option 'sasl_mechanisms': EXTERNAL takes tls_ca, tls_cert and tls_key, not an ssl_context"
             raise ClusterURLError(msg, "sasl_mechanisms")
@@ -210,6 +211,11 @@ class EndpointParams:
             on_mechanism=lambda mechanism: self._note_mechanism(endpoint, mechanism),
             on_refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),
         )
+
+    @property
+    def shows_certificate(self) -> bool:
+        """Whether a peer with TLS is shown a client certificate.  What a context holds cannot be asked."""
+        return self._options.tls_cert is not None or self._is_own_context
 
     def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:
         options = self._options

@@ -29,9 +29,9 @@ Rules
 8. A second site (``dr``) is known, and no candidate before the search asks for it.  A primary there makes
    it the site in use: its members are then the first candidates, and the seeds are the other site.  The
    topology drops the pushed members of the site that is no longer in use.
-9. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to
-   hosts that the URL lists, to their addresses, and to hosts with the parent domain of one, whatever the
-   port.  What a member announces does not count: it could announce any host.
+9. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to hosts that
+   the URL lists, to their addresses, and to hosts with the parent domain of one, whatever the port; a
+   client certificate is a credential.  What a member announces does not count: it could announce any host.
 10. The target of a redirect that served and that no list names stays a candidate, behind those of its site:
    a router may be away while the broker is not.  Not with ``redirects=none``, and where credentials are
    sent only as long as rule 9 allows it.
@@ -206,8 +206,8 @@ class Topology:
     ) -> str | None:
         """Why a redirect must not be followed, or ``None`` when it may be (rule 9).
 
-        :param credentials: whether credentials would be sent; without them a foreign target
-            can learn nothing, and ``redirects=members`` allows it.
+        :param credentials: whether credentials would be sent, or a client certificate shown; without them
+            a foreign target learns nothing of who the client is, and ``redirects=members`` allows it.
         """
         if source.tls and not target.tls:
             return f"{source} must not redirect to {target}, which has no TLS; no option allows it"
@@ -216,8 +216,8 @@ class Topology:
         if policy.redirects == "any" or not credentials or self.is_trusted(target):
             return None
         return (
-            f"{target} is no host of the URL and not in the domain of one, credentials must not go there;"
-            " redirects=any allows it"
+            f"{target} is no host of the URL and not in the domain of one, credentials must not go there,"
+            " nor a client certificate; redirects=any allows it"
         )
 
     def refused_members(self, announced: Iterable[Endpoint]) -> tuple[Endpoint, ...]:

@@ -1,4 +1,4 @@
-"""Which members have proved by their certificate who they are."""
+"""Which members have proved by their certificate who they are, and which clients show one of their own."""
 
 from __future__ import annotations
 
@@ -47,12 +47,21 @@ async def test_only_a_certificate_with_the_name_of_the_member_is_proof(
     verified: bool,
 ) -> None:
     if "sasl_mechanisms" in options:
-        certificate = authority.issue("client")
-        options = {**options, "tls_cert": str(certificate.chain), "tls_key": str(certificate.key)}
+        options = {**options, **certificate_of(authority)}
+    params = params_of(options, context, endpoint)
+    assert (await params.params_for(endpoint)).verified is verified
+
+
+def certificate_of(authority: Authority) -> dict[str, Any]:
+    certificate = authority.issue("client")
+    return {"tls_cert": str(certificate.chain), "tls_key": str(certificate.key)}
+
+
+def params_of(options: dict[str, Any], context: ssl.SSLContext | None, endpoint: Endpoint) -> EndpointParams:
     source = CredentialsSource(
         ClusterURL.parse("amqp://127.0.0.1"), None, lambda: Topology(seeds=(endpoint,))
     )
-    params = EndpointParams(
+    return EndpointParams(
         Options(**options),
         client_id=lambda: "client",
         desired_capabilities=(),
@@ -60,4 +69,13 @@ async def test_only_a_certificate_with_the_name_of_the_member_is_proof(
         context=context,
         in_use=lambda _: None,
     )
-    assert (await params.params_for(endpoint)).verified is verified
+
+
+def test_a_client_that_has_a_certificate_or_may_have_one_shows_it(authority: Authority) -> None:
+    """Nobody can ask an ``SSLContext`` whether it holds one."""
+    certificate = certificate_of(authority)
+    external = {**certificate, "sasl_mechanisms": ("EXTERNAL",)}
+    shown = [params_of(options, None, TLS).shows_certificate for options in (certificate, external, {})]
+    assert shown == [True, True, False]
+    assert params_of({}, ssl.create_default_context(), TLS).shows_certificate
+    assert not params_of({"tls_ca": str(authority.file)}, None, TLS).shows_certificate
