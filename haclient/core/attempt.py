@@ -29,6 +29,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine import peer_fields, sasl
+from haclient.engine.heartbeat import refuse_idle_timeout
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason, EngineOwner
 from haclient.engine.protocol import Engine
@@ -229,6 +230,10 @@ class Attempt:
     def opened(self, engine: Engine) -> None:
         """Handle the peer's Open; the Begin, or a Close right after, decides."""
         if self._done:
+            return
+        refusal = refuse_idle_timeout(engine.transport.remote_idle_timeout)
+        if refusal is not None:
+            engine.refuse_peer(refusal)
             return
         self._note_mechanism(engine)
         self._callbacks.opened(self.number)
