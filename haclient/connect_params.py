@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from proton import SSLDomain
 
@@ -111,6 +111,11 @@ class CredentialsSource:
         """Whether it is a member of the second site; ``None`` when it is listed in neither."""
         topology = self._topology()
         return topology.is_dr(endpoint) if topology is not None else None
+
+    def is_trusted(self, endpoint: Endpoint, name: str) -> bool:
+        """Whether a certificate with this name proves that a member is there, and not just anybody."""
+        topology = self._topology()
+        return topology is not None and topology.is_trusted(replace(endpoint, host=name))
 
     @property
     def for_unlisted(self) -> bool:
@@ -260,7 +265,14 @@ class EndpointParams:
         return self._context
 
     def _is_verified(self, endpoint: Endpoint) -> bool:
-        """Whether TLS verifies who is there.  A certificate without its name is no proof."""
+        """Whether TLS verifies that a member is there.
+
+        A certificate without its name is no proof, and nor is one with the name of a stranger: a redirect may
+        lead to anybody, and everybody can have a certificate of his own name.
+        """
+        name = endpoint.tls_name
+        if self._options.tls_server_name is None and not self._source.is_trusted(endpoint, name):
+            return False
         if not endpoint.tls or self._is_external():
             return endpoint.tls and self._options.tls_verify
         context = self._tls(endpoint)
