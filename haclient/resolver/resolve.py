@@ -9,7 +9,8 @@ Rules:
 - IPv6 and IPv4 alternate, each in the order of the answer (RFC 8305 section 4).  IPv6 is
   first; for names of the hosts file, the family of the first line.
 - SRV (RFC 2782): ``_amqp._tcp.NAME``, or ``_amqps._tcp.NAME`` with TLS; see ``srv``.
-- An answer is used until its TTL has passed, the CNAMEs it followed included.  A resolver that
+- An answer is used until its TTL has passed, the CNAMEs it followed included, and for ``MOST_SECONDS`` at
+  most: one that somebody forged must not last for the life of the process.  A resolver that
   fails, or that says the name is gone, leaves the last answer in force; see ``cache``.
 - A call lasts no longer than ``timeout``, whatever the servers do.  Of an SRV answer it uses the first
   ``MOST_TARGETS``, by priority, and of a name as many addresses of each family, and no seed has more
@@ -52,6 +53,8 @@ _PART_FOR_QUESTION = 0.95
 _PART_OF_TIMEOUT = 0.3
 MOST_TARGETS = 64
 """Clusters have two to seven members: as many as the topology keeps of those that members announce."""
+# To ask once an hour costs nothing.
+MOST_SECONDS = 3600.0
 _HOSTS_FILE = "/etc/hosts"
 _LOOPBACK = ("127.0.0.1", "::1")
 
@@ -202,7 +205,7 @@ class Resolver:
         records = tuple(record.to_text() for record in answer)
         # What comes first of SRV records only their priority says.
         most = len(records) if rdtype == "SRV" else MOST_TARGETS
-        return _Reply(records[:most], answer.chaining_result.minimum_ttl)
+        return _Reply(records[:most], min(answer.chaining_result.minimum_ttl, MOST_SECONDS))
 
     async def _configured(self) -> dns.asyncresolver.Resolver:
         import dns.asyncresolver  # noqa: PLC0415 - as in _query

@@ -16,7 +16,7 @@ import pytest
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.resolver.cache import MOST_NAMES, Answer, Answers
-from haclient.resolver.resolve import MOST_TARGETS, Resolver
+from haclient.resolver.resolve import MOST_SECONDS, MOST_TARGETS, Resolver
 
 NO_HOSTS = Path("/nonexistent/hosts")
 SEED = Endpoint("cluster.test", 5672)
@@ -29,8 +29,9 @@ class Server(asyncio.DatagramProtocol):
     :ivar asked: questions, by name.
     """
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, ttl: int) -> None:
         self._records = records
+        self._ttl = ttl
         self.asked: Counter[str] = Counter()
         self.port = 0
 
@@ -46,15 +47,15 @@ class Server(asyncio.DatagramProtocol):
         answer = dns.message.make_response(query)
         found = self._records(question.name.to_text(), kind)
         if found:
-            answer.answer.append(dns.rrset.from_text_list(question.name, 30, "IN", kind, found))
+            answer.answer.append(dns.rrset.from_text_list(question.name, self._ttl, "IN", kind, found))
         self._transport.sendto(answer.to_wire(max_size=65_000), addr)
 
 
 @asynccontextmanager
-async def server(records: Records) -> AsyncIterator[Server]:
+async def server(records: Records, ttl: int = 30) -> AsyncIterator[Server]:
     loop = asyncio.get_running_loop()
     transport, made = await loop.create_datagram_endpoint(
-        lambda: Server(records), local_addr=("127.0.0.1", 0)
+        lambda: Server(records, ttl), local_addr=("127.0.0.1", 0)
     )
     try:
         yield made
@@ -105,6 +106,15 @@ async def test_many_targets_with_many_addresses_are_no_more_endpoints_than_one_n
 
     async with server(records) as asked:
         assert len(await resolver(asked).resolve(SEED, srv=True)) == 2 * MOST_TARGETS
+
+
+async def test_an_answer_that_would_last_for_years_is_asked_for_again_after_an_hour() -> None:
+    now = [0.0]
+    async with server(lambda _, kind: ["10.0.0.1"] if kind == "A" else [], ttl=2**31 - 1) as asked:
+        of = Resolver(nameserver=f"127.0.0.1:{asked.port}", timeout=5.0, clock=lambda: now[0], hosts=NO_HOSTS)
+        for now[0], questions in ((0.0, 2), (MOST_SECONDS - 1, 2), (MOST_SECONDS, 4)):
+            await of.resolve(SEED)
+            assert asked.asked["cluster.test."] == questions
 
 
 async def test_targets_that_change_with_every_answer_are_not_kept_for_ever() -> None:
