@@ -15,6 +15,7 @@ from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import FailureReason
 from haclient.engine.sasl import write_user_database
+from haclient.errors import DeadlineExceeded
 from haclient.events import GenerationsForgotten, Reconnected
 from haclient.testing.peers.listening import Peer
 from tests.failover.waiting import next_of
@@ -71,6 +72,31 @@ async def test_the_highest_possible_generation_locks_nobody_out_for_longer_than_
         assert (event.endpoint, event.cluster) == (connection.endpoint, "c")
         assert (event.generation, event.highest) == (5, HIGHEST)
         assert FailureReason.STALE_PRIMARY in watch.kinds()
+
+
+async def test_searches_that_give_up_before_the_refusal_timeout_count_together() -> None:
+    """An application that retries ``connect`` gets in."""
+    watch, tries = Watch(), 0
+    async with (
+        primary(properties=claim(5)) as real,
+        primary(properties=claim(HIGHEST)) as impostor,
+        aio.ConnectionFactory(
+            url(impostor, real), on_event=watch, **FAST, refusal_timeout=0.3, startup_deadline=0.1
+        ) as factory,
+    ):
+        async with factory.connect() as first:
+            assert first.generation == HIGHEST
+        vanish(impostor)
+        async with asyncio.timeout(20):
+            again: aio.Connection | None = None
+            while again is None:
+                tries += 1
+                with contextlib.suppress(DeadlineExceeded):
+                    again = await factory.connect()
+        assert again.endpoint == Endpoint(real.host, real.port)
+        assert tries > 1
+        assert watch.of(GenerationsForgotten)
+        await again.close()
 
 
 async def test_a_member_that_parks_every_client_is_believed_again_too() -> None:
