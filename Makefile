@@ -118,6 +118,9 @@ model: setup  ## every state of three members and four generations: some minutes
 	@$(PYTHON) -m tests.broker_stub.election.model --members 3 --generations 2 --consumes --most-states 1000000
 	@$(PYTHON) -m tests.broker_stub.election.model --members 2 --generations 5 --consumes
 	@$(PYTHON) -m tests.broker_stub.election.model --members 2 --messages 2 --generations 2 --consumes
+	@$(PYTHON) -m tests.broker_stub.election.model --members 3 --messages 0 --generations 3 --client proven \
+	    --watch proven-clients --most-states 1000000
+	@$(PYTHON) -m tests.broker_stub.election.model --members 2 --generations 4 --client anonymous --watch clients
 
 docs:  ## the documentation site, into build/site; links, spelling and sentences are checked
 	@scripts/setup.sh docs

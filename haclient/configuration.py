@@ -53,6 +53,8 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
     "sasl": {"mechanisms": "sasl_mechanisms", "allow_insecure": "sasl_plaintext"},
 }
 
+_TOO_DEEP, _TOO_LONG = "it is nested too deeply", "it has a number that is too long"
+
 F = TypeVar("F")
 
 
@@ -182,6 +184,10 @@ def _parsed_toml(text: str, where: str) -> Mapping[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         reason = str(error)
+    except RecursionError:
+        reason = _TOO_DEEP
+    except ValueError:  # Python reads no number of more than 4,300 digits
+        reason = _TOO_LONG
     raise ConfigurationError(f"{where} is not TOML: {reason}", origin=where)
 
 
@@ -190,6 +196,10 @@ def _parsed_json(text: str, where: str) -> Mapping[str, Any]:
         found = json.loads(_strip_json_comments(text))
     except json.JSONDecodeError as error:
         reason = f"{error.msg} (line {error.lineno}, column {error.colno})"
+    except RecursionError:
+        reason = _TOO_DEEP
+    except ValueError:
+        reason = _TOO_LONG
     else:
         if isinstance(found, dict):
             return found

@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from proton import SSLDomain
 
@@ -115,6 +115,11 @@ class CredentialsSource:
         topology = self._topology()
         return topology.is_dr(endpoint) if topology is not None else None
 
+    def is_trusted(self, endpoint: Endpoint, name: str) -> bool:
+        """Whether a certificate with this name proves that a member is there, and not just anybody."""
+        topology = self._topology()
+        return topology is not None and topology.is_trusted(replace(endpoint, host=name))
+
     @property
     def for_unlisted(self) -> bool:
         """Whether an endpoint that the URL does not list would be given any."""
@@ -179,6 +184,7 @@ class EndpointParams:
         self._source = source
         self._in_use = in_use
         self._context = context
+        self._is_own_context = context is not None
         if context is not None and self._is_external():
             msg = "option 'sasl_mechanisms': EXTERNAL takes tls_ca, tls_cert and tls_key, not an ssl_context"
             raise ClusterURLError(msg, "sasl_mechanisms")
@@ -207,11 +213,17 @@ class EndpointParams:
         return ConnectParams(
             self._settings(endpoint, credentials),
             tls=self._tls(endpoint),
+            verified=self._is_verified(endpoint),
             fresh=fresh,
             plain_barred=not endpoint.tls and self._is_scram_known(endpoint),
             on_mechanism=lambda mechanism: self._note_mechanism(endpoint, mechanism),
             on_refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),
         )
+
+    @property
+    def shows_certificate(self) -> bool:
+        """Whether a peer with TLS is shown a client certificate.  What a context holds cannot be asked."""
+        return self._options.tls_cert is not None or self._is_own_context
 
     def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:
         options = self._options
@@ -254,6 +266,20 @@ class EndpointParams:
         if self._context is None:
             self._context = self._load()
         return self._context
+
+    def _is_verified(self, endpoint: Endpoint) -> bool:
+        """Whether TLS verifies that a member is there.
+
+        A certificate without its name is no proof, and nor is one with the name of a stranger: a redirect may
+        lead to anybody, and everybody can have a certificate of his own name.
+        """
+        name = endpoint.tls_name
+        if self._options.tls_server_name is None and not self._source.is_trusted(endpoint, name):
+            return False
+        if not endpoint.tls or self._is_external():
+            return endpoint.tls and self._options.tls_verify
+        context = self._tls(endpoint)
+        return context is not None and context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
 
     def _load(self) -> ssl.SSLContext:
         try:

@@ -226,7 +226,7 @@ def _describe(package: str, name: str, queued: int, dropped: int, *, closed: boo
 class LogSubscription:
     """Writes the events that an operator should see to the ``haclient`` logger, one line each."""
 
-    def put(self, event: Event) -> None:
+    def put(self, event: Event) -> None:  # noqa: C901 - one case for each
         """Log an event."""
         prefix = event.stamp.connection_name
         match event:
@@ -255,6 +255,11 @@ class LogSubscription:
                 text = "%s: the primary refuses the link %s to %r (%s: %s), attached again in %.3f s"
                 where = event.link, event.address
                 logger.log(level, text, prefix, *where, event.condition, event.reason, event.delay)
+            case events.GenerationsForgotten():
+                text = "%s: only stale primaries have served for long, %s with generation %s of cluster %r: "
+                text += "the client forgets generation %s, and may use one of them"
+                facts = event.endpoint, event.generation, event.cluster, event.highest
+                logger.warning(text, prefix, *facts)
             case events.GaveUp():
                 logger.error("%s: gave up: %s", prefix, event.reason)
             case _:

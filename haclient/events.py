@@ -203,6 +203,23 @@ class GaveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class GenerationsForgotten:
+    """For ``refusal_timeout`` only stale primaries have served: the client forgets the generations it knew.
+
+    Either the newer primary is lost, or the generation was wrong.  The next stale primary may serve again.
+
+    :param endpoint: the stale primary that served last; ``generation`` and ``cluster``: what it announces.
+    :param highest: the generation of that cluster that the client knew.
+    """
+
+    stamp: Stamp
+    endpoint: Endpoint
+    generation: int | None
+    cluster: str | None
+    highest: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The application closed the connection."""
 
@@ -219,6 +236,7 @@ Event = (
     | Reconnected
     | Disconnected
     | LinkRetrying
+    | GenerationsForgotten
     | GaveUp
     | Closed
 )

@@ -326,14 +326,16 @@ class FactoryCore:
 
     def _share(self) -> Shared:
         options, identity = self.options, self._identity
+        # A certificate names its client to whoever asks for it, as credentials do.
+        credentials = self.credentials.for_unlisted or self._endpoint_params.shows_certificate
         resolver = Resolver(nameserver=options.nameserver, timeout=options.dns_timeout, rng=identity.rng)
         return Shared(
             options=options,
-            cluster=Cluster(self.url, options.policy(), resolver, credentials=self.credentials.for_unlisted),
+            cluster=Cluster(self.url, options.policy(), resolver, credentials=credentials),
             params_provider=self._endpoint_params.params_for,
             publish=self._events.publish,
             client_id=identity.client_id,
             name_prefix=identity.name_prefix,
-            credentials=self.credentials.for_unlisted,
+            credentials=credentials,
             rng=identity.rng,
         )

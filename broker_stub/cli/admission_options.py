@@ -14,6 +14,7 @@ from broker_stub.admission.controller import AdmissionOptions, RateSource
 from broker_stub.connections.limits import DEFAULT_CONNECTION_LIMITS, MAX_SESSIONS, ConnectionLimits
 from broker_stub.queueing.queue_limits import DEFAULT_STORE_LIMITS, StoreLimits
 from broker_stub.sites.at_limit import AtLimit
+from haclient.engine.heartbeat import LEAST_IDLE_TIMEOUT
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, MIN_FRAME_SIZE
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -41,7 +42,7 @@ _LIMITS: tuple[tuple[str, click.ParamType[Any], Any, str], ...] = (
     ),
     (
         "--min-idle-timeout",
-        click.FloatRange(0),
+        click.FloatRange(LEAST_IDLE_TIMEOUT),  # no heartbeat leaves faster
         _CONNECTION.idle_timeout,
         "Seconds; a client that asks for a shorter idle-time-out is refused.",
     ),

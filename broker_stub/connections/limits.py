@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import proton
 
-from broker_stub.amqp.conditions import INVALID_FIELD
+from haclient.engine import heartbeat
 
 _MIB = 1024 * 1024
 # The highest channel that proton uses is 32767.
@@ -42,8 +42,7 @@ class ConnectionLimits:
     all_unfinished: int = 1024 * _MIB
     # As many as the count allows for messages of 16 KiB.
     credit_size: int = 16 * _MIB
-    # Twenty empty frames a second, for a peer sends them at half of the time.
-    idle_timeout: float = 0.1
+    idle_timeout: float = heartbeat.LEAST_IDLE_TIMEOUT
 
     def links_of(self, *, admin: bool) -> int:
         """The most links of a client, or of the cluster-admin."""
@@ -52,14 +51,9 @@ class ConnectionLimits:
     def refuse_idle_timeout(self, asked: float) -> proton.Condition | None:
         """The condition for a client that asks for heartbeats faster than allowed.
 
-        AMQP 1.0 part 2, section 2.4.5: a peer that cannot support a time-out closes, and says why.
-
         :param asked: seconds, 0 for no time-out.
         """
-        if not 0 < asked < self.idle_timeout:
-            return None
-        why = f"idle-time-out is {asked * 1000:.0f} ms, and the least is {self.idle_timeout * 1000:.0f} ms"
-        return proton.Condition(INVALID_FIELD, why, {proton.symbol("invalid-field"): "idle-time-out"})
+        return heartbeat.refuse_idle_timeout(asked, self.idle_timeout)
 
 
 DEFAULT_CONNECTION_LIMITS = ConnectionLimits()

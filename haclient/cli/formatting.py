@@ -24,7 +24,7 @@ def name_of(event: Event) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
 
 
-def describe(event: Event) -> str:
+def describe(event: Event) -> str:  # noqa: C901 - one case for each
     """What happened, without its name."""
     match event:
         case events.AttemptStarted():
@@ -44,6 +44,11 @@ def describe(event: Event) -> str:
             return f"{event.endpoint}: {event.reason}; {event.unsettled:,} unsettled"
         case events.LinkRetrying() | events.GaveUp():
             return _refused(event)
+        case events.GenerationsForgotten():
+            claim = (
+                f"generation {event.generation} of cluster {event.cluster!r}, where {event.highest} was known"
+            )
+            return f"only stale primaries serve; {event.endpoint} has {claim}"
         case events.Closed():
             return ""
 

@@ -277,7 +277,8 @@ class ClusterProbe:
                     self._note_refused(probe.endpoint, refused, _FOREIGN)
                 self._cluster.learn(Pushed(members, topology.version))
         elif probe.usable:
-            self._cluster.learn(Claimed(probe.endpoint, probe.generation, probe.cluster, topology.version))
+            facts = probe.generation, probe.cluster, topology.version
+            self._cluster.learn(Claimed(probe.endpoint, *facts, proven=probe.attempt.proven))
         elif probe.failure is not None and probe.failure.redirect is not None:
             self._follow(probe.endpoint, probe.failure.redirect)
         self._woken.set()
@@ -317,9 +318,11 @@ class ClusterProbe:
 
     def _stale(self, probe: _Probe) -> str | None:
         topology = self._cluster.topology
-        if not probe.usable or not topology.is_stale(probe.generation, probe.cluster):
+        proven = probe.attempt.proven
+        if not probe.usable or not topology.is_stale(probe.generation, probe.cluster, proven=proven):
             return None
-        return f"serves with generation {probe.generation}, and another member with {topology.generation}"
+        highest = topology.highest(probe.cluster, proven=proven)
+        return f"serves with generation {probe.generation}, and another member with {highest}"
 
 
 def _text(value: object) -> str | None:

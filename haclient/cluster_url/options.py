@@ -135,7 +135,7 @@ class Options:
         default=_POLICY.redirects,
         metadata=_about(
             one_of(get_args(Redirects)),
-            "which redirect targets and pushed members may be given the credentials",
+            "which redirect targets and pushed members may get the credentials, a client certificate too",
         ),
     )
     pushed_members: PushedMembers = field(

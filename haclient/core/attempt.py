@@ -29,6 +29,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine import peer_fields, sasl
+from haclient.engine.heartbeat import refuse_idle_timeout
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason, EngineOwner
 from haclient.engine.protocol import Engine
@@ -50,6 +51,7 @@ class ConnectParams:
     :param error: what the application's callable raised instead of returning credentials; then there is a
         ``refusal`` as well.
     :param exact_properties: Open has the properties of ``settings`` and no others.
+    :param verified: whether TLS verifies the certificate of the peer, and the name in it.
     :param plain_barred: PLAIN must not be used here, for the cluster has SCRAM and this endpoint no TLS.
     :param on_mechanism: called with the SASL mechanism that the member and the client agreed on, if any.
     :param on_refused: called with the mechanism when the member refuses these credentials.
@@ -61,6 +63,7 @@ class ConnectParams:
     refusal: Failure | None = None
     error: Exception | None = None
     exact_properties: bool = False
+    verified: bool = False
     plain_barred: bool = False
     on_mechanism: Callable[[str | None], None] = lambda _: None
     on_refused: Callable[[str | None], None] = lambda _: None
@@ -147,6 +150,13 @@ class Attempt:
         """Report to other callbacks from now on, under another number."""
         self.number, self._callbacks = number, callbacks
 
+    @property
+    def proven(self) -> bool:
+        """Whether the peer has proved who it is: by its certificate, or by the server's proof of SCRAM."""
+        if self.engine is None or self.params is None:
+            return False
+        return self.params.verified or self.engine.incoming.peer_proved
+
     def cancel(self) -> None:
         """Drop the connection at any stage, without sending Close."""
         self._done = True
@@ -220,6 +230,10 @@ class Attempt:
     def opened(self, engine: Engine) -> None:
         """Handle the peer's Open; the Begin, or a Close right after, decides."""
         if self._done:
+            return
+        refusal = refuse_idle_timeout(engine.transport.remote_idle_timeout)
+        if refusal is not None:
+            engine.refuse_peer(refusal)
             return
         self._note_mechanism(engine)
         self._callbacks.opened(self.number)

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from haclient.cluster_url.domain import is_literal
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL, second_site
-from haclient.discovery.evidence import Evidence, Resolved
+from haclient.discovery.evidence import Claimed, Evidence, OnlyStaleServed, Resolved
 from haclient.discovery.polling.dial_times import DialTimes
 from haclient.discovery.refusals import Refusals
+from haclient.discovery.stale_primaries import StalePrimaries
 from haclient.discovery.topology import Topology, update
 from haclient.resolver.resolve import ResolutionError, Resolver
 from haclient.retry.policy import Policy
@@ -73,6 +74,7 @@ class Cluster:
         )
         self.refusals = Refusals()
         self.dial_times = DialTimes(self._wake_all)
+        self._stale_primaries = StalePrimaries(policy)
         self._srv = url.srv
         self._searches: dict[PendingSearch, None] = {}
         self._search_owner: PendingSearch | None = None
@@ -191,10 +193,22 @@ class Cluster:
         """Update the topology with evidence, and wake the searches that it concerns."""
         before, after = self.topology, update(self.topology, evidence)
         self.topology = after
+        if isinstance(evidence, Claimed) and before is not after:
+            self._stale_primaries.accepted(evidence)
         if (before.primary, before.version) != (after.primary, after.version):
             self._wake_all()
         elif self._search_owner is not None and before is not after:
             self._search_owner.wake()
+
+    def stale_served(self, now: float) -> bool:
+        """Note that a stale primary has served.
+
+        :returns: whether the topology has forgotten the generations for that (``stale_primaries``).
+        """
+        forget = self._stale_primaries.served(now)
+        if forget:
+            self.learn(OnlyStaleServed(self.topology.version))
+        return forget
 
     def newly_refused(self, announced: Iterable[Endpoint]) -> list[Endpoint]:
         """The announced members that the topology refuses and that were not reported yet."""

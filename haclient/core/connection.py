@@ -132,6 +132,7 @@ class ConnectionCore:
         self._peer_close: tuple[Endpoint, Failure] | None = None
         self._unstable: Endpoint | None = None
         self._was_parked = False
+        self._is_proven = False
         self._cluster_id: str | None = None
         # What the application's callable for credentials raised at the first connect.
         self._callable_error: Exception | None = None
@@ -285,7 +286,8 @@ class ConnectionCore:
         self._engine = engine
         self.endpoint = attempt.endpoint
         properties = engine.peer_properties
-        self._was_parked, self._cluster_id = attempt.parked, episodes.cluster_of(properties)
+        self._was_parked, self._is_proven = attempt.parked, attempt.proven
+        self._cluster_id = episodes.cluster_of(properties)
         self.generation = None if attempt.parked else episodes.generation_of(properties)
         member = (attempt.endpoint, self._cluster_id, self.generation)
         self._stability.usable(member, self._loop.time())
@@ -409,12 +411,16 @@ class ConnectionCore:
         if generation is None or generation == self.generation:
             return
         self.generation = generation
-        cluster, known = self._cluster_id, self._shared.cluster
-        if known.topology.is_stale(generation, cluster):
-            detail = f"generation {generation} is not the newest of cluster {cluster}"
-            self._engine.abort(proton.Condition("haclient:stale-primary", detail))
-        elif self.endpoint is not None:
-            known.learn(Claimed(self.endpoint, generation, cluster, self._topology_version))
+        cluster, known, proven = self._cluster_id, self._shared.cluster, self._is_proven
+        assert self.endpoint is not None
+        if not known.topology.is_stale(generation, cluster, proven=proven):
+            known.learn(Claimed(self.endpoint, generation, cluster, self._topology_version, proven=proven))
+            return
+        highest = known.topology.highest(cluster, proven=proven)
+        detail = f"generation {generation} is not the newest of cluster {cluster}"
+        self._engine.abort(proton.Condition("haclient:stale-primary", detail))
+        if known.stale_served(self._loop.time()):
+            self._events.generations_forgotten(self.endpoint, generation, cluster, highest)
 
     # -- the engine's side --------------------------------------------------------------------
 

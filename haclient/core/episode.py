@@ -30,11 +30,16 @@ from haclient.discovery.evidence import (
     FailureReason,
     Pushed,
 )
+from haclient.discovery.pending_attempts import Claim
 from haclient.discovery.refusals import condition_of
 from haclient.discovery.search import Search
 from haclient.discovery.topology import SELF_INFLICTED
 from haclient.errors import ConnectionGaveUp
 from haclient.retry.fleet import FleetSize, announced_fleet
+
+# A member numbers a message with its generation above 40 bits of sequence, in the 63 bits of its store
+# (``broker_stub.queueing.message``): it cannot serve in a generation from 2^23 on.
+_GENERATIONS = 2**23
 
 
 class Observer(Protocol):
@@ -60,6 +65,11 @@ class Observer(Protocol):
 
     def unresolved(self, name: Endpoint, reason: str) -> None:
         """Report a name without an address, so that there was nothing to dial."""
+
+    def generations_forgotten(
+        self, endpoint: Endpoint, generation: int | None, cluster: str | None, highest: int | None
+    ) -> None:
+        """Report that this stale primary may serve now, because for long none but such have."""
 
 
 class Owner(Protocol):
@@ -215,18 +225,32 @@ class Episode:
 
     def _abandon(self, decision: decide.Abandon) -> None:
         attempt = self._attempts[decision.attempt]
+        if decision.kind is FailureReason.STALE_PRIMARY:
+            self._note_stale(attempt.endpoint, _announced(attempt))
         attempt.cancel()
         if decision.attempt in self._tasks:
             self._tasks[decision.attempt].cancel()
         self._attempt_ended(decision.attempt, attempt.endpoint, decision.failure)
 
+    def _note_stale(self, endpoint: Endpoint, announced: Claim) -> None:
+        highest = self._cluster.topology.highest(announced.cluster, proven=announced.proven)
+        if self._cluster.stale_served(self._loop.time()):
+            self._observer.generations_forgotten(endpoint, announced.generation, announced.cluster, highest)
+
     def _found(self, decision: decide.Found) -> None:
         self._adopted = attempt = self._attempts.pop(decision.attempt)
         try:
-            generation, cluster = _claimed(attempt)
-            version = self._cluster.topology.version
-            fleet = _announced_fleet(attempt)
-            self._cluster.learn(Claimed(attempt.endpoint, generation, cluster, version, fleet=fleet))
+            announced, version = _announced(attempt), self._cluster.topology.version
+            self._cluster.learn(
+                Claimed(
+                    attempt.endpoint,
+                    announced.generation,
+                    announced.cluster,
+                    version,
+                    fleet=_announced_fleet(attempt),
+                    proven=announced.proven,
+                )
+            )
             self._owner.adopt(attempt)
         except BaseException:
             attempt.cancel()
@@ -276,8 +300,7 @@ class Episode:
 
     def _usable(self, number: int) -> None:
         attempt = self._attempts[number]
-        generation, cluster = _claimed(attempt)
-        self.search.usable(number, self._loop.time(), generation, cluster)
+        self.search.usable(number, self._loop.time(), _announced(attempt))
         if attempt.parked and self._running:
             self._advance()
         self._woken.set()
@@ -372,11 +395,12 @@ def _with_code(error: ConnectionGaveUp, last: Collection[AttemptRecord]) -> Conn
     return error
 
 
-def _claimed(attempt: Attempt) -> tuple[int | None, str | None]:
-    """Generation and cluster id from the peer's Open; nothing from a parked one, which may be outdated."""
+def _announced(attempt: Attempt) -> Claim:
+    """What the peer's Open claims.  A parked one names no generation and no cluster: it may be outdated."""
     if attempt.engine is None or attempt.parked:
-        return None, None
-    return generation_of(attempt.engine.peer_properties), cluster_of(attempt.engine.peer_properties)
+        return Claim(proven=attempt.proven)
+    properties = attempt.engine.peer_properties
+    return Claim(generation_of(properties), cluster_of(properties), attempt.proven)
 
 
 def _announced_fleet(attempt: Attempt) -> FleetSize | None:
@@ -387,11 +411,11 @@ def _announced_fleet(attempt: Attempt) -> FleetSize | None:
 
 
 def generation_of(properties: Mapping[str, Any]) -> int | None:
-    """The generation in the properties of an Open or an Attach."""
+    """The generation in the properties of an Open or an Attach; ``None`` for one that no member can have."""
     generation = properties.get("haclient:generation")
     if not isinstance(generation, int) or isinstance(generation, bool):
         return None
-    return int(generation)
+    return int(generation) if 0 <= generation < _GENERATIONS else None
 
 
 def cluster_of(properties: Mapping[str, Any]) -> str | None:

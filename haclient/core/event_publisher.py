@@ -154,6 +154,18 @@ class EventPublisher:
         until = datetime.now().astimezone() + timedelta(seconds=seconds)
         return f"for {seconds:.1f} s, until {until:%H:%M:%S}"
 
+    def generations_forgotten(
+        self, endpoint: Endpoint, generation: int | None, cluster: str | None, highest: int | None
+    ) -> None:
+        """Publish that this stale primary may serve now, because for long none but such have."""
+        self._emit(
+            events.GenerationsForgotten,
+            endpoint=endpoint,
+            generation=generation,
+            cluster=cluster,
+            highest=highest,
+        )
+
     def unresolved(self, name: Endpoint, reason: str) -> None:
         """Publish a name without an address, even if another member was found meanwhile."""
         if self.closed:

@@ -21,7 +21,7 @@ from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.sasl import WITHOUT_CYRUS, usable_mechanisms
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
-from haclient.engine.wire.server_proof import UNPROVEN
+from haclient.engine.wire.server_proof import UNPROVEN, WRONG_ITERATIONS
 from haclient.error_catalog.base import brief
 
 REDIRECT = "amqp:connection:redirect"
@@ -219,6 +219,9 @@ def _sasl_failure(
     if text == UNPROVEN:
         detail = f"{UNPROVEN}: {mechanism} asks that of it"
         return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="unproven-server")
+    if text.startswith(WRONG_ITERATIONS):
+        detail = f"{mechanism}: {text}"
+        return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="scram-iterations")
     detail = f"{mechanism}: {text or 'authentication failed'}"
     return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, mechanism=mechanism)
 

@@ -1,13 +1,29 @@
-"""What a search may dial: the topology's candidates, those of the other site, without the barred ones."""
+"""What a search may dial: the topology's candidates, those of the other site, without the barred ones.
+
+``View`` has them with what else the driver of a search knows when it asks what to do now.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.topology import Topology
 from haclient.retry.policy import Policy
+
+
+@dataclass(slots=True)
+class View:
+    """What ``Search.next`` was asked with.  ``candidates`` leaves out those that its rule 6 bars."""
+
+    now: float
+    topology: Topology
+    candidates: tuple[Endpoint, ...]
+    search_owner: bool
+    free_dials: int | None
+    resolving: bool
 
 
 class Candidates:

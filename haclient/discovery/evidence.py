@@ -106,6 +106,7 @@ class Claimed:
     ``generation`` is ``None`` for brokers that do not announce one.
 
     :param usable: whether its session was usable; if not, a lost primary has named it as its successor.
+    :param proven: whether the member has proved who it is: by verified TLS, or by its proof of SCRAM.
     :param fleet: what it announces about its fleet; ``None`` where nobody could announce anything.
     """
 
@@ -115,6 +116,14 @@ class Claimed:
     topology_version: int
     usable: bool = True
     fleet: FleetSize | None = None
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyStaleServed:
+    """For ``refusal_timeout`` every member that served was a stale primary (``stale_primaries``)."""
+
+    topology_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,4 +162,4 @@ class Resolved:
     endpoints: tuple[Endpoint, ...]
 
 
-Evidence = Claimed | PrimaryLost | AttemptEnded | Pushed | Resolved
+Evidence = Claimed | OnlyStaleServed | PrimaryLost | AttemptEnded | Pushed | Resolved

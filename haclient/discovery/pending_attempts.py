@@ -31,10 +31,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a usable session announced about its member."""
+    """What a usable session announced about its member.
 
-    generation: int | None
-    cluster: str | None
+    :param proven: whether the member has proved who it is, see ``Claimed``.
+    """
+
+    generation: int | None = None
+    cluster: str | None = None
+    proven: bool = False
+
+
+NO_CLAIM = Claim()
 
 
 @dataclass(slots=True, eq=False)

@@ -47,10 +47,11 @@ from dataclasses import replace
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery import decision as decide
 from haclient.discovery.candidates import Candidates
+from haclient.discovery.candidates import View as _View
 from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, Wait
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.discovery.limits import Limits
-from haclient.discovery.pending_attempts import Claim, PendingAttempt, PendingAttempts, Target
+from haclient.discovery.pending_attempts import NO_CLAIM, Claim, PendingAttempt, PendingAttempts, Target
 from haclient.discovery.polling.adaptive import Polling
 from haclient.discovery.polling.dial_times import DialTimes
 from haclient.discovery.polling.plain_rounds import PlainRounds
@@ -60,7 +61,6 @@ from haclient.discovery.reservation import Reservation
 from haclient.discovery.rounds import DialledPrimaries, Round
 from haclient.discovery.states import SearchState, Trigger, after
 from haclient.discovery.topology import Topology
-from haclient.discovery.view import View as _View
 from haclient.discovery.winner import Loser, choose
 from haclient.retry.backoff import Backoff, valid_retry_after
 from haclient.retry.policy import Policy
@@ -220,12 +220,10 @@ class Search:
         self._pending.park(attempt, now)
         self._dial_at = now
 
-    def usable(
-        self, attempt: int, now: float, generation: int | None = None, cluster: str | None = None
-    ) -> None:
+    def usable(self, attempt: int, now: float, claim: Claim = NO_CLAIM) -> None:
         """The peer sent Open without an error and answered Begin."""
         self._pending.connected(attempt, now)
-        self._pending.claim(attempt, Claim(generation, cluster))
+        self._pending.claim(attempt, claim)
 
     def attempt_ended(self, attempt: int, now: float, failure: Failure) -> Failure:
         """The attempt ended without a usable session.

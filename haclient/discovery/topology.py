@@ -15,7 +15,9 @@ Rules
 4. Generations count per cluster id.  A claim with a lower generation than the highest seen of
    its cluster is a stale primary.  So is a claim *without* a generation that names a cluster
    whose generation is known: a real primary of that cluster would announce it.  A claim that
-   names neither cannot be compared and is accepted.
+   names neither cannot be compared and is accepted.  A member that has not proved who it is may announce
+   anything: its claims make no member stale that has.  All memory of generations is dropped when none but
+   stale primaries has served for long (``stale_primaries``): a number that is wrong must not last for ever.
 5. ``version`` counts how often the primary was cleared.  Evidence of an older version changes
    nothing: it is about a primary that the topology has dropped already.
    ``Resolved`` has no version: DNS says nothing about the primary.
@@ -27,9 +29,9 @@ Rules
 8. A second site (``dr``) is known, and no candidate before the search asks for it.  A primary there makes
    it the site in use: its members are then the first candidates, and the seeds are the other site.  The
    topology drops the pushed members of the site that is no longer in use.
-9. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to
-   hosts that the URL lists, to their addresses, and to hosts with the parent domain of one, whatever the
-   port.  What a member announces does not count: it could announce any host.
+9. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to hosts that
+   the URL lists, to their addresses, and to hosts with the parent domain of one, whatever the port; a
+   client certificate is a credential.  What a member announces does not count: it could announce any host.
 10. The target of a redirect that served and that no list names stays a candidate, behind those of its site:
    a router may be away while the broker is not.  Not with ``redirects=none``, and where credentials are
    sent only as long as rule 9 allows it.
@@ -50,6 +52,7 @@ from haclient.discovery.evidence import (
     Evidence,
     Failure,
     FailureReason,
+    OnlyStaleServed,
     PrimaryLost,
     Pushed,
     Resolved,
@@ -67,6 +70,9 @@ _MAX_CLUSTERS = 16
 _MAX_FAILURES = 256
 
 
+Generations = tuple[tuple[str | None, int], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """What the connections of one factory know together.
@@ -81,7 +87,8 @@ class Topology:
     :param pushed: members from ``failover-server-list``.
     :param served: targets of redirects that served, the newest first.
     :param primary: the member believed to be primary; ``former``: the one whose connection was lost last.
-    :param generations: the highest generation seen of each cluster id, the newest last.
+    :param generations: the highest generation seen of each cluster id, the newest last; ``proven``: the same
+        of the members that have proved who they are.
     :param version: raised whenever the primary is cleared.
     :param failures: the last failure at each endpoint since its last usable session, the newest last.
     :param fleet: what the primaries announced about their fleet (``retry.fleet``).
@@ -98,7 +105,8 @@ class Topology:
     served: tuple[Endpoint, ...] = ()
     primary: Endpoint | None = None
     former: Endpoint | None = None
-    generations: tuple[tuple[str | None, int], ...] = ()
+    generations: Generations = ()
+    proven: Generations = ()
     version: int = 0
     failures: tuple[tuple[Endpoint, Failure], ...] = ()
     fleet: FleetSize = NO_FLEET
@@ -171,9 +179,19 @@ class Topology:
         """Why the latest attempt there failed, if it did."""
         return dict(self.failures).get(endpoint)
 
-    def is_stale(self, generation: int | None, cluster: str | None) -> bool:
-        """Whether a primary that claims this is an old one (rule 4)."""
-        highest = dict(self.generations).get(cluster)
+    def highest(self, cluster: str | None, *, proven: bool = False) -> int | None:
+        """The generation that a claim is measured by.
+
+        :param proven: whether the member that makes it has proved who it is.
+        """
+        return dict(self.proven if proven else self.generations).get(cluster)
+
+    def is_stale(self, generation: int | None, cluster: str | None, *, proven: bool = False) -> bool:
+        """Whether a primary that claims this is an old one (rule 4).
+
+        :param proven: whether it has proved who it is.
+        """
+        highest = self.highest(cluster, proven=proven)
         if highest is None:
             return False
         return cluster is not None if generation is None else generation < highest
@@ -188,8 +206,8 @@ class Topology:
     ) -> str | None:
         """Why a redirect must not be followed, or ``None`` when it may be (rule 9).
 
-        :param credentials: whether credentials would be sent; without them a foreign target
-            can learn nothing, and ``redirects=members`` allows it.
+        :param credentials: whether credentials would be sent, or a client certificate shown; without them
+            a foreign target learns nothing of who the client is, and ``redirects=members`` allows it.
         """
         if source.tls and not target.tls:
             return f"{source} must not redirect to {target}, which has no TLS; no option allows it"
@@ -198,8 +216,8 @@ class Topology:
         if policy.redirects == "any" or not credentials or self.is_trusted(target):
             return None
         return (
-            f"{target} is no host of the URL and not in the domain of one, credentials must not go there;"
-            " redirects=any allows it"
+            f"{target} is no host of the URL and not in the domain of one, credentials must not go there,"
+            " nor a client certificate; redirects=any allows it"
         )
 
     def refused_members(self, announced: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
@@ -229,6 +247,8 @@ def update(topology: Topology, evidence: Evidence) -> Topology:
             return topology
         case Claimed():
             return _claimed(topology, evidence)
+        case OnlyStaleServed():
+            return replace(topology, generations=(), proven=())
         case PrimaryLost():
             cleared = _cleared(topology, evidence.endpoint, evidence.topology_version)
             return cleared if cleared is topology else replace(cleared, former=evidence.endpoint)
@@ -239,19 +259,16 @@ def update(topology: Topology, evidence: Evidence) -> Topology:
 
 
 def _claimed(topology: Topology, claim: Claimed) -> Topology:
-    if topology.is_stale(claim.generation, claim.cluster):
+    if topology.is_stale(claim.generation, claim.cluster, proven=claim.proven):
         return topology
-    generations = topology.generations
-    if claim.generation is not None:
-        others = [pair for pair in generations if pair[0] != claim.cluster]
-        generations = (*others, (claim.cluster, claim.generation))[-_MAX_CLUSTERS:]
     failures = _without(topology.failures, claim.endpoint)
     is_dr = topology.is_dr(claim.endpoint)
     served = _served(topology, claim) if is_dr is None else topology.served
     claimed = replace(
         topology,
         primary=claim.endpoint,
-        generations=generations,
+        generations=_with(topology.generations, claim),
+        proven=_with(topology.proven, claim) if claim.proven else topology.proven,
         failures=failures,
         served=served,
         fleet=_fleet(topology, claim),
@@ -259,6 +276,15 @@ def _claimed(topology: Topology, claim: Claimed) -> Topology:
     if is_dr in (None, topology.dr_active):
         return claimed
     return replace(claimed, dr_active=is_dr, pushed=(), served=(), fleet=claim.fleet or NO_FLEET)
+
+
+def _with(known: Generations, claim: Claimed) -> Generations:
+    if claim.generation is None:
+        return known
+    # A proven claim may be lower than what an unproven one has announced before.
+    highest = max(claim.generation, dict(known).get(claim.cluster, claim.generation))
+    others = [pair for pair in known if pair[0] != claim.cluster]
+    return (*others, (claim.cluster, highest))[-_MAX_CLUSTERS:]
 
 
 def _fleet(topology: Topology, claim: Claimed) -> FleetSize:

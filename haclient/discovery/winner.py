@@ -27,10 +27,10 @@ def choose(attempts: PendingAttempts, topology: Topology) -> PendingAttempt | Lo
     claims = [(pending, pending.claim) for pending in attempts if pending.claim is not None]
     for pending, claim in claims:
         # Two claims may arrive together, before the driver has updated the topology.
-        claimed = Claimed(pending.endpoint, claim.generation, claim.cluster, topology.version)
-        topology = update(topology, claimed)
+        facts = claim.generation, claim.cluster, topology.version
+        topology = update(topology, Claimed(pending.endpoint, *facts, proven=claim.proven))
     for pending, claim in claims:
-        if topology.is_stale(claim.generation, claim.cluster):
+        if topology.is_stale(claim.generation, claim.cluster, proven=claim.proven):
             detail = f"generation {claim.generation} is not the newest of cluster {claim.cluster}"
             return Loser(pending, FailureReason.STALE_PRIMARY, detail)
     winner = claims[0][0]

@@ -131,6 +131,14 @@ class Engine(asyncio.Protocol):
             self.connection.close()
             self.wake()
 
+    def refuse_peer(self, condition: proton.Condition) -> None:
+        """Send Close with this condition, and end the connection without waiting for the answer."""
+        self.connection.condition = condition
+        self.connection.close()
+        if self._socket is not None and self.writable:
+            self._outgoing.write_all(self._socket)
+        self.abort(condition)
+
     def leave(self) -> None:
         """Answer the peer's Close, and end the connection now; its socket closes in the background.
 

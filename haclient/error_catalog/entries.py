@@ -116,7 +116,10 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         "stale-primary": Entry(
             "A member serves with an older generation than one that was seen before: it was replaced.",
             "Nothing, if it is just being stopped. If it lasts, two members believe to be primary: look "
-            "at both.",
+            "at both. If only such members serve for `refusal_timeout` (60 s), the newer primary is lost, or "
+            "an impostor announced its generation: the client forgets it (event `GenerationsForgotten`) and "
+            "takes the next that serves. What a member announces that has not proved who it is, by SCRAM or "
+            "by a TLS certificate with a name that the URL allows, makes none stale that has.",
         ),
         "made-room": Entry(
             "The attempt had no TCP connection when `max_dials` was reached, and was ended for another one.",
@@ -206,6 +209,12 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "The peer let the client in and did not prove, as SCRAM asks, that it knows the password itself.",
             "Find out what listens there: it may be a stranger that passes for the broker. It has learned "
             "nothing of the password, but what SCRAM shows can be guessed at: change a short password.",
+        ),
+        "scram-iterations": Entry(
+            "The peer asks for fewer iterations of SCRAM than 4,096 (RFC 7677), or for more than 65,536. The "
+            "client does not answer.",
+            "Raise the count where the broker keeps its users, and set their passwords again. If the broker "
+            "asks for enough, find out what listens there: whoever asks for few wants to guess the password.",
         ),
         # -- a connection and its links
         "connection-closed": Entry(

@@ -6,6 +6,8 @@ Rules:
 - When a question fails, for any reason, the last answer stays in force; that is logged.
   Only a name that never had an answer is an error.  (RFC 8767 calls this serving stale data.)
 - One question at a time for a name: callers that ask meanwhile wait for the same one.
+- Answers are kept for ``MOST_NAMES``; then the one goes that was asked for longest ago.  SRV answers name
+  other targets whenever their server likes.
 - A waiter may be cancelled, or stop waiting; the question continues for the others and for the
   next.  ``close`` ends the questions under way.
 
@@ -23,6 +25,9 @@ from typing import Generic, TypeVar
 from haclient.error_catalog.base import HaclientError
 
 T = TypeVar("T")
+
+# Four times what one SRV answer may name: a seed list, with targets that change now and then.
+MOST_NAMES = 256
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +93,9 @@ class Answers(Generic[T]):
 
         :raises ResolutionError: when there is none and never was.
         """
-        kept = self._kept.get(name)
+        kept = self._kept.pop(name, None)
+        if kept is not None:
+            self._kept[name] = kept  # the last to go, of those that are kept now
         if kept is not None and self._clock() < kept.expires:
             return kept.value
         failure = await self._wait(self._question(name), until)
@@ -120,7 +127,10 @@ class Answers(Generic[T]):
             return str(unanswered)
         finally:
             self._running.pop(name, None)
+        self._kept.pop(name, None)
         self._kept[name] = _Kept(answer.value, self._clock() + answer.ttl)
+        if len(self._kept) > MOST_NAMES:
+            del self._kept[next(iter(self._kept))]
         return ""
 
     async def _wait(self, task: asyncio.Task[str], until: float) -> str:

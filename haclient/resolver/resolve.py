@@ -9,9 +9,12 @@ Rules:
 - IPv6 and IPv4 alternate, each in the order of the answer (RFC 8305 section 4).  IPv6 is
   first; for names of the hosts file, the family of the first line.
 - SRV (RFC 2782): ``_amqp._tcp.NAME``, or ``_amqps._tcp.NAME`` with TLS; see ``srv``.
-- An answer is used until its TTL has passed, the CNAMEs it followed included.  A resolver that
+- An answer is used until its TTL has passed, the CNAMEs it followed included, and for ``MOST_SECONDS`` at
+  most: one that somebody forged must not last for the life of the process.  A resolver that
   fails, or that says the name is gone, leaves the last answer in force; see ``cache``.
-- A call lasts no longer than ``timeout``, whatever the servers do.
+- A call lasts no longer than ``timeout``, whatever the servers do.  Of an SRV answer it uses the first
+  ``MOST_TARGETS``, by priority, and of a name as many addresses of each family, and no seed has more
+  endpoints than that: whoever can answer for a name decides what the client asks and dials, not how much.
 - Search domains and ``ndots`` of the system hold when its servers are asked, and not when
   ``nameserver`` names one.
 """
@@ -19,6 +22,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -39,12 +43,18 @@ if TYPE_CHECKING:
 
 __all__ = ["ResolutionError", "Resolver"]
 
+_log = logging.getLogger(__name__)
+
 # RFC 8305 section 3 recommends 50 ms.
 RESOLUTION_DELAY = 0.05
 # A question ends before its waiters give up, so that their error says why it failed.
 _PART_FOR_QUESTION = 0.95
 # A datagram may be lost: each server is asked again after this part of the whole time.
 _PART_OF_TIMEOUT = 0.3
+MOST_TARGETS = 64
+"""Clusters have two to seven members: as many as the topology keeps of those that members announce."""
+# To ask once an hour costs nothing.
+MOST_SECONDS = 3600.0
 _HOSTS_FILE = "/etc/hosts"
 _LOOPBACK = ("127.0.0.1", "::1")
 
@@ -137,7 +147,7 @@ class Resolver:
         if not endpoints:
             problems = "; ".join(str(each) for each in found)
             raise ResolutionError(name, f"none of its targets has an address: {problems}")
-        return endpoints
+        return endpoints[: 2 * MOST_TARGETS]
 
     async def _target(
         self, service: Service, seed: Endpoint, until: float
@@ -163,7 +173,12 @@ class Resolver:
         self, name: str, _last: tuple[Service, ...] | None
     ) -> Answer[tuple[Service, ...]]:
         reply = await self._query(name, "SRV")
-        services = tuple(_service(record) for record in reply.records)
+        # The sort keeps the order of the answer within one priority.
+        every = sorted(map(_service, reply.records), key=lambda each: each.priority)
+        if len(every) > MOST_TARGETS:
+            text = "%r has %d SRV records: the client uses the first %d, by priority"
+            _log.warning(text, name, len(every), MOST_TARGETS)
+        services = tuple(every[:MOST_TARGETS])
         # RFC 2782: a target "." says that the service is decidedly not available.
         usable = tuple(each for each in services if each.target != "." and each.port)
         if not usable:
@@ -187,7 +202,10 @@ class Resolver:
             return _Reply(problem=f"no answer within {self._timeout:g} s", known=False)
         except (dns.exception.DNSException, ResolutionError, OSError) as error:
             return _Reply(problem=str(error) or type(error).__name__, known=False)
-        return _Reply(tuple(record.to_text() for record in answer), answer.chaining_result.minimum_ttl)
+        records = tuple(record.to_text() for record in answer)
+        # What comes first of SRV records only their priority says.
+        most = len(records) if rdtype == "SRV" else MOST_TARGETS
+        return _Reply(records[:most], min(answer.chaining_result.minimum_ttl, MOST_SECONDS))
 
     async def _configured(self) -> dns.asyncresolver.Resolver:
         import dns.asyncresolver  # noqa: PLC0415 - as in _query

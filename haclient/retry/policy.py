@@ -52,8 +52,8 @@ class Policy:
     """Hops of one redirect chain; the number that Qpid JMS documents for its redirects."""
 
     redirects: Redirects = "members"
-    """Which redirect targets may be given the credentials.  ``members``: the hosts of the URL on
-    any port, their addresses, and hosts of the same parent domain; ``any``; ``none``:
+    """Which redirect targets may be given the credentials, a client certificate too.  ``members``: the hosts
+    of the URL on any port, their addresses, and hosts of the same parent domain; ``any``; ``none``:
     redirects are not followed at all, and targets that served are not remembered."""
 
     pushed_members: PushedMembers = "add"

@@ -26,7 +26,10 @@ from haclient.telemetry.retention import remove_old
 from haclient.telemetry.settings import TelemetrySettings
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-_MODE = 0o666  # less the umask
+# Both less the umask.  The lines name hosts and services, and say what failed there: the group is for those
+# who collect or analyze them.
+_MODE = 0o640
+_FOLDER_MODE = 0o750
 # About five milliseconds of compression.
 _STEP = 256 * 1024
 _LEVEL = 6
@@ -148,7 +151,7 @@ class Files:
         self._finished = False
 
     def _begin(self, now: float) -> _Open:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(_FOLDER_MODE, parents=True, exist_ok=True)
         path = self._directory / f"{self._stem}-{next(self._numbers)}.jsonl"
         self._file = _Open(path, os.open(path, _NEW, _MODE), now, synced_at=now)
         remove_old(self._settings, self._service, {path, *self._full})

@@ -410,6 +410,28 @@ def test_a_file_that_cannot_be_read_is_named_and_not_quoted(
     check(lambda: configuration.from_file(path), f"file {path}", reason)
 
 
+@pytest.mark.parametrize("depth", [2_000, 100_000])
+@pytest.mark.parametrize(
+    ("name", "opening"), [("x.json", "["), ("x.json", '{"a":'), ("x.toml", "a = ["), ("x.toml", "a = {a=")]
+)
+def test_a_file_that_is_nested_too_deeply_is_named(
+    name: str, opening: str, depth: int, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    first, _, repeated = opening.rpartition(" = ")
+    path.write_text(f"{first} = {repeated * depth}" if first else opening * depth)
+    check(lambda: configuration.from_file(path), f"file {path}", "it is nested too deeply")
+
+
+@pytest.mark.parametrize(("name", "text"), [("x.json", '{"window": %s}'), ("x.toml", "window = %s")])
+def test_a_file_with_a_number_that_python_does_not_read_is_named(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(text % ("9" * 5000))
+    check(lambda: configuration.from_file(path), f"file {path}", "it has a number that is too long")
+
+
 def test_a_password_file_that_is_no_text_is_not_quoted(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_bytes(SECRET.encode() + b"\xff")

@@ -14,6 +14,7 @@ from haclient.discovery.decision import (
     Wait,
 )
 from haclient.discovery.evidence import Claimed, FailureReason, PrimaryLost, Resolved
+from haclient.discovery.pending_attempts import Claim
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
 
@@ -253,9 +254,22 @@ class TestRule3Usable:
         race.next(0.0, topology)
         race.next(0.0, topology)
         race.next(0.1, topology)
-        race.usable(1, 0.2, 4, "x")
-        race.usable(2, 0.2, 5, "x")
+        race.usable(1, 0.2, Claim(4, "x"))
+        race.usable(2, 0.2, Claim(5, "x"))
         stale = race.next(0.2, topology)
         assert isinstance(stale, Abandon)
         assert (stale.attempt, stale.kind) == (1, FailureReason.STALE_PRIMARY)
         assert race.next(0.2, topology) == Found(2)
+
+    def test_an_unproven_claim_in_the_same_instant_makes_no_proven_one_stale(self) -> None:
+        race = search(Policy(stagger=0.1))
+        topology = Topology(seeds=(E[0], E[1]))
+        race.next(0.0, topology)
+        race.next(0.0, topology)
+        race.next(0.1, topology)
+        race.usable(1, 0.2, Claim(4, "x", proven=True))
+        race.usable(2, 0.2, Claim(5, "x"))
+        lost = race.next(0.2, topology)
+        assert isinstance(lost, Abandon)
+        assert (lost.attempt, lost.kind) == (2, FailureReason.LOST_RACE)
+        assert race.next(0.2, topology) == Found(1)

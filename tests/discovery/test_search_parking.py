@@ -6,6 +6,7 @@ import math
 
 from haclient.discovery.decision import Abandon, BackOff, Dial, Found, GiveUp, StartRound, Wait
 from haclient.discovery.evidence import Claimed, Failure, FailureReason
+from haclient.discovery.pending_attempts import Claim
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
@@ -154,7 +155,7 @@ class TestResting:
         topology, now, looking = parked()
         topology = update(topology, Claimed(E[0], 1, "x", 0))
         assert until_wait(looking, now + 1, topology)[0] == Dial(5, E[0])
-        looking.usable(5, now + 1, 1, "x")
+        looking.usable(5, now + 1, Claim(1, "x"))
         order, found = until_wait(looking, now + 1, topology)
         assert isinstance(order, Abandon)
         assert (order.attempt, order.kind) == (4, FailureReason.LOST_RACE)

@@ -26,6 +26,7 @@ from haclient.discovery.evidence import (
     PrimaryLost,
     Pushed,
 )
+from haclient.discovery.pending_attempts import Claim
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.backoff import Backoff, FixedDelays
@@ -282,7 +283,7 @@ class Fuzzed:
                 self.flying.pop(attempt, None)
             case ("usable", int(attempt), generation):
                 assert generation is None or isinstance(generation, int)
-                self.search.usable(attempt, self.now, generation, "x")
+                self.search.usable(attempt, self.now, Claim(generation, "x"))
                 self.claims[attempt] = generation
             case ("parked", int(attempt), _):
                 self.search.parked(attempt, self.now)

@@ -15,11 +15,12 @@ from haclient.discovery.evidence import (
     Evidence,
     Failure,
     FailureReason,
+    OnlyStaleServed,
     PrimaryLost,
     Pushed,
     Resolved,
 )
-from haclient.discovery.topology import SELF_INFLICTED, Topology, update
+from haclient.discovery.topology import SELF_INFLICTED, Generations, Topology, update
 from haclient.retry.fleet import NO_FLEET, FleetSize
 from haclient.retry.policy import Policy, PushedMembers, Redirects
 
@@ -173,6 +174,36 @@ class TestGenerations:
         topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), *many)
         assert (topology.generation, topology.cluster) == (99, "y")
         assert topology.is_stale(4, "x")
+
+    def test_an_unproven_claim_makes_no_proven_member_stale(self) -> None:
+        """Anybody may announce a high number; among members of one kind the higher one counts."""
+        impostor = Claimed(C, 99, "x", 0)
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0, proven=True), impostor)
+        assert not topology.is_stale(5, "x", proven=True)
+        assert topology.is_stale(4, "x", proven=True)
+        assert topology.is_stale(98, "x")
+        assert topology.is_stale(None, "x", proven=True)
+        again = update(topology, Claimed(A, 5, "x", topology.version, proven=True))
+        assert again.primary == A
+        assert again.is_stale(98, "x")
+
+    def test_a_proven_claim_makes_an_unproven_member_stale(self) -> None:
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0, proven=True))
+        assert topology.is_stale(4, "x")
+        assert topology.is_stale(None, "x")
+        assert not topology.is_stale(5, "x")
+
+    def test_what_is_known_of_generations_is_forgotten_when_only_stale_members_serve(self) -> None:
+        topology = after(
+            Topology(seeds=(A, B)),
+            Claimed(A, 5, "x", 0, proven=True),
+            Claimed(B, 9, "y", 0),
+            PrimaryLost(B, 0),
+        )
+        assert update(topology, OnlyStaleServed(0)) is topology, "it is about what was known before"
+        forgotten = update(topology, OnlyStaleServed(1))
+        assert not forgotten.is_stale(1, "x", proven=True)
+        assert not forgotten.is_stale(1, "y")
 
 
 class TestFleet:
@@ -386,7 +417,12 @@ ENDPOINTS = st.sampled_from([A, B, C, NAME, V4, V6, Endpoint("localhost", 5672),
 VERSIONS = st.integers(0, 6)
 LISTS = st.lists(ENDPOINTS, max_size=4).map(tuple)
 CLAIMS = st.builds(
-    Claimed, ENDPOINTS, st.none() | st.integers(0, 5), st.sampled_from([None, "x", "y"]), VERSIONS
+    Claimed,
+    ENDPOINTS,
+    st.none() | st.integers(0, 5),
+    st.sampled_from([None, "x", "y"]),
+    VERSIONS,
+    proven=st.booleans(),
 )
 EVIDENCE = st.one_of(
     CLAIMS,
@@ -400,6 +436,11 @@ EVIDENCE = st.one_of(
     st.builds(Pushed, LISTS, VERSIONS),
     st.builds(Resolved, ENDPOINTS, LISTS),
 )
+
+
+def assert_generations_only_grow(before: Generations, after: Generations) -> None:
+    heights = dict(after)
+    assert all(heights[cluster] >= number for cluster, number in before)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -417,9 +458,11 @@ def test_no_evidence_breaks_the_laws_of_the_topology(option: PushedMembers, evid
         assert set(topology.served) <= {C, V4, TARGETS[-1]}, "and none that is listed"
         assert topology.version in {before.version, before.version + 1}
         assert (topology.version == before.version) or topology.primary is None
-        heights = dict(topology.generations)
-        assert all(heights[cluster] >= number for cluster, number in before.generations)
-        if isinstance(fact, Claimed) and topology.primary != before.primary:
-            assert not before.is_stale(fact.generation, fact.cluster)
+        assert_generations_only_grow(before.generations, topology.generations)
+        assert_generations_only_grow(before.proven, topology.proven)
+        if isinstance(fact, Claimed):
+            was_stale = before.is_stale(fact.generation, fact.cluster, proven=fact.proven)
+            assert topology.primary == before.primary or not was_stale
+            assert fact.proven or topology.proven == before.proven
         if not isinstance(fact, Resolved) and fact.topology_version < before.version:
             assert topology is before

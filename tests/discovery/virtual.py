@@ -27,6 +27,7 @@ from haclient.discovery.evidence import (
     Pushed,
     Resolved,
 )
+from haclient.discovery.pending_attempts import Claim
 from haclient.discovery.polling.dial_times import DialTimes
 from haclient.discovery.refusals import Refusals
 from haclient.discovery.search import Search
@@ -321,7 +322,7 @@ class Factory:
                 later(wait + behaviour.after, lambda _: self._ended(connection, dial.attempt, ended))
             case Serves():
                 claim = connection.claim(dial.attempt, behaviour)
-                later(wait + behaviour.after, lambda s: s.usable(dial.attempt, self.now, *claim))
+                later(wait + behaviour.after, lambda s: s.usable(dial.attempt, self.now, Claim(*claim)))
 
     def _ended(self, connection: Connection, attempt: int, behaviour: Fails) -> None:
         if attempt not in connection.dialled:

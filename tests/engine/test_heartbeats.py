@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.protocol import Engine
 from haclient.testing.peers.listening import PeerEngine
 from haclient.testing.proxy import Proxy, proxy
 from haclient.testing.virtual_clock import VirtualTime
+from tests.broker_stub.raw_client import raw_client
 from tests.engine.pair import Owner, opened, pair, serving
 
 SHORT = 0.3
@@ -82,6 +84,20 @@ async def test_an_idle_connection_outlives_many_heartbeat_intervals(client: floa
         sender, _ = await both.sender()
         sender.send(b"still here", 1)
         await both.server.until(lambda: both.server.deliveries)
+
+
+@pytest.mark.parametrize("idle_ms", [1, 10, 99])
+async def test_no_peer_gets_more_than_twenty_heartbeats_a_second(idle_ms: int) -> None:
+    loop, heard = asyncio.get_running_loop(), 0
+    async with (
+        serving(heartbeat=0.0) as (peer, _owners),
+        raw_client(Endpoint(peer.host, peer.port)) as client,
+    ):
+        began = loop.time()
+        await client.open(idle_ms=idle_ms)
+        while heard < 8:
+            heard += (await client.reader.read(65536)).count(EMPTY_FRAME)
+        assert heard <= 1 + 20 * (loop.time() - began)
 
 
 @pytest.mark.parametrize("who", ["client", "server"])

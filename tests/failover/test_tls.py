@@ -17,13 +17,14 @@ from haclient.core.failures import REDIRECT
 from haclient.discovery.evidence import FailureReason
 from haclient.errors import ClusterURLError, ConnectionGaveUp, TLSVerificationFailed
 from haclient.events import AttemptFailed, AttemptStarted, BackingOff, Event, Reconnected, Redirected
-from haclient.testing.peers.listening import PeerEngine
+from haclient.testing.peers.listening import PeerEngine, listening
 from haclient.testing.peers.passive import speaking
 from tests.certificates import Authority
 from tests.failover.tls_front import tls_front
 from tests.failover.waiting import next_of
 from tests.members import Member, Members
 from tests.peers import Peer
+from tests.peers.watch import Watch
 
 OPTIONS = "backoff_base=0.01&backoff_max=0.1"
 
@@ -288,6 +289,42 @@ def with_certificate(authority: Authority, mechanisms: str = "EXTERNAL") -> str:
     """The options of a client that shows a certificate."""
     mine = authority.issue("app@example.test", common_name="app")
     return f"&sasl_mechanisms={mechanisms}&tls_cert={mine.chain}&tls_key={mine.key}"
+
+
+class Stranger(asyncio.Protocol):
+    """Says nothing, and is glad of whoever comes."""
+
+    def __init__(self, met: asyncio.Event) -> None:
+        self._met = met
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._met.set()
+
+
+@pytest.mark.parametrize("mechanisms", ["EXTERNAL", "ANONYMOUS"])
+async def test_a_client_certificate_is_not_shown_to_a_stranger_that_a_member_redirects_to(
+    mechanisms: str, members: Members, authority: Authority
+) -> None:
+    """The member itself was verified; the option allows more."""
+    met, watch = asyncio.Event(), Watch()
+    async with listening(lambda _: Stranger(met)) as stranger:
+        passive = members.start(
+            "passive",
+            primary=f"amqps://{stranger.address}",
+            certificate=authority.issue("localhost", "127.0.0.1"),
+            clients=authority,
+            anonymous=mechanisms == "ANONYMOUS",
+        )
+        url = secure(passive, authority, "localhost", with_certificate(authority, mechanisms))
+        connecting = asyncio.ensure_future(aio.connect(url, on_event=watch))
+        (first,) = await watch.until(Redirected)
+        assert (first.target.port, first.followed) == (stranger.port, False)
+        assert "nor a client certificate" in first.detail
+        connecting.cancel()
+        assert not met.is_set()
+        connecting = asyncio.ensure_future(aio.connect(f"{url}&redirects=any"))
+        await asyncio.wait_for(met.wait(), 20)
+        connecting.cancel()
 
 
 async def test_a_client_certificate_proves_who_the_client_is(exacting: Member, authority: Authority) -> None:

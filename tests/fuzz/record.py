@@ -15,6 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest import mock
 
+import dns.message
+import dns.rcode
+import dns.rrset
+
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.user_database import write_users
 from broker_stub.broker import Broker, BrokerOptions
@@ -23,7 +27,7 @@ from broker_stub.queueing.queue import Queue
 from tests.fuzz import administration, members, pair, script, talks
 from tests.fuzz.script import Kind, Step
 from tests.fuzz.target import CORPUS
-from tests.fuzz.targets import client, management, server_users, site_link
+from tests.fuzz.targets import client, dns_answers, management, server_users, site_link
 from tests.fuzz.wire import fixed_names
 
 _CHUNK = 65536
@@ -195,7 +199,34 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+def _answers() -> None:
+    """What name servers answer for an SRV seed with two targets, a name, and one that is not there."""
+    service, name = "_amqps._tcp.cluster.example.com.", "cluster.example.com."
+    targets = [f"{number} 5 567{number} {host}.{name}" for number, host in enumerate("ab", start=1)]
+    both = [("AAAA", ["2001:db8::1", "2001:db8::2"]), ("A", ["192.0.2.1", "192.0.2.2"])]
+    srv = _answer(service, "SRV", targets)
+    hosts = [_answer(f"{host}.{name}", *each) for host in "ab" for each in both]
+    keep(
+        "dns_answers", "targets", dns_answers.encode([srv, *hosts, *(_answer(name, *each) for each in both)])
+    )
+    alias = _answer(name, "A", ["192.0.2.9"], alias="elsewhere.example.net.")
+    keep("dns_answers", "alias", dns_answers.encode([srv, alias, alias]))
+    nobody = _answer(service, "SRV", [])
+    nobody.set_rcode(dns.rcode.NXDOMAIN)
+    keep("dns_answers", "nobody", dns_answers.encode([nobody, hosts[1]]))
+
+
+def _answer(name: str, kind: str, records: list[str], alias: str = "") -> dns.message.Message:
+    answer = dns.message.make_response(dns.message.make_query(name, kind))
+    if alias:
+        answer.answer.append(dns.rrset.from_text(name, 30, "IN", "CNAME", alias))
+    if records:
+        answer.answer.append(dns.rrset.from_text_list(alias or name, 30, "IN", kind, records))
+    return answer
+
+
 async def _main() -> None:
+    _answers()
     await _users()  # first: Cyrus SASL takes the first directory that it is given, and no other afterwards
     _requests()
     await _links()

@@ -18,8 +18,8 @@ _SERVER_FIRST = re.compile(rb"(r=([!-+\--~]+),s=([A-Za-z0-9+/=]+),i=(\d+))")
 _CLIENT_FINAL = re.compile(rb"(c=[A-Za-z0-9+/=]+,r=[!-+\--~]+),p=([A-Za-z0-9+/=]+)")
 _VALUE = re.compile(rb"[pv]=([A-Za-z0-9+/=]+)")
 _NO_CHANNEL_BINDING = b"c=biws"
-# A peer may ask for as many as it likes; a real one's 4,096 would be most of the time that an input takes.
-_ITERATIONS = 16
+# Clients answer no fewer (RFC 7677).
+_ITERATIONS = 4096
 _MOST_ITERATIONS = 10_000
 _SALT = base64.b64encode(b"salt of the peer")
 

@@ -15,7 +15,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,14 +42,20 @@ class PrimaryProcess:
 
 @contextmanager
 def primary_process(
-    *, count: int = 1, grants: int = 100, users: Path | None = None, mechanisms: Sequence[str] = ()
+    *,
+    count: int = 1,
+    grants: int = 100,
+    users: Path | None = None,
+    mechanisms: Sequence[str] = (),
+    properties: Mapping[str, Any] | None = None,
 ) -> Iterator[PrimaryProcess]:
     """Good members in another process, which is killed at the end.
 
     :param users: directory of a Cyrus configuration; without it everybody is anonymous.
+    :param properties: those of their Opens, besides the ones that they have anyway.
     """
     sasl = {"config_dir": str(users), "mechanisms": tuple(mechanisms)} if users else None
-    plan = json.dumps({"count": count, "grants": grants, "sasl": sasl})
+    plan = json.dumps({"count": count, "grants": grants, "sasl": sasl, "properties": dict(properties or {})})
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.peers.process", plan],
         cwd=_ROOT,
@@ -66,10 +72,12 @@ def primary_process(
         process.communicate()
 
 
-async def _serve(count: int, grants: int, sasl: dict[str, Any] | None) -> None:
+async def _serve(count: int, grants: int, sasl: dict[str, Any] | None, properties: dict[str, Any]) -> None:
     server = ANONYMOUS if sasl is None else SaslServer(**sasl)
     async with AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(primary(grants=grants, sasl=server)) for _ in range(count)]
+        for peer in peers:
+            peer.properties |= properties
         sys.stdout.write(json.dumps([(peer.host, peer.port) for peer in peers]) + "\n")
         sys.stdout.flush()
         # The parent's end of this pipe closes when the parent is gone.

@@ -181,6 +181,25 @@ class TestRotation:
         assert text(tmp_path) == "x" * 1_000_000 + "y"
         files.forget()
 
+    @pytest.mark.parametrize(("umask", "folder", "file"), [(0, 0o750, 0o640), (0o077, 0o700, 0o600)])
+    def test_only_the_owner_and_the_group_read_files_plain_or_compressed(
+        self, tmp_path: Path, umask: int, folder: int, file: int
+    ) -> None:
+        made = tmp_path / "made"
+        before = os.umask(umask)
+        try:
+            files = Files(TelemetrySettings(made, rotate_size=1), "x", "x", iter(range(1, 10)))
+            for block in (b"a\n", b"b\n", b"c\n"):
+                files.write(block, 0.0)
+            while not list(made.glob("x-1.jsonl.gz")):
+                files.compress(0.0)
+        finally:
+            os.umask(before)
+        files.forget()
+        assert {path.suffix for path in made.iterdir()} == {".jsonl", ".gz"}
+        assert {path.stat().st_mode & 0o777 for path in made.iterdir()} == {file}
+        assert made.stat().st_mode & 0o777 == folder
+
     def test_a_plain_file_that_was_removed_is_no_failure(self, tmp_path: Path) -> None:
         source = Numbers(TelemetrySettings(tmp_path, rotate_size=1))
         for number in range(3):

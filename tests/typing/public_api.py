@@ -489,7 +489,7 @@ def errors_before_there_is_a_connection() -> None:
 # -- events ---------------------------------------------------------------------------------------
 
 
-def every_event(event: events.Event) -> str:
+def every_event(event: events.Event) -> str:  # noqa: C901 - one case for each
     assert_type(event.stamp, events.Stamp)
     match event:
         case events.AttemptStarted() | events.Parked():
@@ -521,6 +521,9 @@ def every_event(event: events.Event) -> str:
             assert_type((event.delay, event.refusals), tuple[float, int])
             assert_type(event.condition, str)
             return event.reason
+        case events.GenerationsForgotten():
+            assert_type((event.generation, event.highest), tuple[int | None, int | None])
+            return str(event.cluster)
         case events.GaveUp():
             assert_type(event.last, Failure | None)
             return event.reason

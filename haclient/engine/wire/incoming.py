@@ -21,12 +21,14 @@ _FRAMING_ERROR = "amqp:connection:framing-error"
 class IncomingBytes:
     """What is read of the bytes of one peer."""
 
-    __slots__ = ("_order", "_proof", "greeting")
+    __slots__ = ("_order", "_proof", "greeting", "peer_proved")
 
     def __init__(self, settings: Settings, transport: proton.Transport) -> None:
         serves = settings.sasl_server is not None
         self.greeting = None if serves else Greeting()
         """Client: what the peer has sent, until its Open."""
+        self.peer_proved = False
+        """Client: whether the peer has proved by SCRAM that it knows the password."""
         self._order = None if settings.tls_domain is not None else FrameOrder(server=serves)
         self._proof = ServerProof(transport) if ServerProof.is_needed(settings) else None
 
@@ -69,5 +71,5 @@ class IncomingBytes:
     ) -> tuple[bytes, proton.Condition | None]:
         read = proof.read(data, push)
         if proof.done:
-            self._proof = None
+            self.peer_proved, self._proof = proof.proved, None
         return read

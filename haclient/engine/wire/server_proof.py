@@ -9,11 +9,15 @@ Rules
 * The outcome that says OK reaches proton after Cyrus has accepted a server-final-message (``v=``).
 * Some brokers (those on proton-j, as Artemis) send that message in the outcome, where Cyrus does not see it:
   it is given to Cyrus as a challenge.  proton does not answer that, for the outcome follows at once.
+* A server-first-message with fewer than ``FEWEST_ITERATIONS`` is not answered: the answer is computed from
+  the password, and the fewer there are, the more passwords somebody who sees it can try in a second.  Nor is
+  one with more than ``MOST_ITERATIONS``: the event loop stands still while they are computed.
 
 Not for TLS of proton's own, inside which nothing can be read.
 
 Sources: RFC 5802, sections 3 (the client must authenticate the server) and 7 (server-final-message); AMQP 1.0
-part 5, sections 5.3.3.3 to 5.3.3.6 (challenge, outcome and its additional-data).
+part 5, sections 5.3.3.3 to 5.3.3.6 (challenge, outcome and its additional-data); RFC 7677, section 4 (the
+fewest iterations).
 """
 
 from __future__ import annotations
@@ -26,6 +30,12 @@ import proton
 from haclient.engine.settings import Settings
 
 UNPROVEN = "the peer did not prove that it knows the password"
+WRONG_ITERATIONS = "the peer asks for a number of SCRAM iterations that this client refuses"
+FEWEST_ITERATIONS = 4096
+# Cyrus SASL computes no more, as a client or a server (MAX_ITERATION_COUNTER of its scram.c).
+MOST_ITERATIONS = 0x10000
+_DIGITS = len(str(MOST_ITERATIONS))
+_QUOTED = 20
 _HEADER = 8
 _SASL = b"AMQP\x03\x01\x00\x00"
 _CHALLENGE, _OUTCOME = 0x42, 0x44
@@ -66,8 +76,8 @@ class ServerProof:
             if not self._begun:
                 self._begun, self.done = True, frame != _SASL
                 push(frame)
-            elif not self._pass(frame, push):
-                return b"", proton.Condition(_UNAUTHORIZED, UNPROVEN)
+            elif wrong := self._pass(frame, push):
+                return b"", proton.Condition(_UNAUTHORIZED, wrong)
         rest, self._held = self._held, b""
         return rest, None
 
@@ -77,13 +87,15 @@ class ServerProof:
             return _HEADER if _SASL.startswith(self._held[:_HEADER]) else len(self._held)
         return int.from_bytes(self._held[:4]) if len(self._held) >= _HEADER else 0
 
-    def _pass(self, frame: bytes, push: Callable[[bytes], None]) -> bool:
-        """Whether the frame may be there."""
+    def _pass(self, frame: bytes, push: Callable[[bytes], None]) -> str:
+        """Push the frame, if it may be there; why not otherwise."""
         code, fields = _decoded(frame)
         first = fields[0] if fields else None
         if code == _CHALLENGE and _is_final(first):
             self._prove(first, push)
-            return True
+            return ""
+        if code == _CHALLENGE and self._is_scram and (wrong := _wrong_iterations(first)):
+            return wrong
         # What is no code at all is OK to proton.
         refused = isinstance(first, proton.ubyte) and first != _OK
         if code == _OUTCOME and not refused and self._is_scram:
@@ -91,10 +103,15 @@ class ServerProof:
             if not self._proved and _is_final(additional):
                 self._prove(additional, push)
             if not self._proved:
-                return False
+                return UNPROVEN
         self.done = code == _OUTCOME
         push(frame)
-        return True
+        return ""
+
+    @property
+    def proved(self) -> bool:
+        """Whether the peer has proved that it knows the password."""
+        return self._proved and self._is_scram
 
     @property
     def _is_scram(self) -> bool:
@@ -109,6 +126,18 @@ class ServerProof:
 
 def _is_final(value: object) -> TypeGuard[bytes]:
     return isinstance(value, bytes) and value.startswith(_SERVER_FINAL)
+
+
+def _wrong_iterations(message: object) -> str:
+    """What is wrong with the iterations that a server-first-message names, wherever it does."""
+    attributes = message.split(b",") if isinstance(message, bytes) else []
+    for count in (each[2:] for each in attributes if each.startswith(b"i=")):
+        # No sign and no space: what is no number here is none to Cyrus either.
+        number = int(count) if count.isdigit() and len(count) <= _DIGITS else 0
+        if not FEWEST_ITERATIONS <= number <= MOST_ITERATIONS:
+            asked = ascii(count[:_QUOTED].decode("latin-1"))
+            return f"{WRONG_ITERATIONS}: {asked}; it takes {FEWEST_ITERATIONS:,} to {MOST_ITERATIONS:,}"
+    return ""
 
 
 def _decoded(frame: bytes) -> tuple[int, list[object]]:

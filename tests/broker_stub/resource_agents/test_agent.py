@@ -6,6 +6,8 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -197,12 +199,32 @@ def test_a_start_that_fails_tells_why(node: Node) -> None:
     assert "No such option" in failed.errors
 
 
+def test_a_word_of_the_options_is_no_pattern_for_names_of_files(node: Node) -> None:
+    """The folder has files; the option gets what the administrator wrote."""
+    pattern = f"{node.folder}/*"
+    failed = node.agent("start", options=f"--log-level {pattern}")
+    assert failed.code == GENERIC
+    assert pattern in failed.errors
+
+
+def test_nothing_starts_where_no_address_is_given_and_what_runs_is_stopped(node: Node) -> None:
+    """An earlier version listened on every network then."""
+    assert node.agent("start", listen="").code == CONFIGURED
+    assert node.agent("monitor", listen="").code == NOT_RUNNING
+    command = ["-m", "broker_stub", "serve", "--listen", "0.0.0.0:5672", "--name", "former"]
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()", *command]) as former:
+        node.pid_file.write_text(f"{former.pid}\n")
+        assert node.agent("stop", listen="").code == SUCCESS
+        assert former.wait(10) == -signal.SIGTERM
+
+
 @pytest.mark.parametrize(
     ("parameters", "code", "reason"),
     [
         ({}, SUCCESS, ""),
         ({"members": ""}, CONFIGURED, "members is not set"),
         ({"members": "a:5672,b"}, CONFIGURED, "'b' is not host:port"),
+        ({"listen": ""}, CONFIGURED, "listen is not set"),
         ({"listen": "somewhere"}, CONFIGURED, "'somewhere' is not host:port"),
         ({"arbiter": ""}, CONFIGURED, "arbiter"),
         ({"arbiter": "memory:"}, CONFIGURED, "arbiter"),

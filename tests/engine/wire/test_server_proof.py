@@ -17,10 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from proton import symbol, ubyte, uint, ushort
 
 from haclient import aio
-from haclient.engine.wire.server_proof import UNPROVEN
+from haclient.engine.wire.server_proof import (
+    FEWEST_ITERATIONS,
+    MOST_ITERATIONS,
+    UNPROVEN,
+    WRONG_ITERATIONS,
+)
 from haclient.errors import AuthenticationFailed
 from tests.broker_stub import raw_client as raw
 from tests.certificates import Authority
@@ -52,7 +59,9 @@ class Conversation:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     digest: str
+    iterations: bytes = b"%d" % ROUNDS
     proof: bytes = b""
+    answered: bool = False
     heard: bytearray = field(default_factory=bytearray)
 
     async def frame(self) -> bytes:
@@ -69,12 +78,13 @@ class Conversation:
         bare = init[init.index(b"n=") :]  # the last field but the host's name
         bare = bare[: bare.index(b",r=") + 3 + _length_of_nonce(bare)]
         nonce = bare.partition(b",r=")[2] + b"server"
-        first = b"r=%s,s=%s,i=%d" % (nonce, base64.b64encode(SALT), ROUNDS)
+        first = b"r=%s,s=%s,i=%s" % (nonce, base64.b64encode(SALT), self.iterations)
         self.writer.write(sasl(CHALLENGE, first))
         final = await self.frame()
+        self.answered = True
         without_proof = final[final.index(b"c=") : final.index(b",p=")]
         name = self.digest.replace("-", "").lower()
-        salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), SALT, ROUNDS)
+        salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), SALT, int(self.iterations))
         key = hmac.digest(salted, b"Server Key", name)
         signature = hmac.digest(key, b",".join((bare, first, without_proof)), name)
         self.proof = b"v=" + base64.b64encode(signature)
@@ -231,6 +241,55 @@ async def test_a_server_that_does_not_know_it_is_refused(play: Play) -> None:
     assert caught.value.code == "unproven-server"
     assert UNPROVEN in str(caught.value)
     assert PASSWORD not in str(caught.value)
+
+
+def with_iterations(count: bytes, talks: list[Conversation]) -> Play:
+    async def play(talk: Conversation) -> None:
+        talk.iterations = count
+        talks.append(talk)
+        await in_two_steps(talk)
+
+    return play
+
+
+@pytest.mark.parametrize("digest", DIGESTS)
+@pytest.mark.parametrize("count", [FEWEST_ITERATIONS, MOST_ITERATIONS])
+async def test_the_fewest_and_the_most_iterations_are_computed(count: int, digest: str) -> None:
+    play = with_iterations(b"%d" % count, [])
+    async with peer(play, digest) as address, asyncio.timeout(20), aio.connect(url(address)) as connection:
+        assert connection.endpoint is not None
+
+
+# Some are refused by Cyrus as well, in words of its own; none of them may be answered.
+COUNTS = (
+    *(b"0", b"1", b"4095", b"65537", b"%d" % 2**31, b"%d" % 2**64, b"9" * 1000),
+    *(b"", b"-1", b"+4096", b" 4096", b"4096 ", b"0x1000", b"4096\x00", b"1,i=4096", b"4096,i=1", b"4e3"),
+)
+
+
+async def refusal_of(count: bytes, digest: str) -> AuthenticationFailed:
+    talks: list[Conversation] = []
+    async with peer(with_iterations(count, talks), digest) as address, asyncio.timeout(20):
+        with pytest.raises(AuthenticationFailed) as caught:
+            await aio.connect(url(address))
+    assert talks
+    assert not any(talk.answered for talk in talks)
+    return caught.value
+
+
+@pytest.mark.parametrize("digest", DIGESTS)
+@pytest.mark.parametrize("count", COUNTS, ids=lambda count: ascii(count[:12]))
+async def test_any_other_number_of_iterations_is_not_answered(count: bytes, digest: str) -> None:
+    error = await refusal_of(count, digest)
+    assert error.code == "scram-iterations"
+    assert WRONG_ITERATIONS in str(error)
+    assert len(str(error).splitlines()[0]) < 300
+
+
+@given(count=st.integers(-(2**70), FEWEST_ITERATIONS - 1) | st.integers(MOST_ITERATIONS + 1, 2**70))
+@settings(max_examples=20, deadline=None)
+def test_no_number_outside_the_bounds_is_answered(count: int) -> None:
+    assert asyncio.run(refusal_of(b"%d" % count, "SHA-256")).code == "scram-iterations"
 
 
 @pytest.mark.parametrize("play", [in_two_steps, in_the_outcome], ids=lambda play: play.__name__)

@@ -9,6 +9,8 @@ from tests.fuzz.target import Target
 NAMES = (
     "codec",
     "cluster_url",
+    "configuration",
+    "dns_answers",
     "selector",
     "store_headers",
     "store",

@@ -6,12 +6,28 @@ import argparse
 import sys
 import time
 
-from tests.broker_stub.election.model.invariants import ALL, FORCED, SAFETY, Broken
+from tests.broker_stub.election.model.clients import Client
+from tests.broker_stub.election.model.invariants import (
+    ALL,
+    CLIENTS,
+    FORCED,
+    PROVEN_CLIENTS,
+    SAFETY,
+    Broken,
+)
 from tests.broker_stub.election.model.report import counter_example, summary
 from tests.broker_stub.election.model.rules import MUTANTS, RULES
 from tests.broker_stub.election.model.search import explore
 
-INVARIANTS = {"all": ALL, "safety": SAFETY, "heirs": SAFETY | {Broken.ELIGIBLE_LACKS}, "forced": FORCED}
+INVARIANTS = {
+    "all": ALL,
+    "safety": SAFETY,
+    "heirs": SAFETY | {Broken.ELIGIBLE_LACKS},
+    "forced": FORCED,
+    "clients": SAFETY | CLIENTS,
+    "proven-clients": SAFETY | PROVEN_CLIENTS,
+}
+_CLIENTS = {"proven": Client(proves=True), "anonymous": Client(proves=False)}
 
 
 def main() -> int:
@@ -31,6 +47,7 @@ def main() -> int:
         forces=options.forces,
         asides=options.asides,
         consumes=options.consumes,
+        client=_CLIENTS.get(options.client),
         most_states=options.most_states,
     )
     sys.stdout.write(f"{summary(outcome, time.monotonic() - started)}\n{counter_example(outcome)}")
@@ -54,6 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--asides", action="store_true", help="queues may be set aside")
     parser.add_argument("--consumes", action="store_true", help="consumers accept, and are told so")
+    parser.add_argument(
+        "--client",
+        choices=sorted(_CLIENTS),
+        help="a client and an impostor, among members that prove who they are or do not; goes with --watch"
+        " proven-clients or clients",
+    )
     parser.add_argument("--wipes", action="store_true", help="members may lose their disks")
     parser.add_argument(
         "--forces", action="store_true", help="members may be promoted by force; goes with --watch forced"

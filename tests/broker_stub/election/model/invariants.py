@@ -6,9 +6,10 @@ import enum
 from typing import NamedTuple
 
 from broker_stub.election.generation import ArbiterRecord, may_promote
+from tests.broker_stub.election.model.clients import Client
 from tests.broker_stub.election.model.members import Member
 from tests.broker_stub.election.model.moves import GOES_ON, STEPS_DOWN, Move, carried_out
-from tests.broker_stub.election.model.rules import RULES
+from tests.broker_stub.election.model.rules import RULES, Rules
 
 
 class Broken(enum.StrEnum):
@@ -27,6 +28,9 @@ class Broken(enum.StrEnum):
     ELIGIBLE_HAS_CONFIRMED = "a member that may be promoted has a message whose accept was confirmed"
     GOES_ON = "a primary goes on although it has read that another one was made"
     STEPS_DOWN = "a primary steps down for a record of its own"
+    WENT_BACK = "a client goes back to an older primary"
+    LOCKED_OUT = "a client refuses the current primary"
+    STAYS_LOCKED_OUT = "a client refuses the current primary for ever"
 
 
 # Those that say what must never happen, and all: the others see trouble before a promotion
@@ -43,6 +47,9 @@ SAFETY = frozenset(
 ALL = frozenset(Broken)
 # What holds although members are promoted by force: that loses what they lack.
 FORCED = frozenset((Broken.TWO_SETTLE, Broken.NUMBER_SHRINKS, Broken.GOES_ON, Broken.STEPS_DOWN))
+# What a client may rely on, whoever is among the members; and where members prove who they are.
+CLIENTS = frozenset((Broken.WENT_BACK, Broken.STAYS_LOCKED_OUT))
+PROVEN_CLIENTS = CLIENTS | {Broken.LOCKED_OUT}
 _VERDICTS = {GOES_ON: Broken.GOES_ON, STEPS_DOWN: Broken.STEPS_DOWN}
 
 
@@ -51,6 +58,7 @@ class Globals(NamedTuple):
 
     :param settlers: who has settled in which generation: (generation, member), sorted.
     :param delivered: what a consumer was given; ``accepted``: what it accepted; ``confirmed``: and was told.
+    :param client: the client, if there is one.
     :param late: whether a compare-and-set from this record is on its way whose member has given up.
     """
 
@@ -63,6 +71,7 @@ class Globals(NamedTuple):
     delivered: int = 0
     accepted: int = 0
     confirmed: int = 0
+    client: Client | None = None
 
     @property
     def expected(self) -> int:
@@ -86,6 +95,7 @@ class Globals(NamedTuple):
             self.delivered | move.delivers,
             self.accepted | move.accepts,
             self.confirmed | move.confirms,
+            move.client or self.client,
         )
 
     def kept(self, generations: frozenset[int]) -> Globals:
@@ -118,6 +128,18 @@ def of_member(member: Member, world: Globals) -> tuple[bool, frozenset[Broken]]:
     return eligible, frozenset(broken)
 
 
+def of_client(member: Member, world: Globals, rules: Rules) -> frozenset[Broken]:
+    """What a member breaks for the client, if it is the current primary."""
+    number, serving, client = member.durable.generation, member.serving, world.client
+    is_current = serving is not None and serving.work is None and number == world.record.generation
+    if client is None or not number or not is_current:
+        return frozenset()
+    if client.met(rules, number, member=True) is not None:
+        return frozenset()
+    for_ever = client.forgetful(rules).met(rules, number, member=True) is None
+    return frozenset({Broken.LOCKED_OUT, Broken.STAYS_LOCKED_OUT} if for_ever else {Broken.LOCKED_OUT})
+
+
 def of_globals(world: Globals) -> frozenset[Broken]:
     """What the arbiter and the settling break."""
     broken = set()
@@ -126,6 +148,8 @@ def of_globals(world: Globals) -> frozenset[Broken]:
         broken.add(Broken.TWO_SETTLE)
     if world.verdict:
         broken.add(_VERDICTS[world.verdict])
+    if world.client is not None and world.client.went_back:
+        broken.add(Broken.WENT_BACK)
     if world.shrank:
         broken.add(Broken.NUMBER_SHRINKS)
     return frozenset(broken)

@@ -25,6 +25,7 @@ from broker_stub.election.generation import (
     Promotion,
     ShrinkInSync,
 )
+from tests.broker_stub.election.model.clients import Client, is_misled, meets
 from tests.broker_stub.election.model.members import NAMES, Link, Member, Order, Serving, renamed
 from tests.broker_stub.election.model.rules import DEAD, LATE, LIVE, MADE_BY, OURS, RECORD, THEIRS, Rules
 
@@ -65,6 +66,7 @@ class Move(NamedTuple):
     :param late: whether a compare-and-set is on its way whose member has given up; ``None`` for no change.
     :param settles: the messages that are settled, a bit for each; ``delivers``: that a consumer gets,
         ``accepts``: that it accepts, ``confirms``: whose accept is confirmed.
+    :param client: the client, if it changes.
     :param verdict: whether a primary that looks at what it has read is wrong: it goes on, or it steps down.
     """
 
@@ -79,6 +81,7 @@ class Move(NamedTuple):
     delivers: int = 0
     accepts: int = 0
     confirms: int = 0
+    client: Client | None = None
 
 
 GOES_ON, STEPS_DOWN = "goes on", "steps down"
@@ -132,6 +135,18 @@ class Moves:
         if self.wipes and member.crashed != NEW:
             crash = self._crash(name, member)
             yield crash._replace(label=f"{name} loses its disk and starts with a new one", member=NEW)
+
+    def of_client(self, i: int, member: Member, client: Client | None) -> Iterator[Move]:
+        """What the client does with a member, or with the impostor."""
+        if client is None:
+            return
+        number, serving, name = member.durable.generation, member.serving, NAMES[i]
+        met: list[tuple[str, Client]] = []
+        if serving is not None and number and serving.held.cluster != THEIRS:
+            met += meets(client, self.rules, name, number)
+        if i == 0:  # once in a state
+            met += is_misled(client, self.rules, self.generations + 1)
+        yield from (Move(label, member, client=after) for label, after in met if after != client)
 
     def _crash(self, name: str, member: Member) -> Move:
         renames = self._ended(name, DEAD) if member.attempts else ()

@@ -15,6 +15,9 @@ from broker_stub.election.generation import (
     Promotion,
     Refusal,
 )
+from haclient.discovery import topology
+from haclient.discovery.evidence import Claimed, Evidence, OnlyStaleServed
+from haclient.discovery.topology import Topology
 
 LIVE, DEAD, RECORD, LATE = "claim of ", "dead", "record", "late"
 # UUIDs of clusters: one that a member may make, the one that was made, and that of another cluster.
@@ -49,6 +52,7 @@ class Rules:
     :param leaves_first: whether who is promoted first leaves its primary.
     :param superseded: why a primary that read a record of the arbiter steps down.
     :param counts_from_sending: whether a replica is ready when the number is sent, or when it has it.
+    :param learn: what a client makes of whoever serves.
     """
 
     may_promote: Callable[[GenerationState, ArbiterRecord], Refusal | None] = generation.may_promote
@@ -79,6 +83,7 @@ class Rules:
     confirms_when_open: bool = True
     leaves_first: bool = True
     counts_from_sending: bool = True
+    learn: Callable[[Topology, Evidence], Topology] = topology.update
 
 
 RULES = Rules()
@@ -157,6 +162,19 @@ DEQUEUES_NOT_DRAINED = replace(RULES, drains_dequeues=False)
 CONFIRMED_UNSTORED = replace(RULES, confirms_what_is_stored=False)
 CONFIRMED_UNREPLICATED = replace(RULES, confirms_what_replicas_have=False)
 CONFIRMED_WHILE_SHRINKING = replace(RULES, confirms_when_open=False)
+TRUST_IGNORED = replace(
+    RULES,
+    learn=lambda known, fact: topology.update(
+        known, replace(fact, proven=False) if isinstance(fact, Claimed) else fact
+    ),
+)
+ANY_GENERATION_USED = replace(
+    RULES, learn=lambda known, fact: topology.update(replace(known, generations=(), proven=()), fact)
+)
+NEVER_FORGOTTEN = replace(
+    RULES,
+    learn=lambda known, fact: known if isinstance(fact, OnlyStaleServed) else topology.update(known, fact),
+)
 REPLICAS_NOTE_NOTHING = replace(RULES, note_pending=lambda state, _pending: state)
 
 MUTANTS = {
@@ -186,4 +204,7 @@ MUTANTS = {
     "any-arbiter-asked": ANY_ARBITER_ASKED,
     "arbiter-never-reread": ARBITER_NEVER_REREAD,
     "superseded-by-itself": SUPERSEDED_BY_ITSELF,
+    "trust-ignored": TRUST_IGNORED,
+    "any-generation-used": ANY_GENERATION_USED,
+    "never-forgotten": NEVER_FORGOTTEN,
 }

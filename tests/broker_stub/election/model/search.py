@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from broker_stub.election.generation import ArbiterRecord
 from tests.broker_stub.election.model import invariants
+from tests.broker_stub.election.model.clients import Client
 from tests.broker_stub.election.model.invariants import Broken, Globals
 from tests.broker_stub.election.model.members import Member
 from tests.broker_stub.election.model.moves import Moves
@@ -41,6 +42,7 @@ def explore(
     forces: bool = False,
     asides: bool = False,
     consumes: bool = False,
+    client: Client | None = None,
     most_states: int | None = None,
 ) -> Outcome:
     """Look at every state until an invariant of ``watch`` is broken, or until there were so many.
@@ -50,9 +52,10 @@ def explore(
     :param forces: whether members may be promoted by force, so that primaries read the arbiter again.
     :param asides: whether queues may be set aside.
     :param consumes: whether there are consumers.
+    :param client: a client of the members, and with it an impostor.
     """
     tables = Tables(Moves(rules, members, messages, generations, late, wipes, forces, asides, consumes))
-    world = Globals(ArbiterRecord(0, RECORD if rules.renames else ""))
+    world = Globals(ArbiterRecord(0, RECORD if rules.renames else ""), client=client)
     start = tables.state([Member()] * members, world)
     gc.disable()  # nothing here is a cycle, and looking for some takes half the time
     try:

@@ -7,7 +7,7 @@ do, and what two can do together, is worked out once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import combinations, permutations, product
+from itertools import chain, combinations, permutations, product
 from typing import Generic, NamedTuple, TypeVar
 
 from tests.broker_stub.election.model import invariants
@@ -121,7 +121,10 @@ class Tables:
 
     def _of_one(self, i: int, me: int, world: int) -> list[Step]:
         member, shared = self.members.things[me], self.worlds.things[world]
-        moves = self.moves.of_one(i, member, shared.record, shared.settled | shared.accepted)
+        moves = chain(
+            self.moves.of_one(i, member, shared.record, shared.settled | shared.accepted),
+            self.moves.of_client(i, member, shared.client),
+        )
         steps = self._one[i, me, world] = [
             self._step(move, self.worlds.of(shared.after(move, NAMES[i]))) for move in moves
         ]
@@ -219,7 +222,9 @@ class Tables:
             judged = self._judged.get((number, world))
             if judged is None:
                 shared = self.worlds.things[world]
-                judged = invariants.of_member(self.members.things[number], shared)
+                member = self.members.things[number]
+                eligible, wrong = invariants.of_member(member, shared)
+                judged = eligible, wrong | invariants.of_client(member, shared, self.moves.rules)
                 self._judged[number, world] = judged
             eligible_members = eligible_members or judged[0]
             if judged[1]:

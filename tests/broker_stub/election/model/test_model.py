@@ -6,7 +6,15 @@ import sys
 
 import pytest
 
-from tests.broker_stub.election.model.invariants import ALL, FORCED, SAFETY, Broken
+from tests.broker_stub.election.model.clients import Client
+from tests.broker_stub.election.model.invariants import (
+    ALL,
+    CLIENTS,
+    FORCED,
+    PROVEN_CLIENTS,
+    SAFETY,
+    Broken,
+)
 from tests.broker_stub.election.model.report import counter_example
 from tests.broker_stub.election.model.rules import MUTANTS
 from tests.broker_stub.election.model.search import Outcome, explore
@@ -79,6 +87,23 @@ def test_what_three_members_deliver_survives_in_the_first_states() -> None:
     assert_holds(explore(members=3, generations=3, consumes=True, most_states=30_000))
 
 
+@pytest.mark.parametrize(("members", "generations"), [(2, 3), (2, 5), (3, 2)])
+def test_no_impostor_locks_a_client_out_of_members_that_prove_who_they_are(
+    members: int, generations: int
+) -> None:
+    """Nor does the client go back to an older primary, unless only such have served for long."""
+    pair = {"members": members, "messages": 0, "generations": generations, "most_states": 30_000}
+    assert_holds(explore(**pair, client=Client(proves=True), watch=SAFETY | PROVEN_CLIENTS))
+
+
+def test_where_nobody_proves_anything_no_impostor_locks_a_client_out_for_ever() -> None:
+    """But until it forgets: among equals the higher generation counts, which is what fences old primaries."""
+    anonymous = Client(proves=False)
+    assert_holds(explore(members=2, messages=0, generations=4, client=anonymous, watch=SAFETY | CLIENTS))
+    locked_out = explore(members=2, messages=0, client=anonymous, watch=frozenset({Broken.LOCKED_OUT}))
+    assert locked_out.broken == {Broken.LOCKED_OUT}
+
+
 # With the claim left out, with claims reused, with a bump at the last replica only: the issue's three.
 # Then every other sentence of the rules, with the invariants that show what it is there for.
 SHOWN = [
@@ -109,6 +134,9 @@ SHOWN = [
     ("confirmed-unstored", 2, SAFETY),
     ("confirmed-unreplicated", 2, SAFETY),
     ("confirmed-while-shrinking", 2, SAFETY),
+    ("trust-ignored", 2, PROVEN_CLIENTS),
+    ("any-generation-used", 2, CLIENTS),
+    ("never-forgotten", 2, CLIENTS),
 ]
 CONSUMING = ("delivered-", "dequeues-", "confirmed-")
 
@@ -124,6 +152,9 @@ def test_every_rule_is_needed(mutant: str, members: int, watch: frozenset[Broken
         forces=watch == FORCED,
         asides=mutant == "ready-with-one-aside",
         consumes=mutant.startswith(CONSUMING),
+        client=Client(proves=watch == PROVEN_CLIENTS)
+        if watch & CLIENTS and watch <= PROVEN_CLIENTS
+        else None,
     )
     assert outcome.broken, f"{mutant}: no violation in {outcome.states} states"
     # Shown by `pytest -rP`.

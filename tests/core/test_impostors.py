@@ -1,0 +1,148 @@
+"""Somebody who is no member answers once, with a generation that no member will ever reach."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import proton
+import pytest
+
+from haclient import Credentials, aio
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.discovery.evidence import FailureReason
+from haclient.engine.sasl import write_user_database
+from haclient.errors import DeadlineExceeded
+from haclient.events import GenerationsForgotten, Reconnected
+from haclient.testing.peers.listening import Peer
+from tests.failover.waiting import next_of
+from tests.peers import Primary, primary, url
+from tests.peers.parking import Member, member
+from tests.peers.process import primary_process
+from tests.peers.watch import Watch
+
+HIGHEST = 2**23 - 1
+FAST: dict[str, Any] = {"backoff_base": 0.001, "backoff_max": 0.01, "stagger": 10}
+# Long enough that a client which is locked out for so long fails its test.
+LONG = {**FAST, "refusal_timeout": 600}
+RIGHT = Credentials("alice@cluster", "right-password")
+
+
+def claim(generation: int) -> dict[str, Any]:
+    return {"haclient:generation": proton.ulong(generation), "haclient:cluster": "c"}
+
+
+@contextlib.asynccontextmanager
+async def misled(generation: int, **options: Any) -> AsyncIterator[tuple[aio.Connection, Peer, Watch]]:
+    """A connection that met an impostor, which is gone now, and the primary that is left."""
+    watch = Watch()
+    async with (
+        primary(properties=claim(5)) as real,
+        primary(properties=claim(generation)) as impostor,
+        aio.connect(url(impostor, real), on_event=watch, **options) as connection,
+    ):
+        assert connection.endpoint == Endpoint(impostor.host, impostor.port)
+        vanish(impostor)
+        yield connection, real, watch
+
+
+def vanish(impostor: Primary) -> None:
+    impostor.refuses_opens = proton.Condition("amqp:connection:forced", "gone")
+    impostor.refuses_by = "close"
+    impostor.drop()
+
+
+@pytest.mark.parametrize("generation", [2**23, 2**31, 2**63 - 1, 2**64 - 1])
+async def test_a_generation_that_no_member_can_have_is_none(generation: int) -> None:
+    async with misled(generation, **LONG) as (connection, real, watch):
+        assert connection.generation is None
+        await watch.until(Reconnected)
+        assert connection.endpoint == Endpoint(real.host, real.port)
+        assert connection.generation == 5
+
+
+async def test_the_highest_possible_generation_locks_nobody_out_for_longer_than_the_refusal_timeout() -> None:
+    async with misled(HIGHEST, **FAST, refusal_timeout=0.1) as (connection, real, watch):
+        await watch.until(Reconnected)
+        assert connection.endpoint == Endpoint(real.host, real.port)
+        (event,) = watch.of(GenerationsForgotten)
+        assert (event.endpoint, event.cluster) == (connection.endpoint, "c")
+        assert (event.generation, event.highest) == (5, HIGHEST)
+        assert FailureReason.STALE_PRIMARY in watch.kinds()
+
+
+async def test_searches_that_give_up_before_the_refusal_timeout_count_together() -> None:
+    """An application that retries ``connect`` gets in."""
+    watch, tries = Watch(), 0
+    async with (
+        primary(properties=claim(5)) as real,
+        primary(properties=claim(HIGHEST)) as impostor,
+        aio.ConnectionFactory(
+            url(impostor, real), on_event=watch, **FAST, refusal_timeout=0.3, startup_deadline=0.1
+        ) as factory,
+    ):
+        async with factory.connect() as first:
+            assert first.generation == HIGHEST
+        vanish(impostor)
+        async with asyncio.timeout(20):
+            again: aio.Connection | None = None
+            while again is None:
+                tries += 1
+                with contextlib.suppress(DeadlineExceeded):
+                    again = await factory.connect()
+        assert again.endpoint == Endpoint(real.host, real.port)
+        assert tries > 1
+        assert watch.of(GenerationsForgotten)
+        await again.close()
+
+
+async def test_a_member_that_parks_every_client_is_believed_again_too() -> None:
+    """Its sessions are found usable each time, and are stale when their first link is answered."""
+    known = {"haclient:cluster": "c"}
+    async with (
+        primary(properties={**known, "haclient:generation": 7}) as impostor,
+        member(properties=known, generation=5) as real,
+        aio.connect(url(impostor, real), **FAST, refusal_timeout=0.1) as connection,
+    ):
+        events = connection.events()
+        sender = await connection.create_sender("q")
+        vanish(impostor)
+        letting_in = asyncio.create_task(let_everybody_in(real))
+        forgotten = await next_of(events, GenerationsForgotten)
+        assert (forgotten.generation, forgotten.highest) == (5, 7)
+        assert (await sender.send("for the primary", timeout=20)).accepted
+        letting_in.cancel()
+
+
+async def let_everybody_in(parking: Member) -> None:
+    """Answer each Begin, and remain a member that parks first."""
+    while True:
+        await parking.until(lambda: any(parking.parked.values()))
+        for engine in [each for each, session in parking.parked.items() if session is not None]:
+            parking.let_in(engine)
+
+
+async def test_a_peer_without_proof_makes_no_member_stale_that_proves_itself_by_scram(tmp_path: Path) -> None:
+    """The impostor knows the password of the client: it asked for it, in plain text."""
+    write_user_database(tmp_path, "cluster", {"alice": "right-password"}, ("PLAIN", "SCRAM-SHA-256"))
+    generations = {"haclient:cluster": "c"}
+    watch = Watch()
+    with (
+        primary_process(
+            users=tmp_path, mechanisms=["PLAIN"], properties={**generations, "haclient:generation": HIGHEST}
+        ) as impostors,
+        primary_process(
+            users=tmp_path, mechanisms=["SCRAM-SHA-256"], properties={**generations, "haclient:generation": 5}
+        ) as reals,
+    ):
+        (impostor,), (real,) = impostors.peers, reals.peers
+        async with aio.connect(url(impostor, real), credentials=RIGHT, on_event=watch, **LONG) as connection:
+            assert connection.generation == HIGHEST
+            impostors.process.kill()
+            await watch.until(Reconnected)
+            assert connection.endpoint == Endpoint(real.host, real.port)
+            assert connection.generation == 5
+        assert FailureReason.STALE_PRIMARY not in watch.kinds()
