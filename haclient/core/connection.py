@@ -154,26 +154,31 @@ class ConnectionCore:
     async def close(self) -> None:
         """Close for good.  Waits for the peer at most ``close_timeout``, whatever state it is in.
 
-        Who cancels it waits no longer: the socket is closed now.
+        If cancelled, closes every socket immediately.  ``Closed`` is published all the same.
         """
         end = self._loop.time() + self._shared.options.close_timeout
-        if self.state not in (State.CLOSED, State.FAILED):
-            self._set_closed(ConnectionClosed(_CLOSED))
-            engine, session_end = self._engine, self._session_end
-            if engine is not None and session_end is not None:
-                engine.close()
+        try:
+            if self.state not in (State.CLOSED, State.FAILED):
+                self._set_closed(ConnectionClosed(_CLOSED))
                 try:
-                    await _wait_until(end, session_end)
+                    await self._end_session(end)
                 finally:
-                    engine.abort()
-            await self._end_task()
-            self._engine = None  # links that the application keeps hold this
-            self._events.connection_closed()
-        if (lingering := self._lingering) is not None:
-            try:
+                    self._events.connection_closed()
+            if (lingering := self._lingering) is not None:
                 await _wait_until(end, lingering.closed)
-            finally:
                 lingering.abort()
+        except BaseException:
+            self.abort()
+            raise
+
+    async def _end_session(self, end: float) -> None:
+        engine, session_end = self._engine, self._session_end
+        if engine is not None and session_end is not None:
+            engine.close()
+            await _wait_until(end, session_end)
+            engine.abort()
+        await self._end_task()
+        self._engine = None  # links that the application keeps hold this
 
     def abort(self) -> None:
         """Close for good, without a word to the peer and without waiting for anything."""
@@ -183,7 +188,8 @@ class ConnectionCore:
         for open_socket in (self._engine, self._lingering):
             if open_socket is not None:
                 open_socket.abort()
-        if self._task is not None:
+        self._engine = None
+        if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
     async def cut(self, reason: str) -> None:
