@@ -42,8 +42,8 @@ def describe(event: Event) -> str:
             return _served(event)
         case events.Disconnected():
             return f"{event.endpoint}: {event.reason}; {event.unsettled:,} unsettled"
-        case events.LinkRetrying() | events.GaveUp():
-            return _refused(event)
+        case events.LinkRetrying() | events.Unsettled() | events.GaveUp():
+            return _not_served(event)
         case events.Closed():
             return ""
 
@@ -75,7 +75,10 @@ def _served(event: events.Connected | events.Reconnected) -> str:
     return f"{event.endpoint}{generation}, {attempts} in {event.duration:.3f} s{again}"
 
 
-def _refused(event: events.LinkRetrying | events.GaveUp) -> str:
+def _not_served(event: events.LinkRetrying | events.Unsettled | events.GaveUp) -> str:
+    if isinstance(event, events.Unsettled):
+        where = f"{event.link} to {event.address}: " if event.link else ""
+        return f"{where}{event.count:,} without an outcome: {event.reason}"
     if isinstance(event, events.GaveUp):
         return f"{event.reason}, after {event.attempts:,} attempts in {event.duration:.3f} s"
     reason = f"{event.condition}: {event.reason}" if event.reason else event.condition

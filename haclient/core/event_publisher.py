@@ -230,6 +230,11 @@ class EventPublisher:
         followed = refusal_reason is None
         self._emit(events.Redirected, by=by, target=target, followed=followed, detail=refusal_reason or "")
 
+    def unsettled(self, count: int, reason: str, *, link: str = "", address: str | None = None) -> None:
+        """Publish the messages without an outcome at the end of a sender or the connection, if any."""
+        if count:
+            self._emit(events.Unsettled, count=count, reason=reason, link=link, address=address)
+
     def gave_up(self, reason: str, cause: str, last: Failure | None, *, attempts: int) -> None:
         """Publish the end of a search without a session."""
         self._emit(
@@ -242,7 +247,7 @@ class EventPublisher:
         )
 
     def connection_closed(self) -> None:
-        """Publish that the application closed the connection."""
+        """Publish the end of the connection by its application."""
         self._emit(events.Closed)
 
     def _emit(self, kind: Callable[..., events.Event], *, at: float | None = None, **facts: Any) -> None:

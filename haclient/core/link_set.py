@@ -74,6 +74,7 @@ class LinkSet:
         self._options = options
         self._name_prefix = name_prefix
         self._connection_name = connection_name
+        self._reporter = reporter
         self._on_attached = on_attached
         self._on_waiting = on_waiting
         self._links: dict[LinkCore, None] = {}
@@ -248,6 +249,8 @@ class LinkSet:
         self._reattachment.forget(core)
         self._suspects.acquit(core)
         self._queue.remove(core)
+        if isinstance(core, SenderCore) and self._error is None:  # else the connection counts all of them
+            self._reporter.unsettled(core.abandoned, str(core.error), link=core.name, address=core.address)
 
     @property
     def unsettled(self) -> int:

@@ -174,7 +174,7 @@ class FailoverConnector:
         self.on_waiting: Callable[[], None] = lambda: None
         """The same: called when something begins to wait for a session."""
         self.unsettled = 0
-        """Messages without an outcome at the last loss: handlers send more before the core asks."""
+        """Messages without an outcome at the last loss, or the end; handlers send more meanwhile."""
 
     def start(self) -> None:
         """Search for the primary."""
@@ -205,6 +205,7 @@ class FailoverConnector:
 
     async def _end(self) -> None:
         if self._core is not None:
+            self.unsettled = self._binding.unsettled()
             await self._core.close()
         await self._factory.close()
         if self._opening is not None:

@@ -485,7 +485,7 @@ def errors_before_there_is_a_connection() -> None:
 # -- events ---------------------------------------------------------------------------------------
 
 
-def every_event(event: events.Event) -> str:
+def every_event(event: events.Event) -> str:  # noqa: C901 - each kind is a branch
     assert_type(event.stamp, events.Stamp)
     match event:
         case events.AttemptStarted() | events.Parked():
@@ -516,6 +516,9 @@ def every_event(event: events.Event) -> str:
             assert_type((event.link, event.address), tuple[str, str | None])
             assert_type((event.delay, event.refusals), tuple[float, int])
             assert_type(event.condition, str)
+            return event.reason
+        case events.Unsettled():
+            assert_type((event.count, event.link, event.address), tuple[int, str, str | None])
             return event.reason
         case events.GaveUp():
             assert_type(event.last, Failure | None)
