@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import shutil
 import stat
@@ -29,7 +28,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-logger = logging.getLogger("broker_stub.scratch_directory")
+from haclient.printable.log import get_logger
+
+logger = get_logger("broker_stub.scratch_directory")
 
 PREFIX = "broker-stub-"
 OWNER = "owner"

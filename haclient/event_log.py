@@ -19,8 +19,9 @@ from typing import Protocol, Self
 
 from haclient import events
 from haclient.events import Event
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 # An hour of a client that cannot connect, at the longest backoff, several times over.
 QUEUE_SIZE = 10_000

@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import logging
 import os
 import threading
 import weakref
@@ -29,8 +28,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from haclient.errors import ConnectionClosed, WrongThread
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 T = TypeVar("T")
 

@@ -37,6 +37,7 @@ from proton import utils as proton_utils
 from proton._utils import Fetcher as ProtonFetcher
 from proton.utils import ConnectionClosed, LinkDetached, SendException
 
+from haclient.printable.text import printable
 from haclient.reactor import Container
 from haclient.reactor.background_loop import background_loop_of, release_loop, turn_until
 from haclient.reactor.endpoints.binding import Binding
@@ -289,7 +290,7 @@ class BlockingConnection(proton_utils.BlockingConnection):
             raise ConnectionException(_CLOSED)
         if self.disconnected and not self._is_closed():
             raise self._binding.failure or ConnectionException(
-                f"Connection {self.url} disconnected: {self.disconnected}"
+                printable(f"Connection {self.url} disconnected: {self.disconnected}")
             )
         if not holds and not container.over:
             raise Timeout(self._who_is_waited_for() + (f": {msg}" if msg else ""))

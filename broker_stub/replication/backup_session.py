@@ -25,7 +25,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -44,8 +43,9 @@ from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine import peer_fields
 from haclient.outcome import Outcome
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.replication")
+logger = get_logger("broker_stub.replication")
 
 # Events on their way to a backup at most, of all queues; each is acknowledged on its own.
 _CREDIT = 5000

@@ -15,6 +15,7 @@ from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import Failure
 from haclient.events import Event
+from haclient.printable.text import printable
 
 WIDE = 400  # columns where standard output is no terminal: nothing wraps and nothing is cut
 
@@ -57,7 +58,7 @@ def describe_failure(failure: Failure) -> str:
 def line_of(event: Event) -> str:
     """The time of day, what happened, and how."""
     time = datetime.fromtimestamp(event.stamp.time, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
-    return f"{time}  {name_of(event):<15}  {describe(event)}".rstrip()
+    return f"{time}  {name_of(event):<15}  {printable(describe(event))}".rstrip()
 
 
 def json_of(event: Event) -> dict[str, Any]:

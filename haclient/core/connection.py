@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import logging
 import random
 import warnings
 from collections.abc import Callable
@@ -53,10 +52,11 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import CONNECTION_NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
+from haclient.printable.log import get_logger
 from haclient.retry.backoff import Backoff, FixedDelays
 from haclient.retry.stability import Stability
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 _CLOSED = "the connection is closed"
 _GAVE_UP = "no primary was found"

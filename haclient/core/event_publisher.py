@@ -10,7 +10,6 @@ loss it does so only if nobody answered in AMQP: a backup that is not primary ye
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Callable
@@ -24,8 +23,9 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery import decision as decide
 from haclient.discovery.attempt_summary import describe_failures
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 # Seconds: a time of day says no more when a deadline is as far as that.
 _DAY = 86400.0

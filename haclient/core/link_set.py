@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
@@ -38,8 +37,9 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import MAX_PARKED_LINKS
 from haclient.errors import HaclientError, LinkClosed, another
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 L = TypeVar("L", SenderCore, ReceiverCore)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from haclient.printable.text import printable
+
 
 class HaclientError(Exception):
     """Base of all errors of this package.
@@ -18,3 +20,7 @@ class HaclientError(Exception):
     connection_usable: bool = True
     delivered: bool | None = False
     safe_to_retry: bool = True
+
+    def __str__(self) -> str:
+        """One printable line: parts of it are a peer's."""
+        return printable(super().__str__())
