@@ -80,13 +80,14 @@ def make(prefix: str = PREFIX) -> Path:
 
 
 @contextlib.contextmanager
-def temporary() -> Iterator[Path]:
-    """Make one, and remove it after the body."""
-    directory = make()
+def temporary(prefix: str = PREFIX) -> Iterator[Path]:
+    """Make one, and remove it after the body; a forked process that ends in the body leaves it alone."""
+    directory, pid = make(prefix), os.getpid()
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if os.getpid() == pid:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def sweep() -> None:
