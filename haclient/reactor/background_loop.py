@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from haclient.loop_thread import check_threads
 from haclient.reactor.loop import Reactor
 
 # Seconds between two runs of the loop while the application computes, at most: what arrived is read then.
@@ -29,6 +30,7 @@ class BackgroundLoop:
     """Runs the loop of a container while no blocking call does."""
 
     def __init__(self, container: Reactor) -> None:
+        check_threads()
         self.lock = threading.RLock()
         self._container = weakref.ref(container)
         self._over = threading.Event()
