@@ -10,6 +10,7 @@ NAMES = (
     "codec",
     "cluster_url",
     "selector",
+    "send_json",
     "store_headers",
     "store",
     "server",
