@@ -66,10 +66,11 @@ from haclient.engine.settings import (
     Settings,
 )
 from haclient.engine.tls import TlsFiles, server_context, server_domain
+from haclient.printable.log import get_logger
 from haclient.telemetry import TelemetrySettings
 from haclient.version import package_version
 
-logger = logging.getLogger("broker_stub.broker")
+logger = get_logger("broker_stub.broker")
 
 PRODUCT = "haclient-broker-stub"
 # Connections that end without an Open are logged one by one, but at most so many in a second.

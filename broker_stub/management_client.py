@@ -35,6 +35,7 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
+from haclient.printable.text import printable
 
 # Management is on the same machine or the next one; a member that takes longer is in trouble.
 DEFAULT_TIMEOUT = 5.0
@@ -50,6 +51,10 @@ _KEY = ("name", "identity", "exchange", "queue", "key", "link")
 
 class AdminError(Exception):
     """A member could not be managed."""
+
+    def __str__(self) -> str:
+        """One printable line: parts of it are the member's."""
+        return printable(super().__str__())
 
 
 class MemberUnreachableError(AdminError):

@@ -15,13 +15,14 @@ about in the same way.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
-logger = logging.getLogger("broker_stub.permissions")
+from haclient.printable.log import get_logger
+
+logger = get_logger("broker_stub.permissions")
 
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 UMASK = 0o077

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import shutil
 import stat
@@ -29,7 +28,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-logger = logging.getLogger("broker_stub.scratch_directory")
+from haclient.printable.log import get_logger
+
+logger = get_logger("broker_stub.scratch_directory")
 
 PREFIX = "broker-stub-"
 OWNER = "owner"
@@ -79,13 +80,14 @@ def make(prefix: str = PREFIX) -> Path:
 
 
 @contextlib.contextmanager
-def temporary() -> Iterator[Path]:
-    """Make one, and remove it after the body."""
-    directory = make()
+def temporary(prefix: str = PREFIX) -> Iterator[Path]:
+    """Make one, and remove it after the body; a forked process that ends in the body leaves it alone."""
+    directory, pid = make(prefix), os.getpid()
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if os.getpid() == pid:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def sweep() -> None:

@@ -384,8 +384,9 @@ class Connection(BaseConnection):
             self._thread.call(self._core.close())
         except ConnectionClosed:
             return
-        if self._own_factory:
-            self._factory.close()
+        finally:  # also after an interrupt, which has closed the socket
+            if self._own_factory:
+                self._factory.close()
 
     def _open_receiver(self, create: Callable[[], ReceiverCore], timeout: float | None) -> Receiver:
         return Receiver(

@@ -32,6 +32,7 @@ from haclient.discovery.attempt_summary import summarize
 from haclient.engine.amqp_values.encode import UnencodableValue
 from haclient.engine.sasl import SaslUnavailableError
 from haclient.error_catalog.base import HaclientError
+from haclient.printable.text import printable, printable_lines
 from haclient.resolver.resolve import ResolutionError
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class ConnectionGaveUp(HaclientError, proton.ConnectionException):
         """The message, and a line for each endpoint that was tried."""
         latest = max((record.ended for record in self.attempts), default=0.0)
         lines = summarize(self.attempts, latest if self.gave_up_at is None else self.gave_up_at)
-        return "\n  ".join((str(self.args[0]), *lines))
+        return "\n  ".join(map(printable, (str(self.args[0]), *lines)))
 
 
 class DeadlineExceeded(ConnectionGaveUp, proton.Timeout, TimeoutError):
@@ -302,7 +303,7 @@ class MessageNotAccepted(HaclientError, proton.LinkException):
         self.outcome = outcome
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return printable(str(self.args[0]))
 
 
 class MessageTooLarge(HaclientError, proton.LinkException):
@@ -361,6 +362,10 @@ class SendManyError(HaclientError, proton.LinkException):
         all_failed = len(failed) == len(self.results)
         self.delivered = False if all_failed and all(each.delivered is False for each in failed) else None
         self.safe_to_retry = all_failed and all(each.safe_to_retry for each in failed)
+
+    def __str__(self) -> str:
+        """The message; it has a line for each kind of failure."""
+        return printable_lines(str(self.args[0]))
 
 
 class StaleDelivery(HaclientError, proton.LinkException):

@@ -19,8 +19,9 @@ from typing import Protocol, Self
 
 from haclient import events
 from haclient.events import Event
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 # An hour of a client that cannot connect, at the longest backoff, several times over.
 QUEUE_SIZE = 10_000
@@ -250,11 +251,8 @@ class LogSubscription:
                 logger.info("%s: %s redirects to %s %s", prefix, event.by, event.target, event.detail)
             case events.BackingOff():
                 logger.info("%s: no primary in round %d, next in %.3f s", prefix, event.round, event.delay)
-            case events.LinkRetrying():
-                level = logging.WARNING if event.refusals == 1 else logging.INFO
-                text = "%s: the primary refuses the link %s to %r (%s: %s), attached again in %.3f s"
-                where = event.link, event.address
-                logger.log(level, text, prefix, *where, event.condition, event.reason, event.delay)
+            case events.LinkRetrying() | events.Unsettled():
+                _log_link(prefix, event)
             case events.GenerationsForgotten():
                 text = "%s: only stale primaries have served for long, %s with generation %s of cluster %r: "
                 text += "the client forgets generation %s, and may use one of them"
@@ -267,3 +265,15 @@ class LogSubscription:
 
     def end(self) -> None:
         """Nothing is queued."""
+
+
+def _log_link(prefix: str, event: events.LinkRetrying | events.Unsettled) -> None:
+    if isinstance(event, events.Unsettled):
+        what = f"the sender to {event.address!r}" if event.link else "the connection"
+        text = "%s: %s ended, and %d messages have no outcome: %s"
+        logger.warning(text, prefix, what, event.count, event.reason)
+        return
+    level = logging.WARNING if event.refusals == 1 else logging.INFO
+    text = "%s: the primary refuses the link %s to %r (%s: %s), attached again in %.3f s"
+    where = event.link, event.address
+    logger.log(level, text, prefix, *where, event.condition, event.reason, event.delay)

@@ -187,6 +187,25 @@ class LinkRetrying:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsettled:
+    """A sender, or the whole connection, ended with messages that have no outcome.
+
+    They may have arrived or not.  For a whole connection it comes just before ``Closed`` or ``GaveUp``.
+
+    :param count: how many.
+    :param reason: why it ended.
+    :param link: the name of the sender; empty for the whole connection.
+    :param address: the node of the sender; ``None`` also for the anonymous terminus.
+    """
+
+    stamp: Stamp
+    count: int
+    reason: str
+    link: str = ""
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GaveUp:
     """No primary was found within what the policy allows, or there is a defect here; the connection is dead.
 
@@ -221,7 +240,7 @@ class GenerationsForgotten:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The application closed the connection."""
+    """The application closed the connection, or its event loop ended."""
 
     stamp: Stamp
 
@@ -237,6 +256,7 @@ Event = (
     | Disconnected
     | LinkRetrying
     | GenerationsForgotten
+    | Unsettled
     | GaveUp
     | Closed
 )

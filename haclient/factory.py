@@ -276,7 +276,11 @@ class FactoryCore:
         """Close, unless the application did, or never connected; as the last thing on its event loop."""
         await asyncio.gather(*self._closing, return_exceptions=True)
         if not self._closed and self._loop is not None:
-            await self.close()
+            try:
+                for core in self._connections:
+                    core.warn_never_closed()
+            finally:
+                await self.close()
 
     def close_unused(self) -> None:
         """Close a factory that never connected; needs no event loop."""

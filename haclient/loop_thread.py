@@ -11,6 +11,8 @@ Rules
   process may use what it inherits; the parent and every child start a thread of their own.
 * The thread lives in the process that started it.  After a fork, and on the loop thread
   itself, both raise ``WrongThread`` instead of waiting for ever.
+* It is a thread of the operating system.  Greenlets of one thread share its running event loop, so where
+  gevent or eventlet has put greenlets in place of threads, the first call raises ``WrongThread``.
 * The thread ends with ``stop``, with the garbage collection of its owner, or with the process; the last two
   never raise, and take no lock: the collector may run in the middle of a call here.
 """
@@ -20,8 +22,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import logging
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -29,14 +31,38 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from haclient.errors import ConnectionClosed, WrongThread
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 T = TypeVar("T")
 
 # At the end of the process: long enough for a loop that only has to stop.
 _JOIN_TIMEOUT = 1.0
 _CLOSED = "the factory is closed"
+
+
+# What to write instead of the patch that replaces threads, and how a greenlet then makes a blocking call.
+_INSTEAD = {
+    "gevent": "gevent.monkey.patch_all(thread=False, select=False); call by gevent.get_hub().threadpool",
+    "eventlet": "eventlet.monkey_patch(thread=False); call by eventlet.tpool",
+}
+
+
+def check_threads() -> None:
+    """Refuse greenlets in place of threads.
+
+    :raises WrongThread: says what to do.
+    """
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    # gevent's selectors, of ``select``, wait for ever on a thread whose hub has nothing else to do.
+    if gevent is not None and any(map(gevent.is_module_patched, ("threading", "_thread", "selectors"))):
+        found = "gevent"
+    elif eventlet is not None and eventlet.is_monkey_patched("thread"):
+        found = "eventlet"
+    else:
+        return
+    raise WrongThread(f"{found} has replaced threads, and haclient needs real ones: use {_INSTEAD[found]}")
 
 
 class LoopThread:
@@ -158,6 +184,7 @@ class LoopThread:
 
     def _start(self) -> None:
         """Start the thread; with the lock held."""
+        check_threads()
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_run, args=(loop, self._finish), name="haclient", daemon=True)
         thread.start()

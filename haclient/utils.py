@@ -39,6 +39,7 @@ from proton.utils import ConnectionClosed, LinkDetached, SendException
 
 from haclient.error_catalog.base import quoted
 from haclient.errors import LinkClosed
+from haclient.printable.text import printable
 from haclient.reactor import Container
 from haclient.reactor.background_loop import background_loop_of, release_loop, turn_until
 from haclient.reactor.endpoints.binding import Binding
@@ -301,7 +302,7 @@ class BlockingConnection(proton_utils.BlockingConnection):
             raise ConnectionException(_CLOSED)
         if self.disconnected and not self._is_closed():
             raise self._binding.failure or ConnectionException(
-                f"Connection {self.url} disconnected: {self.disconnected}"
+                printable(f"Connection {self.url} disconnected: {self.disconnected}")
             )
         if not holds and not container.over:
             raise Timeout(self._who_is_waited_for() + (f": {msg}" if msg else ""))

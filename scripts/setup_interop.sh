@@ -13,6 +13,7 @@ cd "$(dirname "$0")/.."
 
 go_amqp=github.com/Azure/go-amqp@v1.7.0
 client=rabbitmq-amqp-python-client==1.0.1
+greenlets='gevent>=26.9,<27 eventlet>=0.41,<0.42 greenlet>=3.5,<4 zope.event>=6.2,<7 zope.interface>=8.7,<9'
 checksum=$( { cat scripts/setup_interop.sh benchmarks/node/package-lock.json; pwd; } | cksum | cut -d ' ' -f 1)
 stamp=.interop/.ready-$checksum
 say() { echo "setup_interop: $*" >&2; }
@@ -71,6 +72,9 @@ fi
 say "installing $client"
 .make-venv/bin/python -m pip install -q --disable-pip-version-check --target .interop/python --no-deps \
     "$client" 'packaging>=26,<27' 'typing-extensions>=4.15,<5'
+say "installing gevent and eventlet"
+# shellcheck disable=SC2086  # several words
+.make-venv/bin/python -m pip install -q --disable-pip-version-check --target .interop/greenlets --no-deps $greenlets
 
 pwd >"$stamp"
 say "ready"

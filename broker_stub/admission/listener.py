@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -30,8 +29,9 @@ from typing import Protocol
 from broker_stub.admission.handshakes import PendingHandshake
 from broker_stub.admission.silent_sockets import SilentSocket, has_spoken
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.admission.listener")
+logger = get_logger("broker_stub.admission.listener")
 
 # Every client of a dead primary connects in the same second; Linux limits this to somaxconn (4096).
 _BACKLOG = 4096

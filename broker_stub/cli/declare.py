@@ -17,6 +17,7 @@ from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.groups import Group
 from haclient.command_line.signals import run
+from haclient.printable.lines import echo_line
 
 # The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
@@ -218,7 +219,7 @@ def _run(
     elif answer.result is not None:
         rows = answer.result if isinstance(answer.result, list) else [answer.result]
         for row in rows:
-            click.echo(_line(row))
+            echo_line(_line(row))
     finish(answer)
 
 

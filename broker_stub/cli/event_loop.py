@@ -14,7 +14,6 @@ import fcntl
 import gc
 import importlib.util
 import json
-import logging
 import os
 import resource
 import signal
@@ -25,10 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from haclient.printable.log import get_logger
+
 if TYPE_CHECKING:  # a supervisor has an event loop, and no store
     from broker_stub.store import StartProgress
 
-logger = logging.getLogger("broker_stub.cli.event_loop")
+logger = get_logger("broker_stub.cli.event_loop")
 
 # Linux, <sys/prctl.h>.
 _PR_SET_PDEATHSIG = 1

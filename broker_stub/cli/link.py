@@ -25,6 +25,7 @@ from broker_stub.sites.source_config import FROM, PASSWORD_FILE, SourceConfig, S
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.groups import Group
 from haclient.command_line.signals import run
+from haclient.printable.lines import echo_line
 
 # The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
@@ -162,5 +163,5 @@ def _run(
     elif answer.result is not None:
         rows = answer.result if isinstance(answer.result, list) else [answer.result]
         for row in rows:
-            click.echo(f"removed {row['removed']}" if "removed" in row else link_line(row))
+            echo_line(f"removed {row['removed']}" if "removed" in row else link_line(row))
     finish(answer)

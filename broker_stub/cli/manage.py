@@ -28,6 +28,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.url import ClusterURL
 from haclient.command_line.signals import run
+from haclient.printable.lines import echo_line
 
 # A promotion waits for the arbiter, which has five seconds, and for what is being applied.
 _MOVE_TIMEOUT = 20.0
@@ -64,7 +65,7 @@ def status(
         answer.result for answer in answers if answer.result and _is_unexpected(answer.result, expect)
     ]
     for found in unexpected:
-        click.echo(f"{found.name} is {found.role}, not {' or '.join(expect)}", err=True)
+        echo_line(f"{found.name} is {found.role}, not {' or '.join(expect)}", err=True)
     sys.exit(max(REFUSED if unexpected else 0, *(answer.code for answer in answers)))
 
 
@@ -75,9 +76,9 @@ def _print_each(
         click.echo(json.dumps([answer.plain() for answer in answers]))
     for answer in answers:
         if answer.result is None:
-            click.echo(answer.error, err=True)
+            echo_line(answer.error, err=True)
         elif not as_json:
-            click.echo(line(answer.result))
+            click.echo(line(answer.result))  # it has several
 
 
 def _is_unexpected(found: MemberStatus, expected: tuple[str, ...]) -> bool:
@@ -122,9 +123,9 @@ def _print(answer: Answer[MemberStatus], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(answer.plain()))
     elif found is not None:
-        click.echo(f"{found.name} is {found.role}, generation {found.generation}")
+        echo_line(f"{found.name} is {found.role}, generation {found.generation}")
     if found is not None and found.warning:
-        click.echo(f"warning: {found.warning}", err=True)
+        echo_line(f"warning: {found.warning}", err=True)
     finish(answer)
 
 

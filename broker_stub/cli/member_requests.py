@@ -31,6 +31,7 @@ from broker_stub.management_client import (
     MemberUnreachableError,
 )
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.printable.lines import echo_line
 
 T = TypeVar("T")
 
@@ -215,5 +216,5 @@ def request_options(
 def finish(answer: Answer[Any]) -> NoReturn:
     """Exit with the code of the answer; print its error to standard error."""
     if answer.error:
-        click.echo(answer.error, err=True)
+        echo_line(answer.error, err=True)
     sys.exit(answer.code)

@@ -33,6 +33,7 @@ from broker_stub.permissions import UMASK
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.groups import Command, examples
 from haclient.engine.sasl import SaslUnavailableError
+from haclient.printable.lines import echo_line
 
 # What a member says that did not get its port (``serve``).
 _PORT_TAKEN = "cannot listen on"
@@ -170,7 +171,7 @@ def pair(
     try:
         sys.exit(event_loop.run(_run(options, members or 2, screen), loop=loop))
     except (SaslUnavailableError, CertificateError, OSError) as error:
-        click.echo(str(error), err=True)
+        echo_line(str(error), err=True)
         sys.exit(REFUSED)
 
 
@@ -199,14 +200,14 @@ async def _run(options: LocalClusterOptions, members: int, screen: Screen) -> in
             return await _run_at(options, screen, stop) or 0
         with claimed_ports(members) as claimed:
             if claimed.taken_by:
-                click.echo(f"{claimed.taken_by}: the members listen on free ports", err=True)
+                echo_line(f"{claimed.taken_by}: the members listen on free ports", err=True)
             code = await _run_at(
                 replace(options, listen=claimed.addresses), screen, stop, leave=not claimed.taken_by
             )
         if code is not None:
             return code
         # Somebody else took one between the look and the member's start.
-        click.echo("a port is in use by now: the members listen on free ports", err=True)
+        echo_line("a port is in use by now: the members listen on free ports", err=True)
         return await _run_at(replace(options, listen=free_ports(members)), screen, stop) or 0
     finally:
         screen.close()
@@ -239,7 +240,7 @@ async def _run_at(
         ready.cancel()
         return 0 if stop.is_set() else None
     except TimeoutError as error:
-        click.echo(str(error), err=True)
+        echo_line(str(error), err=True)
         return REFUSED
     finally:
         for wait in waits:

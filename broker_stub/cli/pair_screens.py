@@ -11,6 +11,8 @@ import click
 
 from broker_stub.cli.options import without_secrets
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent, describe
+from haclient.printable.lines import echo_line
+from haclient.printable.text import printable
 
 if TYPE_CHECKING:  # half of what a pair without a terminal would import
     from rich.console import Group
@@ -61,12 +63,12 @@ class PlainLines:
 
     def event(self, event: LocalClusterEvent) -> None:
         """One line."""
-        click.echo(_line(event))
+        echo_line(_line(event))
 
     def ready(self, pair: LocalCluster) -> None:
         """The URL, and how to manage."""
         for line in _heads(pair):
-            click.echo(line)
+            echo_line(line)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -137,11 +139,11 @@ def _table(pair: LocalCluster) -> Table:
     columns = ("name", "address", "state", "generation", "connections", "pid")
     table = Table(*columns)
     for member in describe(pair):
-        cells = ("" if member[column] is None else str(member[column]) for column in columns)
+        cells = ("" if member[column] is None else printable(str(member[column])) for column in columns)
         table.add_row(*cells, style="bold green" if member["state"] == "primary" else "")
     return table
 
 
 def _line(event: LocalClusterEvent) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(event.at))
-    return f"{when} {event.member} {event.kind}: {event.detail}"
+    return printable(f"{when} {event.member} {event.kind}: {event.detail}")

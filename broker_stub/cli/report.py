@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from haclient.printable.text import printable
+
 
 def report(facts: dict[str, Any]) -> str:
     """A member's status in some lines; the first has name, address, role and generation."""
     head = f"{facts['name']} ({facts['address']}): {facts['role']}, generation {facts['generation']}"
     lines = [*_cluster(facts), *_content(facts)]
-    return "\n".join([head, *(f"  {name:<9} {text}" for name, text in lines)])
+    return "\n".join(map(printable, [head, *(f"  {name:<9} {text}" for name, text in lines)]))
 
 
 def _cluster(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:

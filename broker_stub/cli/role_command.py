@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import shlex
 import signal
 from asyncio.subprocess import DEVNULL
 
 from broker_stub.election.roles import Role
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.cli.role_command")
+logger = get_logger("broker_stub.cli.role_command")
 
 # What Pacemaker gives to the actions of its agents.
 _TIMEOUT = 20.0

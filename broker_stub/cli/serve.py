@@ -58,6 +58,7 @@ from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.groups import Command, examples
 from haclient.engine.tls import TlsFiles
+from haclient.printable.lines import echo_line
 from haclient.telemetry.settings import VARIABLE
 
 _OPTION_GROUPS = {
@@ -399,7 +400,7 @@ async def _serve(
                     setup = await opened.enter_async_context(cluster_arguments.opened(progress))
                 return await _run(Broker(options, setup), progress, lines)
         except StoreFailedError as error:
-            click.echo(str(error), err=True)
+            echo_line(str(error), err=True)
             return REFUSED
 
 
@@ -414,13 +415,13 @@ async def _run(broker: Broker, progress: StartProgress, lines: _Roles | None) ->
             await broker.start()
     except (OSError, MoveRefusedError, StartRefusedError) as error:
         await broker.stop()
-        click.echo(_error_text(error, options), err=True)
+        echo_line(_error_text(error, options), err=True)
         return REFUSED
     if lines is not None:
         _print_facts("listening", name=options.name, address=broker.address.authority, pid=os.getpid())
         lines.printed = True
     else:
-        click.echo(f"{options.name} listens on {broker.address}")
+        echo_line(f"{options.name} listens on {broker.address}")
     await broker.run()
     return REFUSED if broker.failure else 0
 

@@ -43,6 +43,7 @@ from broker_stub.sites.inbound import APPLYING
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.groups import Group
 from haclient.command_line.signals import run
+from haclient.printable.lines import echo_line
 
 # The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
@@ -91,7 +92,7 @@ def promote(
     if as_json:
         click.echo(json.dumps(answer.plain()))
     for row in answer.result or () if not as_json else ():
-        click.echo(_promoted_line(row))
+        echo_line(_promoted_line(row))
     finish(answer)
 
 
@@ -232,7 +233,7 @@ def fail_back(
     if as_json:
         click.echo(json.dumps(answer.plain()))
     elif answer.result is not None:
-        click.echo(f"{name}: follows {', '.join(answer.result['queues']) or 'no queue'}")
+        echo_line(f"{name}: follows {', '.join(answer.result['queues']) or 'no queue'}")
     finish(answer)
 
 

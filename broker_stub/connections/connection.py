@@ -21,7 +21,6 @@ Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Hashable
 
 import proton
@@ -47,8 +46,9 @@ from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import CONNECTION_NUMBER, MAX_PARKED_LINKS, PARK
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.connections.connection")
+logger = get_logger("broker_stub.connections.connection")
 
 # As much as the engine writes to the socket in one iteration: more would only wait inside proton.
 _BURST = 256 * 1024

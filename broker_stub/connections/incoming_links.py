@@ -21,7 +21,6 @@ for Message Routing", version 1.0.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -47,8 +46,9 @@ from broker_stub.queueing.queue import Queue
 from broker_stub.sites.event import without_origin
 from haclient.engine.links import DeliveryPointer, ReceiverLink
 from haclient.outcome import RELEASED, Outcome, OutcomeState
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.connections.incoming_links")
+logger = get_logger("broker_stub.connections.incoming_links")
 
 # Enough to keep a link of 10 ms round trip at 100,000 messages a second.
 CREDIT = 1000

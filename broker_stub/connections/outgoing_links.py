@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -38,8 +37,9 @@ from broker_stub.queueing.message import Consumer, Message, Selects
 from broker_stub.queueing.queue import Queue
 from haclient.engine.links import DeliveryPointer, SenderLink
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.connections.outgoing_links")
+logger = get_logger("broker_stub.connections.outgoing_links")
 
 _MAX_UINT = 0xFFFFFFFF
 # proton counts credit as a signed number.  A little below zero it is most often a client that took credit

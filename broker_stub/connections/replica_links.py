@@ -12,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Protocol
 
 import proton
@@ -27,8 +26,9 @@ from broker_stub.replication.replica import Replica
 from broker_stub.replication.replica_set import ReplicaSet
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
 from haclient.engine.protocol import Engine
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.connections.replica_links")
+logger = get_logger("broker_stub.connections.replica_links")
 
 # Reports on their way: each is followed by the events of its queues.
 _REPORTS = 4

@@ -22,7 +22,6 @@ JMS, ``AmqpSubscriptionTracker``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -36,8 +35,9 @@ from broker_stub.queueing.options import QueueOptions
 from broker_stub.queueing.queue import Queue
 from haclient.engine import peer_fields
 from haclient.engine.links import SenderLink
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.connections.subscriptions")
+logger = get_logger("broker_stub.connections.subscriptions")
 
 TOPIC, SHARED, GLOBAL = "topic", "shared", "global"
 PREFIX = "subscription/"

@@ -14,13 +14,13 @@ A member at ``stop`` serves consumers, and can be started and promoted.
 from __future__ import annotations
 
 import enum
-import logging
 from dataclasses import dataclass
 from typing import Any
 
 from broker_stub.store import DiskUsage
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.durability")
+logger = get_logger("broker_stub.durability")
 
 MIB = 1024 * 1024
 # The part of a file system that a level takes at most: a small one has its own scale.

@@ -18,13 +18,13 @@ hot-standby design"): "a completed message is guaranteed to be on the backups".
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import Any
 
 from broker_stub.queueing.message import Done, Message
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.durability.guard")
+logger = get_logger("broker_stub.durability.guard")
 
 
 class Guard:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from broker_stub.local_cluster.state import LocalClusterEvent, Member, MemberState
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.local_cluster.supervisor")
+logger = get_logger("broker_stub.local_cluster.supervisor")
 
 
 class ManagedMembers:

@@ -9,20 +9,19 @@ import os
 import random
 import signal
 import socket
-import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.command_line.python import module_command, module_environment
 
 # Seconds without progress: Python, proton and a free port take a fraction of a second, even on a busy
 # machine, and a member reports once a second how it reads its store.
 START_TIMEOUT = 20.0
 # What a member may take to close its client connections, and a little more.
 _STOP_TIMEOUT = 4.0
-_SOURCES = Path(__file__).resolve().parents[2]
 
 
 def _ignore(_detail: str) -> None:
@@ -61,7 +60,7 @@ class MemberProcess:
         :raises MemberStartError: when it does not start.
         :raises TimeoutError: when it reports nothing for ``START_TIMEOUT``.
         """
-        serve = (sys.executable, "-m", "broker_stub", "serve", "--json")
+        serve = (*module_command("broker_stub"), "serve", "--json")
         command = (*self._wrapper, *serve, *self._arguments)
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -71,7 +70,7 @@ class MemberProcess:
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=log,
-                env=_environment(),
+                env=module_environment(),
                 # Ctrl-C in a terminal is for the supervisor, which stops its members in order.
                 start_new_session=True,
             )
@@ -135,12 +134,6 @@ class MemberProcess:
                 await self._process.wait()
         except TimeoutError:
             await self.kill()
-
-
-def _environment() -> dict[str, str]:
-    """This process's environment, with this very package importable."""
-    path = os.pathsep.join(filter(None, (str(_SOURCES), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path}
 
 
 # Below the ports that kernels give to outgoing connections (Linux: 32768 on): until its member listens

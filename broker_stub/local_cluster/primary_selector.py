@@ -17,14 +17,14 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from broker_stub.local_cluster.managed_members import ManagedMembers
 from broker_stub.local_cluster.state import Member, MemberState
 from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError, MemberUnreachableError
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.local_cluster.supervisor")
+logger = get_logger("broker_stub.local_cluster.supervisor")
 
 # Seconds until a refused promotion is tried again: the arbiter may answer by then.
 _RETRY_PAUSE = 0.5

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import secrets
 import shutil
 import signal
@@ -50,10 +49,11 @@ from broker_stub.management_client import (
 )
 from broker_stub.permissions import DIRECTORY_MODE
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.printable.log import get_logger
 
 __all__ = ["LocalCluster", "LocalClusterEvent", "LocalClusterOptions", "Member", "MemberState", "describe"]
 
-logger = logging.getLogger("broker_stub.local_cluster.supervisor")
+logger = get_logger("broker_stub.local_cluster.supervisor")
 
 # Between two attempts to start a member that does not come up.
 _RETRY_PAUSE = 0.5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -39,8 +38,9 @@ from broker_stub.management.request import (
 )
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.store import StoreFailedError
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.management")
+logger = get_logger("broker_stub.management")
 
 _STATUS = {
     NOT_FOUND: HTTPStatus.NOT_FOUND,

@@ -11,13 +11,13 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.election.generation import ArbiterRecord
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.member.member")
+logger = get_logger("broker_stub.member.member")
 
 
 class ArbiterWatch:

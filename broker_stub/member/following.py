@@ -11,7 +11,6 @@ Rules
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 
@@ -19,10 +18,11 @@ from broker_stub.durability.disk_watch import DiskWatch
 from broker_stub.replication.backup import LONGEST_PAUSE, Backup
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.printable.log import get_logger
 from haclient.retry.backoff import Backoff
 from haclient.retry.policy import Policy
 
-logger = logging.getLogger("broker_stub.member.member")
+logger = get_logger("broker_stub.member.member")
 
 MakeFactory = Callable[[tuple[Endpoint, ...], str], aio.ConnectionFactory]
 """Of the addresses for clients, and of the URL for members; either may be empty: as at the start."""

@@ -18,7 +18,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -44,8 +43,9 @@ from broker_stub.replication.backup_session import MemberIdentity
 from broker_stub.replication.replica_set import ReplicaSet, SteppedDownError
 from broker_stub.store import DiskUsage, Store, StoreFailedError
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.member.member")
+logger = get_logger("broker_stub.member.member")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,13 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 from broker_stub.replication.commit_watch import TICKS
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.member.member")
+logger = get_logger("broker_stub.member.member")
 
 
 class RedundancyWait:

@@ -24,7 +24,6 @@ Source: the annotations ``x-opt-ORIG-...`` are those of ActiveMQ Artemis, "Undel
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,11 +42,12 @@ from broker_stub.queueing.annotations import MOST_BYTES
 from broker_stub.queueing.exchanges import ExchangeType, Route, UnroutableError
 from broker_stub.queueing.intake import Intake
 from broker_stub.queueing.message import Call, DeadLetterReason, Message, MessageState
+from haclient.printable.log import get_logger
 
 if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
 
-logger = logging.getLogger("broker_stub.queueing.dead_letters")
+logger = get_logger("broker_stub.queueing.dead_letters")
 
 _ADDRESS, _QUEUE = (
     message_annotations.symbol(b"x-opt-ORIG-ADDRESS"),

@@ -11,10 +11,11 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
-logger = logging.getLogger("broker_stub.queueing.intake")
+from haclient.printable.log import get_logger
+
+logger = get_logger("broker_stub.queueing.intake")
 
 _Call = Callable[[], object]
 

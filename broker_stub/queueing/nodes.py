@@ -14,7 +14,6 @@ Rules
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
@@ -37,8 +36,9 @@ from broker_stub.queueing.queue_limits import (
     TotalSize,
 )
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.queueing.nodes")
+logger = get_logger("broker_stub.queueing.nodes")
 
 TEMPORARY_PREFIX = "temporary/"
 RESERVED = ("$", TEMPORARY_PREFIX)

@@ -24,8 +24,9 @@ from broker_stub.replication.commit_watch import TICKS, Commits, CommitWatch
 from broker_stub.store import StoreFailedError
 from haclient import aio, events
 from haclient.errors import HaclientError, LinkRefused
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.replication")
+logger = get_logger("broker_stub.replication")
 
 CAPABILITY = "haclient:replicate"
 LONGEST_PAUSE = 1.0

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,8 +45,9 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine import peer_fields
 from haclient.errors import WindowFull
 from haclient.outcome import Outcome
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.replication")
+logger = get_logger("broker_stub.replication")
 
 # Events on their way to a backup at most, of all queues; each is acknowledged on its own.
 _CREDIT = 5000

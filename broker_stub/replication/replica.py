@@ -31,7 +31,6 @@ from __future__ import annotations
 import asyncio
 import enum
 import itertools
-import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -46,8 +45,9 @@ from broker_stub.replication.data_link import DataLink, OutgoingConnection
 from broker_stub.replication.queue_feed import QueueFeed
 from haclient.engine.links import SenderLink
 from haclient.outcome import Outcome
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.replication")
+logger = get_logger("broker_stub.replication")
 
 # Pieces of the wiring that are not executed yet: the loop makes no more of them at once.
 _PIECES = 4

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -39,8 +38,9 @@ from broker_stub.replication.commit_watch import TICKS, Commits, CommitWatch
 from broker_stub.replication.data_link import OutgoingConnection
 from broker_stub.replication.replica import Phase, Replica
 from haclient.engine.links import SenderLink
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.replication")
+logger = get_logger("broker_stub.replication")
 
 _SHRINKING = "shrinking the in-sync set"
 

@@ -39,6 +39,7 @@ from broker_stub.election.generation import ArbiterRecord, GenerationState, Pend
 from broker_stub.election.roles import Role
 from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.printable.lines import echo_line
 
 NEVER = "-INFINITY"
 # An eligible member that is not connected to a primary is as complete as a ready one.  But while a member is
@@ -112,7 +113,7 @@ async def _is_eligible_now(facts: Mapping[str, Any], arbiter: str, timeout: floa
     try:
         return is_eligible(facts, await opened.read())
     except ArbiterUnavailableError as error:
-        click.echo(str(error), err=True)
+        echo_line(str(error), err=True)
         return False
     finally:
         await opened.close()
@@ -157,12 +158,12 @@ def main(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     except MemberRefusedError as error:
-        click.echo(str(error), err=True)
+        echo_line(str(error), err=True)
         sys.exit(REFUSED)
     except MemberUnreachableError as error:
-        click.echo(str(error), err=True)
+        echo_line(str(error), err=True)
         sys.exit(UNREACHABLE)
-    click.echo(f"{role} {promotion_score}")
+    echo_line(f"{role} {promotion_score}")
 
 
 if __name__ == "__main__":

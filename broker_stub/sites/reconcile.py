@@ -15,7 +15,6 @@ Only the last moment under the old primary can differ, and nothing of it was set
 
 from __future__ import annotations
 
-import logging
 import uuid
 
 from broker_stub.amqp.message_format import inspect
@@ -25,8 +24,9 @@ from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 from broker_stub.replication.wire import ReplicatedMessage
 from broker_stub.sites.event import Event, Op, decode
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.sites")
+logger = get_logger("broker_stub.sites")
 
 
 def reconcile(addresses: Addresses, persister: Persister) -> int:

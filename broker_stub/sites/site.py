@@ -7,7 +7,6 @@ that are made meanwhile start when it serves.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Protocol
@@ -23,8 +22,9 @@ from broker_stub.sites.outbound import Outbound
 from broker_stub.sites.password_file import PasswordFiles
 from broker_stub.sites.site_link import STOPPED, SiteLink
 from broker_stub.sites.source_config import SourceConfig, SourceConfigError
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.sites")
+logger = get_logger("broker_stub.sites")
 
 
 class EventReader(Protocol):

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -40,8 +39,9 @@ from broker_stub.sites.source_config import SourceConfig
 from haclient import Credentials, State, aio
 from haclient.errors import AlreadySettled, HaclientError, StaleDelivery
 from haclient.events import AttemptFailed, Connected, Disconnected, Event, Reconnected
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.sites")
+logger = get_logger("broker_stub.sites")
 
 FOLLOW = "haclient:follow"
 """What a link asks for in its Open: to be served by the primary only, as any client is."""

@@ -23,7 +23,6 @@ An error that is not the store's fault (no permission, disk full, busy) is raise
 from __future__ import annotations
 
 import json
-import logging
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -53,8 +52,9 @@ from broker_stub.store.schema import (
     with_checksum,
 )
 from broker_stub.store.start_progress import StartProgress
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("broker_stub.store")
+logger = get_logger("broker_stub.store")
 
 # Primary result codes whose cause is outside of the files: sqlite.org/rescode.html.
 _NOT_CORRUPTION = frozenset(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import logging
 from typing import Any
 
 from haclient.api.descriptions import describe_future
@@ -18,8 +17,9 @@ from haclient.core.sender import SenderCore
 from haclient.errors import ConnectionClosed, HaclientError, WrongThread
 from haclient.loop_thread import LoopThread
 from haclient.outcome import Outcome
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 
 class AsyncSendFuture(asyncio.Future[Outcome]):

@@ -15,6 +15,7 @@ from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import Failure
 from haclient.events import Event
+from haclient.printable.text import printable
 
 WIDE = 400  # columns where standard output is no terminal: nothing wraps and nothing is cut
 
@@ -42,8 +43,8 @@ def describe(event: Event) -> str:  # noqa: C901 - one case for each
             return _served(event)
         case events.Disconnected():
             return f"{event.endpoint}: {event.reason}; {event.unsettled:,} unsettled"
-        case events.LinkRetrying() | events.GaveUp():
-            return _refused(event)
+        case events.LinkRetrying() | events.Unsettled() | events.GaveUp():
+            return _not_served(event)
         case events.GenerationsForgotten():
             claim = (
                 f"generation {event.generation} of cluster {event.cluster!r}, where {event.highest} was known"
@@ -62,7 +63,7 @@ def describe_failure(failure: Failure) -> str:
 def line_of(event: Event) -> str:
     """The time of day, what happened, and how."""
     time = datetime.fromtimestamp(event.stamp.time, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
-    return f"{time}  {name_of(event):<15}  {describe(event)}".rstrip()
+    return f"{time}  {name_of(event):<15}  {printable(describe(event))}".rstrip()
 
 
 def json_of(event: Event) -> dict[str, Any]:
@@ -80,7 +81,10 @@ def _served(event: events.Connected | events.Reconnected) -> str:
     return f"{event.endpoint}{generation}, {attempts} in {event.duration:.3f} s{again}"
 
 
-def _refused(event: events.LinkRetrying | events.GaveUp) -> str:
+def _not_served(event: events.LinkRetrying | events.Unsettled | events.GaveUp) -> str:
+    if isinstance(event, events.Unsettled):
+        where = f"{event.link} to {event.address}: " if event.link else ""
+        return f"{where}{event.count:,} without an outcome: {event.reason}"
     if isinstance(event, events.GaveUp):
         return f"{event.reason}, after {event.attempts:,} attempts in {event.duration:.3f} s"
     reason = f"{event.condition}: {event.reason}" if event.reason else event.condition

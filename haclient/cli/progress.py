@@ -28,6 +28,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.attempt_summary import describe_failures
 from haclient.discovery.evidence import AttemptRecord, Failure
 from haclient.events import Event
+from haclient.printable.text import printable
 
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Nothing on standard error but errors.")
 VERBOSE = click.option(
@@ -126,7 +127,7 @@ class MessageProgress:
 
     def print_line(self, text: str) -> None:
         """A line on standard error."""
-        self._console.print(text, soft_wrap=True)
+        self._console.print(printable(text), soft_wrap=True)
 
     def summary(self, **more: Any) -> dict[str, Any]:
         """The figures, for ``--json``."""

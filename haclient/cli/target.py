@@ -26,6 +26,7 @@ from haclient.cluster_url.url import ClusterURL
 from haclient.configuration import Configuration
 from haclient.events import Event
 from haclient.factory import FactoryCore
+from haclient.printable.log import get_logger
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -168,7 +169,7 @@ class _Defects(logging.Handler):
 
 def _log_defects_only() -> None:
     """The commands print events themselves; a log of them would repeat it."""
-    logger = logging.getLogger("haclient")
+    logger = get_logger("haclient")
     if not logger.handlers:
         logger.addHandler(_Defects())
 

@@ -7,6 +7,7 @@ not a number, whatever stands before an unescaped ``@``).  The errors pickle.
 from __future__ import annotations
 
 from haclient.error_catalog.base import HaclientError
+from haclient.printable.text import printable
 
 
 class ClusterURLError(HaclientError, ValueError):
@@ -24,7 +25,7 @@ class ClusterURLError(HaclientError, ValueError):
         self.option = option
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return printable(str(self.args[0]))
 
 
 class ConfigurationError(ClusterURLError):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-import logging
 import os
 import socket
 import ssl
@@ -34,9 +33,10 @@ from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason, EngineOwner
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import PARK, Settings
+from haclient.printable.log import get_logger
 from haclient.resolver.resolve import ResolutionError, Resolver
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 # A close with it leaves nothing at the port.
 _NO_LINGER = struct.pack("ii", 1, 0)

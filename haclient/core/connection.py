@@ -22,8 +22,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import logging
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,12 +52,16 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import CONNECTION_NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
+from haclient.printable.log import get_logger
 from haclient.retry.backoff import Backoff, FixedDelays
 from haclient.retry.stability import Stability
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 _CLOSED = "the connection is closed"
+_GAVE_UP = "no primary was found"
+_CLOSED_HERE = "it was closed"
+_LOOP_ENDED = "its event loop ended before it was closed"
 
 
 class State(enum.Enum):
@@ -155,37 +159,53 @@ class ConnectionCore:
     async def close(self) -> None:
         """Close for good.  Waits for the peer at most ``close_timeout``, whatever state it is in.
 
-        Who cancels it waits no longer: the socket is closed now.
+        If cancelled, closes every socket immediately.  ``Closed`` is published all the same.
         """
         end = self._loop.time() + self._shared.options.close_timeout
-        if self.state not in (State.CLOSED, State.FAILED):
-            self._set_closed(ConnectionClosed(_CLOSED))
-            engine, session_end = self._engine, self._session_end
-            if engine is not None and session_end is not None:
-                engine.close()
+        try:
+            if self.state not in (State.CLOSED, State.FAILED):
+                unsettled = self.links.unsettled
+                self._set_closed(ConnectionClosed(_CLOSED))
                 try:
-                    await _wait_until(end, session_end)
+                    await self._end_session(end)
                 finally:
-                    engine.abort()
-            await self._end_task()
-            self._engine = None  # links that the application keeps hold this
-            self._events.connection_closed()
-        if (lingering := self._lingering) is not None:
-            try:
+                    self._events.unsettled(unsettled, _CLOSED_HERE)
+                    self._events.connection_closed()
+            if (lingering := self._lingering) is not None:
                 await _wait_until(end, lingering.closed)
-            finally:
                 lingering.abort()
+        except BaseException:
+            self.abort()
+            raise
 
-    def abort(self) -> None:
+    async def _end_session(self, end: float) -> None:
+        engine, session_end = self._engine, self._session_end
+        if engine is not None and session_end is not None:
+            engine.close()
+            await _wait_until(end, session_end)
+            engine.abort()
+        await self._end_task()
+        self._engine = None  # links that the application keeps hold this
+
+    def abort(self, reason: str = _CLOSED_HERE) -> None:
         """Close for good, without a word to the peer and without waiting for anything."""
         if self.state not in (State.CLOSED, State.FAILED):
+            unsettled = self.links.unsettled
             self._set_closed(ConnectionClosed(_CLOSED))
+            self._events.unsettled(unsettled, reason)
             self._events.connection_closed()
         for open_socket in (self._engine, self._lingering):
             if open_socket is not None:
                 open_socket.abort()
-        if self._task is not None:
+        self._engine = None
+        if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
+
+    def warn_never_closed(self) -> None:
+        """Give a ``ResourceWarning`` if the application leaves messages without an outcome."""
+        if count := self.links.unsettled:
+            text = f"{self.name}: the connection was never closed, and {count} messages have no outcome"
+            warnings.warn(text, ResourceWarning, stacklevel=1)
 
     async def cut(self, reason: str) -> None:
         """Drop the socket as a network failure would; the connection recovers (for tests)."""
@@ -211,12 +231,17 @@ class ConnectionCore:
         except episodes.GaveUpError as failure:
             self._give_up(failure.verdict)
         except asyncio.CancelledError:
+            # ``asyncio.run`` cancels every task at its end; nothing else would close the socket then.
+            if self.error is None:
+                try:
+                    self.warn_never_closed()
+                finally:
+                    self.abort(_LOOP_ENDED)
             raise
         except Exception as error:  # a defect in this package must not leave the application waiting
             logger.exception("%s: the connection failed", self.name)
             self._fail_inside(error)
         finally:
-            # ``asyncio.run`` cancels every task at its end; nothing else would close the socket then.
             if self._engine is not None:
                 self._engine.abort()
             await self._standby.close()
@@ -350,6 +375,7 @@ class ConnectionCore:
         attempts = (*self._events.unresolved_names.values(), *verdict.attempts)
         verdict = replace(verdict, attempts=attempts)
         last = attempts[-1].failure if attempts else None
+        self._events.unsettled(self.links.unsettled, _GAVE_UP)
         self._events.gave_up(verdict.detail, verdict.reason.value, last, attempts=self._attempts_made)
         if self._callable_error is not None and not self._first.done():
             self._first.set_exception(self._callable_error)
@@ -378,6 +404,7 @@ class ConnectionCore:
     def _fail_inside(self, error: Exception) -> None:
         reason = f"internal error: {type(error).__name__}"
         try:
+            self._events.unsettled(self.links.unsettled, reason)
             self._events.gave_up(reason, events.INTERNAL_ERROR, None, attempts=self._attempts_made)
         finally:
             self._set_failed(ConnectionGaveUp(f"internal error: {error!r}"))

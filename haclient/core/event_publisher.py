@@ -10,7 +10,6 @@ loss it does so only if nobody answered in AMQP: a backup that is not primary ye
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Callable
@@ -24,8 +23,9 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery import decision as decide
 from haclient.discovery.attempt_summary import describe_failures
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 # Seconds: a time of day says no more when a deadline is as far as that.
 _DAY = 86400.0
@@ -242,6 +242,11 @@ class EventPublisher:
         followed = refusal_reason is None
         self._emit(events.Redirected, by=by, target=target, followed=followed, detail=refusal_reason or "")
 
+    def unsettled(self, count: int, reason: str, *, link: str = "", address: str | None = None) -> None:
+        """Publish the messages without an outcome at the end of a sender or the connection, if any."""
+        if count:
+            self._emit(events.Unsettled, count=count, reason=reason, link=link, address=address)
+
     def gave_up(self, reason: str, cause: str, last: Failure | None, *, attempts: int) -> None:
         """Publish the end of a search without a session."""
         self._emit(
@@ -254,7 +259,7 @@ class EventPublisher:
         )
 
     def connection_closed(self) -> None:
-        """Publish that the application closed the connection."""
+        """Publish the end of the connection by its application."""
         self._emit(events.Closed)
 
     def _emit(self, kind: Callable[..., events.Event], *, at: float | None = None, **facts: Any) -> None:

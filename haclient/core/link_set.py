@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
@@ -40,8 +39,9 @@ from haclient.engine.settings import MAX_PARKED_LINKS
 from haclient.error_catalog.arguments import check_callable, check_flag, check_text, check_whole
 from haclient.error_catalog.base import quoted
 from haclient.errors import HaclientError, LinkClosed, another
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 L = TypeVar("L", SenderCore, ReceiverCore)
 
@@ -76,6 +76,7 @@ class LinkSet:
         self._options = options
         self._name_prefix = name_prefix
         self._connection_name = connection_name
+        self._reporter = reporter
         self._on_attached = on_attached
         self._on_waiting = on_waiting
         self._links: dict[LinkCore, None] = {}
@@ -268,6 +269,8 @@ class LinkSet:
         self._reattachment.forget(core)
         self._suspects.acquit(core)
         self._queue.remove(core)
+        if isinstance(core, SenderCore) and self._error is None:  # else the connection counts all of them
+            self._reporter.unsettled(core.abandoned, str(core.error), link=core.name, address=core.address)
 
     @property
     def unsettled(self) -> int:

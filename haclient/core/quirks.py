@@ -23,17 +23,17 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from haclient.engine.link_table import repeat_credit
+from haclient.printable.log import get_logger
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
-advice = logging.getLogger("haclient.advice")
+advice = get_logger("haclient.advice")
 """What an application may have overlooked; at INFO, for the client cannot know it."""
 _INTERVAL = 5.0
 IDS_LIVE_WITH_MESSAGES = "haclient:ids-live-with-messages"

@@ -91,8 +91,8 @@ class SenderCore:
         self._credit = 0
         # The peer's max-message-size, once the link is attached.
         self._max_size = sys.maxsize
-        # Whether it ended with messages that had no outcome.
-        self._undelivered = False
+        self.abandoned = 0
+        """Messages without an outcome at its end, but for those whose futures were cancelled."""
         self._waiting_for_window: deque[asyncio.Future[None]] = deque()
         # The calls of ``flush``, each with what was unsettled when it began, oldest first.
         self._flushing: dict[asyncio.Future[HaclientError | None], deque[Entry[Waiter]]] = {}
@@ -185,7 +185,7 @@ class SenderCore:
 
         :raises HaclientError: when the sender ended, now or earlier, with messages among it.
         """
-        error = self.error if self._undelivered else None
+        error = self.error if self.abandoned else None
         if self.ledger:
             waiter = self._loop.create_future()
             self._flushing[waiter] = deque(self.ledger)
@@ -282,7 +282,7 @@ class SenderCore:
         self._clear_link()
         self._wake_flushes()
         for entry in self.ledger.clear():
-            self._undelivered |= not entry.waiter.done()
+            self.abandoned += not entry.waiter.done()
             _fail(entry.waiter, _with_delivery(error, sent=entry.sent))
         if not self.opened.done():
             self.opened.set_exception(error)

@@ -6,10 +6,11 @@ A connection has one timer at most, and none while it has a session or nothing w
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
-logger = logging.getLogger("haclient")
+from haclient.printable.log import get_logger
+
+logger = get_logger("haclient")
 
 # Longer than a failover that goes well, and sooner than somebody looks why nothing happens.
 _FIRST = 5.0

@@ -21,7 +21,6 @@ Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.4.5 (idle time-out), 2.8
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -47,8 +46,9 @@ from haclient.engine.settings import Settings
 from haclient.engine.wire.incoming import IncomingBytes
 from haclient.engine.wire.outgoing import WRITE_HIGH_WATER, OutgoingBytes
 from haclient.engine.wire.server_tls import TlsSocket
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient.engine")
+logger = get_logger("haclient.engine")
 
 _PN_EOS: int = lib.PN_EOS
 # Half of what clients commonly give a peer to open a connection; to close one it has less to do.

@@ -9,7 +9,6 @@ Sources: AMQP 1.0 part 5, section 5.3; RFC 4422; proton's ``pn_sasl_*`` document
 from __future__ import annotations
 
 import functools
-import logging
 from typing import TYPE_CHECKING
 
 import proton
@@ -18,11 +17,12 @@ from proton import SASL, SSL
 from haclient.engine import REBUILD
 from haclient.engine.settings import Settings
 from haclient.error_catalog.base import HaclientError
+from haclient.printable.log import get_logger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 WITHOUT_CYRUS = f"python-qpid-proton was built without Cyrus SASL, which SCRAM needs; {REBUILD}"
 WITHOUT_OPENSSL = f"python-qpid-proton was built without OpenSSL; {REBUILD}"

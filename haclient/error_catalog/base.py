@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from haclient.printable.text import printable
+
 
 class HaclientError(Exception):
     """Base of all errors of this package.
@@ -19,6 +21,9 @@ class HaclientError(Exception):
     delivered: bool | None = False
     safe_to_retry: bool = True
 
+    def __str__(self) -> str:
+        """One printable line: parts of it are a peer's."""
+        return printable(super().__str__())
 
 _MOST_CHARACTERS = 200
 """Of a text of others in an error: two lines of a terminal show what it is, a peer may send a megabyte."""

@@ -11,11 +11,14 @@ that thread and the application apart.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import functools
+import os
 import threading
 import weakref
 from collections.abc import Callable
 
+from haclient.loop_thread import check_threads
 from haclient.reactor.loop import Reactor
 
 # Seconds between two runs of the loop while the application computes, at most: what arrived is read then.
@@ -27,12 +30,13 @@ class BackgroundLoop:
     """Runs the loop of a container while no blocking call does."""
 
     def __init__(self, container: Reactor) -> None:
+        check_threads()
         self.lock = threading.RLock()
         self._container = weakref.ref(container)
         self._over = threading.Event()
         # A connection that is never closed must end before the interpreter has destroyed half of
         # proton's objects.
-        self._at_exit = functools.partial(_end, self._container)
+        self._at_exit = functools.partial(_end, self._container, os.getpid())
         atexit.register(self._at_exit)
         self._thread = threading.Thread(target=self._run, name="haclient background loop", daemon=True)
         self._thread.start()
@@ -103,7 +107,16 @@ def release_loop(container: Reactor, *, own: bool) -> None:
         container.shut_down()
 
 
-def _end(reference: weakref.ref[Reactor]) -> None:
+def _end(reference: weakref.ref[Reactor], pid: int) -> None:
+    """Close what is left, in the process whose sockets they are.
+
+    A forked process has the same sockets and the same selector: whatever it closes, or takes out, its parent
+    loses.  So there nothing is ever destroyed, by the collector at the end of the interpreter neither.
+    """
     container = reference()
-    if container is not None:
+    if container is None:
+        return
+    if os.getpid() == pid:
         release_loop(container, own=True)
+    else:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(container))

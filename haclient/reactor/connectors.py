@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -28,6 +27,7 @@ from haclient.engine.protocol import Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
 from haclient.errors import AuthenticationFailed, ConnectionClosed, ConnectionGaveUp, HaclientError
 from haclient.factory import FactoryCore
+from haclient.printable.log import get_logger
 from haclient.reactor.attempt_errors import SOCKET_ERROR, AttemptErrors, url_of
 from haclient.reactor.connect_options import ConnectOptions
 from haclient.reactor.listener import Accepted
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from haclient.core.connection import ConnectionCore
     from haclient.reactor.endpoints.binding import Binding
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 _UNAUTHORIZED = "amqp:unauthorized-access"
 
@@ -174,7 +174,7 @@ class FailoverConnector:
         self.on_waiting: Callable[[], None] = lambda: None
         """The same: called when something begins to wait for a session."""
         self.unsettled = 0
-        """Messages without an outcome at the last loss: handlers send more before the core asks."""
+        """Messages without an outcome at the last loss, or the end; handlers send more meanwhile."""
 
     def start(self) -> None:
         """Search for the primary."""
@@ -205,6 +205,7 @@ class FailoverConnector:
 
     async def _end(self) -> None:
         if self._core is not None:
+            self.unsettled = self._binding.unsettled()
             await self._core.close()
         await self._factory.close()
         if self._opening is not None:

@@ -6,7 +6,6 @@ A connection that was accepted is plain: it ends with its socket.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,13 @@ from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import SaslServer, Settings
+from haclient.printable.log import get_logger
 from haclient.reactor.endpoints.binding import Binding
 
 if TYPE_CHECKING:
     from haclient.reactor.loop import Reactor
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 # As many as may wait to be accepted: proton's ten are few after a failover of the peers.
 _BACKLOG = 128

@@ -17,19 +17,20 @@ Nothing here knows DNS; the question is an argument, and so is the clock.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from haclient.error_catalog.base import HaclientError
+from haclient.printable.log import get_logger
+from haclient.printable.text import printable
 
 T = TypeVar("T")
 
 # Four times what one SRV answer may name: a seed list, with targets that change now and then.
 MOST_NAMES = 256
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class ResolutionError(HaclientError):
@@ -48,7 +49,7 @@ class ResolutionError(HaclientError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"cannot resolve {self.name!r}: {self.reason}"
+        return printable(f"cannot resolve {self.name!r}: {self.reason}")
 
 
 class Unanswered(Exception):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from broker_stub import scratch_directory
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, Member
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.storm.member_lines import Served, served_between
@@ -208,6 +209,6 @@ class ExistingCluster:
         """It goes on."""
 
 
-def folder() -> tempfile.TemporaryDirectory[str]:
+def folder() -> AbstractContextManager[Path]:
     """Where a storm keeps its files while it runs."""
-    return tempfile.TemporaryDirectory(prefix="haclient-storm-", ignore_cleanup_errors=True)
+    return scratch_directory.temporary(f"{scratch_directory.PREFIX}storm-")

@@ -13,13 +13,13 @@ import contextlib
 import itertools
 import os
 import shutil
-import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from haclient.command_line.python import module_command, module_environment
 from haclient.storm.lines import Command, Line, read_line, write_command
 
 Kind = Literal["haclient", "proton", "rhea"]
@@ -80,7 +80,7 @@ class FleetPlan:
         """
         if self.kind != "rhea":
             name = "worker" if self.kind == "haclient" else "proton_worker"
-            return [sys.executable, "-m", f"haclient.storm.{name}"]
+            return [*module_command(f"haclient.storm.{name}")]
         node = shutil.which("node")
         if node is None:
             raise FleetError("rhea needs node, which is not on PATH")
@@ -88,7 +88,7 @@ class FleetPlan:
 
     def environment(self) -> dict[str, str]:
         """Where the workers find their libraries."""
-        environment = {**os.environ, "PYTHONPATH": _joined(str(_HERE.parent.parent), "PYTHONPATH")}
+        environment = module_environment()
         if self.node_modules is not None:
             environment["NODE_PATH"] = _joined(str(self.node_modules), "NODE_PATH")
         return environment

@@ -139,8 +139,7 @@ async def run(plan: Plan, screen: Screen, cluster: Environment | None = None) ->
     :param cluster: what the clients connect to; by default what the plan says.
     :raises EnvironmentUnavailable, FleetError: when the cluster or the workers fail.
     """
-    with environment.folder() as name:
-        folder = Path(name)
+    with environment.folder() as folder:
         cluster = cluster or _environment(plan, folder)
         results = Results()
         storm_run = _StormRun(plan, cluster, results, screen)

@@ -206,7 +206,7 @@ class _Episodes:
         if isinstance(event, events.Disconnected):
             self._disconnected(connection, event)
             return
-        if isinstance(event, events.LinkRetrying):  # between two episodes
+        if isinstance(event, events.LinkRetrying | events.Unsettled):  # no part of an episode
             return
         if connection.episode is None and not connection.usable and not isinstance(event, events.Closed):
             connection.episode = self._start(kind_of(event), event.stamp, event.stamp.episode)

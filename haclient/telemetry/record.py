@@ -161,7 +161,11 @@ class Recorder:
     def _nothing(
         self,
         _connection: _Connection,
-        _event: events.AttemptStarted | events.Parked | events.LinkRetrying | events.GenerationsForgotten,
+        _event: events.AttemptStarted
+        | events.Parked
+        | events.LinkRetrying
+        | events.GenerationsForgotten
+        | events.Unsettled,
         _ended: list[Ended],
     ) -> Iterator[str]:
         # No line, so no gap in their numbers either.
@@ -305,6 +309,7 @@ _MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any, list[Ended]], Ite
     events.Redirected: Recorder._redirected,  # noqa: SLF001
     events.LinkRetrying: Recorder._nothing,  # noqa: SLF001
     events.GenerationsForgotten: Recorder._nothing,  # noqa: SLF001
+    events.Unsettled: Recorder._nothing,  # noqa: SLF001
     events.BackingOff: Recorder._backing_off,  # noqa: SLF001
     events.Connected: Recorder._connected,  # noqa: SLF001
     events.Reconnected: Recorder._connected,  # noqa: SLF001

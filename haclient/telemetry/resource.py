@@ -14,14 +14,14 @@ Sources: OpenTelemetry specification, resource SDK and environment variables; se
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from haclient.cluster_url.attribute_list import parse_attributes
+from haclient.printable.log import get_logger
 from haclient.telemetry.schema import RESOURCE
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 ATTRIBUTES_VARIABLE = "OTEL_RESOURCE_ATTRIBUTES"
 SERVICE_VARIABLE = "OTEL_SERVICE_NAME"

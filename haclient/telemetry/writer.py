@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import logging
 import os
 import queue
 import sys
@@ -41,6 +40,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from haclient.printable.log import get_logger
 from haclient.telemetry.files import Files
 from haclient.telemetry.jsonl import Lines, Shared, Value
 from haclient.telemetry.redact import Redactor
@@ -49,7 +49,7 @@ from haclient.telemetry.schema import Kind
 from haclient.telemetry.settings import TelemetrySettings, file_stem
 from haclient.version import package_version
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 # Seconds from the first entry to the write.  A reconnect on a fast network takes about two milliseconds.
 _GATHER = 0.005

@@ -21,12 +21,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker_stub import scratch_directory
 from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.amqp.node_names import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.local_cluster.supervisor import (
@@ -340,10 +340,10 @@ class Cluster:
 async def cluster(setup: ClusterSetup) -> AsyncIterator[Cluster]:
     """Start a cluster; it is whole when the body starts."""
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="haclient-testing-"))
+        folder = stack.enter_context(scratch_directory.temporary(f"{scratch_directory.PREFIX}testing-"))
         names = _names(setup.members)
         network = await stack.enter_async_context(proxies(names))
-        made = Cluster(setup, Path(folder), network, names)
+        made = Cluster(setup, folder, network, names)
         stack.push_async_callback(made.close)
         await made.pair.start()
         await made.whole()

@@ -5,7 +5,8 @@ Rules
 * The thread lasts as long as the context.  Linux takes the end of the thread that started a child
   for the end of its parent, so processes started on this loop end with it, and not before.
 * Calls wait at most as long as they say; what they wait for is cancelled then.
-* The thread is not there after a fork: calls in the child are errors, and do not wait for it.
+* The thread is not there after a fork: calls in the child are errors, and do not wait for it.  A child that
+  leaves a context, by ``sys.exit`` for example, ends nothing: it is the parent's.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class LoopInThread:
         try:
             yield made
         finally:
-            self.call(_leave(manager))
+            if self._pid == os.getpid():
+                self.call(_leave(manager))
 
 
 @contextmanager
@@ -76,11 +78,13 @@ def loop_in_thread(name: str = "brokers for tests") -> Iterator[LoopInThread]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=_run, args=(loop,), name=name, daemon=True)
     thread.start()
+    pid = os.getpid()
     try:
         yield LoopInThread(loop)
     finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(_PATIENCE)
+        if pid == os.getpid():
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_PATIENCE)
 
 
 @contextmanager

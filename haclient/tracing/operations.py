@@ -7,7 +7,6 @@ the operation alone, where there is no address or the peer made it up (a dynamic
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator
@@ -21,11 +20,12 @@ from opentelemetry.context import Context
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.amqp_values.message import SendableBody
 from haclient.errors import HaclientError, MessageNotAccepted
+from haclient.printable.log import get_logger
 from haclient.telemetry.opentelemetry import OPERATION_SECONDS, SYSTEM, Attributes
 from haclient.telemetry.redact import Redactor
 from haclient.tracing.propagation import Propagation, span_context
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 _KINDS = {
     "send": trace.SpanKind.PRODUCER,

@@ -6,7 +6,6 @@ Values are text, as propagators write them; the draft's binary form is not read.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -16,8 +15,9 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
 
 from haclient.core.message_encoder import Additions, OutgoingMessage
+from haclient.printable.log import get_logger
 
-logger = logging.getLogger("haclient")
+logger = get_logger("haclient")
 
 Carrier = Literal["annotations", "properties"]
 

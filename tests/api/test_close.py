@@ -166,6 +166,56 @@ async def test_a_close_that_is_cancelled_closes_the_socket_now(closed: str, turn
         await factory.close()
 
 
+@pytest.mark.parametrize("turns", [1, 2, 4])
+@pytest.mark.parametrize("closed", ["connection", "factory"])
+@pytest.mark.parametrize("searching", [False, True], ids=["connected", "searching"])
+async def test_a_close_that_is_cancelled_publishes_closed_once(
+    closed: str, turns: int, searching: bool
+) -> None:
+    """Else an iterator of events hangs, and a gauge counts the connection for ever."""
+    watch = Watch()
+    with primary_process() as process:
+        (peer,) = process.peers
+        # A backoff that lasts: a search that ends by itself shows nothing.
+        factory = aio.ConnectionFactory(
+            url(peer, close_timeout=600, backoff_base=60, backoff_max=60), on_event=watch
+        )
+        connection = await factory.connect()
+        events = connection.events()
+        if searching:
+            await connection._core.cut("a failure of the network")
+            await watch.until(Disconnected)
+        process.signal(signal.SIGSTOP)
+        closing = asyncio.ensure_future((factory if closed == "factory" else connection).close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        async with asyncio.timeout(10):
+            seen = [event async for event in events]
+        assert [type(event) for event in seen if isinstance(event, Closed)] == [Closed]
+        await asyncio.gather(connection.close(), connection.close())
+        await factory.close()
+        assert len(await watch.until(Closed)) == 1
+        assert not ours()
+
+
+async def test_of_two_closes_at_once_neither_cuts_the_other_short(api: API) -> None:
+    async with primary() as peer:
+        peer.put("q", *range(200))
+        connection = await api.connect(url(peer))
+        receiver = await connection.create_receiver("q", credit=200)
+        for delivery in await receiver.receive_many(200, min_count=200, timeout=20):
+            await delivery.accept()
+        await asyncio.gather(connection.close(), connection.close())
+        await peer.until(lambda: len(peer.outcomes) == 200)
+        assert set(peer.outcomes) == {ACCEPTED}
+
+
+def ours() -> list[str]:
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("haclient")]
+
+
 def boom(*_: object) -> None:
     raise RuntimeError("a defect")
 

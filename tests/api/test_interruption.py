@@ -19,6 +19,7 @@ from haclient.events import AttemptStarted, Closed
 from haclient.testing.threads import in_thread
 from tests.peers import BEHAVIOURS, Peer, primary, url
 from tests.peers.apis import API
+from tests.peers.process import primary_process
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)
@@ -192,6 +193,20 @@ def test_an_interrupted_connect_ends_its_thread_and_its_sockets(name: str) -> No
         for thread in ours:
             thread.join(5)
             assert not thread.is_alive()
+
+
+def test_an_interrupted_close_publishes_closed_and_ends_its_thread() -> None:
+    events: list[object] = []
+    before = set(threading.enumerate())
+    with primary_process() as process:
+        connection = haclient.connect(url(*process.peers, close_timeout=600), on_event=events.append)
+        process.signal(signal.SIGSTOP)
+        with interrupted_when(lambda: connection.state is State.CLOSED):
+            connection.close()
+        for thread in set(threading.enumerate()) - before:
+            thread.join(5)
+            assert not thread.is_alive(), thread
+    assert isinstance(events[-1], Closed)
 
 
 def test_an_interrupted_send_is_withdrawn_and_the_connection_goes_on() -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from tests.fuzz import runs
 from tests.fuzz.targets import NAMES
 
-_OF_BYTES = "codec", "cluster_url", "configuration", "selector", "store_headers"
+_OF_BYTES = "codec", "cluster_url", "configuration", "selector", "send_json", "store_headers"
 _RUNS_OF_BYTES = 2_000_000
 _RUNS_OF_LINKS = 200_000
 # Inputs of bytes take a tenth of a millisecond, those of links ten.

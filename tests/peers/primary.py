@@ -55,6 +55,7 @@ class Primary(Peer):
 
     :ivar properties: those of its Open, such as ``haclient:generation``; by default it says that it
         forgets no message whose duplicate-detection id it keeps.
+    :ivar container_id: that of its Open.
     :ivar grants: credit for each sender of a client; 0 lets none send.
     :ivar outcome: what becomes of each message that comes; ``None`` leaves it unsettled, and grants no more.
     :ivar refuses: the links to refuse, by address, and why.
@@ -88,6 +89,7 @@ class Primary(Peer):
 
     properties: dict[str, Any] = field(default_factory=lambda: {"haclient:ids-live-with-messages": True})
     sasl: SaslServer = ANONYMOUS
+    container_id: str = "peer"
     heartbeat: float = 0.0
     grants: int = 100
     outcome: Outcome | None = ACCEPTED
@@ -427,6 +429,7 @@ async def primary(*, host: str | None = None, port: int = 0, **facts: Any) -> As
     def serve(peer: Primary) -> PeerEngine:
         changes = {
             "sasl_server": peer.sasl,
+            "container_id": peer.container_id,
             "heartbeat": peer.heartbeat,
             "max_frame_size": peer.max_frame_size,
         }

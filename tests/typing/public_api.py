@@ -524,6 +524,9 @@ def every_event(event: events.Event) -> str:  # noqa: C901 - one case for each
         case events.GenerationsForgotten():
             assert_type((event.generation, event.highest), tuple[int | None, int | None])
             return str(event.cluster)
+        case events.Unsettled():
+            assert_type((event.count, event.link, event.address), tuple[int, str, str | None])
+            return event.reason
         case events.GaveUp():
             assert_type(event.last, Failure | None)
             return event.reason

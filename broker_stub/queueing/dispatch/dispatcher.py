@@ -20,7 +20,6 @@ Sources: AMQP 1.0 part 3, sections 3.3 (distribution nodes) and 3.4 (delivery st
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -42,11 +41,12 @@ from broker_stub.queueing.message import (
     Sink,
     nothing,
 )
+from haclient.printable.log import get_logger
 
 if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
 
-logger = logging.getLogger("broker_stub.queueing.dispatcher")
+logger = get_logger("broker_stub.queueing.dispatcher")
 
 
 class Dispatcher:

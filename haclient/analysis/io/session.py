@@ -179,6 +179,7 @@ def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: 
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # Spark starts its workers with -m, in the working directory
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has chosen a master, its JVM is up
     builder, conf = SparkSession.builder.appName(app), SparkConf().setAppName(app)
     if master is None and not submitted:

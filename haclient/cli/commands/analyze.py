@@ -29,6 +29,7 @@ from haclient.cli.options import BROKEN, Condition, Moment, Setting, check_reach
 from haclient.cli.spark import leave, stopped_after
 from haclient.command_line.groups import Command
 from haclient.command_line.interrupts import handle
+from haclient.printable.text import printable
 from haclient.telemetry.schema import RESOURCE
 
 if TYPE_CHECKING:
@@ -276,9 +277,8 @@ def _show_alarms(out: Path) -> None:
     alarms = json.loads((out / "summary.json").read_text(encoding="utf-8"))["alarms"]
     for alarm in alarms[:_ALARMS]:
         where = ", ".join(filter(None, [alarm["cluster"], *alarm["endpoints"]]))
-        click.echo(
-            f"\n{alarm['severity']}: {alarm['kind']}{f' ({where})' if where else ''}: {alarm['detail']}"
-        )
+        about = f"{alarm['kind']}{f' ({where})' if where else ''}: {alarm['detail']}"
+        click.echo(f"\n{alarm['severity']}: {printable(about)}")
         click.echo(f"  {alarm['meaning']}\n  Next: {alarm['action']}")
     if len(alarms) > _ALARMS:
         click.echo(f"\n{len(alarms) - _ALARMS} more in {out / 'json' / 'alarms'}")
@@ -316,7 +316,7 @@ def _print_hit_by(attribute: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         bounds = ("> " if row.get(thresholds.BOUNDS.get(name, "")) else "" for name in _HIT)
         numbers = (f"{bound}{_number(row[name])}" for bound, name in zip(bounds, _HIT, strict=True))
-        table.add_row(Text(_value(row)), *numbers)
+        table.add_row(Text(printable(_value(row))), *numbers)
     Console().print(table)
 
 

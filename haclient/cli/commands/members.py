@@ -21,6 +21,7 @@ from haclient.cli.remarks import Remark, remarks
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
 from haclient.command_line.signals import run
 from haclient.discovery.attempt_summary import endpoint_text
+from haclient.printable.text import printable
 
 _INDENT = "    "
 _HIDDEN = {"endpoint", "sole_connection"}
@@ -131,7 +132,7 @@ def _show(found: Sequence[Finding], about_cluster: Sequence[Remark], seconds: fl
     console.print(_verdict(found, seconds))
     for remark in about_cluster:
         word, style = ("warning", "bold red") if remark.is_warning else ("note", None)
-        for line in _filled(f"{word}: {remark.text}", console.width, ""):
+        for line in _filled(f"{word}: {printable(remark.text)}", console.width, ""):
             console.print(line, style=style)
 
 
@@ -176,7 +177,7 @@ def _filled(text: str, width: int, indent: str) -> list[str]:
 
 def _row(finding: Finding) -> tuple[str, ...]:
     product = " ".join(part for part in (finding.product, finding.version) if part)
-    return (
+    cells = (
         endpoint_text(finding.endpoint),
         "yes" if finding.reachable else "no",
         finding.role or ("primary" if finding.primary else "-"),
@@ -188,6 +189,7 @@ def _row(finding: Finding) -> tuple[str, ...]:
         product or "-",
         finding.why or finding.kind or "",
     )
+    return tuple(map(printable, cells))
 
 
 def _milliseconds(seconds: float | None) -> str:
@@ -196,4 +198,4 @@ def _milliseconds(seconds: float | None) -> str:
 
 def _verdict(found: Sequence[Finding], seconds: float) -> str:
     primaries = ", ".join(endpoint_text(each.endpoint) for each in found if each.primary)
-    return f"primary: {primaries or 'none'} ({len(found)} asked in {seconds:.2f} s)"
+    return f"primary: {printable(primaries or 'none')} ({len(found)} asked in {seconds:.2f} s)"

@@ -41,6 +41,7 @@ from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, tar
 from haclient.command_line.interrupts import code_of
 from haclient.command_line.signals import until_stopped
 from haclient.errors import ReceiveTimeout, StaleDelivery
+from haclient.printable.text import printable, printable_json
 
 # Messages that are written together, and then accepted.
 _BATCH = 64
@@ -137,16 +138,22 @@ class _Receiving:
                 self.again += 1
 
     def _line(self, delivery: aio.Delivery) -> bytes:
+        if sys.stdout.isatty():  # where a body could control the terminal; a program gets it as it is
+            text = self._body(delivery).decode(errors="backslashreplace")
+            return f"{printable(text)}\n".encode()
+        return self._body(delivery) + b"\n"
+
+    def _body(self, delivery: aio.Delivery) -> bytes:
         message = delivery.message
         if self._arguments.as_json:
-            text = json.dumps(to_json(message), ensure_ascii=False)
+            text = printable_json(to_json(message))
         elif isinstance(message.body, bytes):
-            return message.body + b"\n"
+            return message.body
         elif isinstance(message.body, str):
             text = message.body
         else:
-            text = json.dumps(encoded(message.body), ensure_ascii=False)
-        return f"{text}\n".encode()
+            text = printable_json(encoded(message.body))
+        return text.encode()
 
 
 @click.command(epilog=_EXAMPLES)
@@ -181,7 +188,8 @@ def receive(
     Without --count or --timeout it ends with Ctrl-C or SIGTERM; messages that were not written stay in
     the queue.
 
-    A body of text is written as it is; use --json when it may hold newlines.
+    A body of text is written as it is; use --json when it may hold newlines.  To a terminal, characters that
+    are not printable are written as their escapes.
     """
     url, address = divide(url_and_address)
     with_default_reconnect_timeout(given)

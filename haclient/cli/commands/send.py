@@ -11,7 +11,7 @@ import json
 import math
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,8 +29,15 @@ from haclient.cli.streams import LineInput, descriptor_of
 from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, target_of
 from haclient.command_line.interrupts import code_of
 from haclient.command_line.signals import until_stopped
-from haclient.errors import DeliveryUnknown, MessageNotAccepted, MessageTooLarge, SendTimeout
+from haclient.errors import (
+    DeliveryUnknown,
+    MessageNotAccepted,
+    MessageTooLarge,
+    SendTimeout,
+    UnencodableValue,
+)
 from haclient.outcome import Outcome
+from haclient.printable.text import printable
 
 # How long an interrupted send waits for messages that are not settled.
 _LAST_WAIT = 5.0
@@ -215,35 +222,45 @@ async def _run(target: Target, arguments: SendArguments, results: _SendResults) 
 
 async def _send(sender: aio.Sender, arguments: SendArguments, results: _SendResults) -> None:
     pace = Pace(arguments.rate)
-    async for message in _messages(arguments):
+    async for where, message in _messages(arguments):
         await pace.wait()
-        results.watch(await sender.submit(message, durable=message.durable))
+        with _input_errors(where):
+            future = await sender.submit(message, durable=message.durable)
+        results.watch(future)
         if results.sent == arguments.count:
             return
 
 
-async def _messages(arguments: SendArguments) -> AsyncIterator[proton.Message]:
+async def _messages(arguments: SendArguments) -> AsyncIterator[tuple[str, proton.Message]]:
+    """The messages, each with where in the input it is."""
     if arguments.message is not None:
         for _ in range(arguments.count or 1):
-            yield _made(arguments, arguments.message.encode(), "--message")
+            yield "--message", _made(arguments, arguments.message.encode(), "--message")
         return
     number = 0
     async for lines in LineInput(descriptor_of(sys.stdin, "input")):
         for line in lines:
             number += 1
             if line.strip() or not arguments.as_json:
-                yield _made(arguments, line, f"line {number}")
+                yield f"line {number}", _made(arguments, line, f"line {number}")
 
 
 def _made(arguments: SendArguments, line: bytes, where: str) -> proton.Message:
-    try:
+    with _input_errors(where):
         message = _parsed(arguments, line.decode())
-    except ValueError as error:
-        raise UnusableError(f"{where}: {_reason(error)}") from error
     if arguments.properties:
         properties: dict[Any, Any] = message.properties or {}
         message.properties = {**properties, **dict(arguments.properties)}  # type: ignore[assignment]
     return message
+
+
+@contextlib.contextmanager
+def _input_errors(where: str) -> Iterator[None]:
+    """Turn an error of the input, which AMQP may not be able to carry either, into a sentence."""
+    try:
+        yield
+    except (ValueError, RecursionError, UnencodableValue) as error:
+        raise UnusableError(f"{where}: {printable(_reason(error))}") from error
 
 
 def _parsed(arguments: SendArguments, text: str) -> proton.Message:
@@ -254,8 +271,10 @@ def _parsed(arguments: SendArguments, text: str) -> proton.Message:
     return from_json(json.loads(text), durable=arguments.durable)
 
 
-def _reason(error: ValueError) -> str:
+def _reason(error: Exception) -> str:
     match error:
+        case RecursionError():
+            return "it is nested too deeply"
         case UnicodeDecodeError():
             return "it is not UTF-8 text"
         case json.JSONDecodeError():

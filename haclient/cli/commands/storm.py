@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from broker_stub.local_cluster.member_process import MemberStartError
 from haclient.cli.options import BROKEN, UnusableError
 from haclient.errors import HaclientError
+from haclient.printable.text import printable
 from haclient.simulation import plot as pictures
 from haclient.simulation.arrivals import Arrivals
 from haclient.storm import report
@@ -140,9 +141,13 @@ def print_results(console: Console, outcomes: Sequence[Outcome]) -> None:
     console.print(report.table([outcome.figures for outcome in outcomes]))
     for outcome in outcomes:
         for reason in outcome.given_up[:3]:
-            console.print(f"{outcome.figures.name} gave up: {reason}", markup=False, highlight=False)
+            console.print(
+                printable(f"{outcome.figures.name} gave up: {reason}"), markup=False, highlight=False
+            )
         for defect in outcome.defects:
-            console.print(f"{outcome.figures.name} went on after {defect}", markup=False, highlight=False)
+            console.print(
+                printable(f"{outcome.figures.name} went on after {defect}"), markup=False, highlight=False
+            )
         for flood in filter(None, (outcome.flood, outcome.apart)):
             console.print(report.flood_text(flood), markup=False, highlight=False)
 

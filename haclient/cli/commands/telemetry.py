@@ -16,6 +16,8 @@ from haclient.cli.exit_codes import LESS, examples
 from haclient.cli.options import UnusableError, plain_errors
 from haclient.cli.spark import stopped_after
 from haclient.command_line.groups import Group
+from haclient.printable.lines import echo_line
+from haclient.printable.text import printable
 from haclient.telemetry import schema as lines
 from haclient.telemetry.contract import paths as judged
 
@@ -81,10 +83,12 @@ def _print(found: judged.Report) -> None:
         table.add_column("first", overflow="fold")
         for what, where in sorted(found.complaints.items(), key=lambda each: -each[1].count):
             text = f"{what.reason}: {what.detail}" if what.detail else what.reason
-            table.add_row(f"{where.count:,}", Text(text), Text(f"{where.file}:{where.line}"))
+            table.add_row(
+                f"{where.count:,}", Text(printable(text)), Text(printable(f"{where.file}:{where.line}"))
+            )
         Console().print(table)
     for name, where in found.unknown_types.items():
-        click.echo(f"not judged: {where.count:,} of the unknown type {name}, first {where.file}:{where.line}")
+        echo_line(f"not judged: {where.count:,} of the unknown type {name}, first {where.file}:{where.line}")
 
 
 @telemetry.command(

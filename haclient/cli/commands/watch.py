@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
 import sys
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from haclient.command_line.interrupts import code_of
 from haclient.command_line.signals import until_stopped
 from haclient.event_log import AsyncEvents
 from haclient.events import GaveUp
+from haclient.printable.text import printable_json
 
 _EXAMPLES = examples(
     "haclient watch amqp://broker-a,broker-b",
@@ -93,7 +93,7 @@ async def _watch(target: Target, arguments: WatchArguments) -> None:
 async def _print(events: AsyncEvents, arguments: WatchArguments) -> None:
     output, seen = Output(descriptor_of(sys.stdout, "output")), 0
     async for event in events:
-        line = json.dumps(json_of(event), ensure_ascii=False) if arguments.as_json else line_of(event)
+        line = printable_json(json_of(event)) if arguments.as_json else line_of(event)
         await output.write(f"{line}\n".encode())
         seen += 1
         if seen == arguments.count or isinstance(event, GaveUp):

@@ -52,6 +52,9 @@ class Reporter(Protocol):
     ) -> None:
         """Report that the peer refused a link, and when it is attached again."""
 
+    def unsettled(self, count: int, reason: str, *, link: str = "", address: str | None = None) -> None:
+        """Report that a sender ended with messages without an outcome, if there are any."""
+
 
 @dataclass(slots=True)
 class _Wait:

@@ -28,6 +28,7 @@ from typing import Any, TypeAlias
 import proton
 
 from haclient.error_catalog.base import HaclientError
+from haclient.printable.text import printable
 
 # proton's decoder takes two Python calls a level, of the thousand that there are for everything.
 MOST_LEVELS = 300
@@ -68,7 +69,7 @@ class UnencodableValue(HaclientError, proton.MessageException, TypeError):
         steps = self.steps[::-1]
         if len(steps) > 2 * _SHOWN_STEPS:
             steps = [*steps[:_SHOWN_STEPS], "...", *steps[-_SHOWN_STEPS:]]
-        return f"{self.root}{''.join(steps)}: {self.reason}"
+        return printable(f"{self.root}{''.join(steps)}: {self.reason}")
 
 
 def encode_value(value: Any, root: str) -> bytes:

@@ -135,7 +135,8 @@ class Binding:
         :param left: only those that a lost connection had on its wire.
         """
         senders = (link for link in self._links.values() if isinstance(link, Sender))
-        return sum(delivery.left or not left for link in senders for delivery in link.deliveries.values())
+        deliveries = (each for link in senders for each in link.deliveries.values() if each.must_arrive)
+        return sum(delivery.left or not left for delivery in deliveries)
 
     # -- the application's side ---------------------------------------------------------------
 

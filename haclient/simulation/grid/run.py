@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from haclient.command_line.python import safe_path
 from haclient.retry.policy import Policy
 from haclient.simulation.fleet import simulate
 from haclient.simulation.grid.bars import Bars, Outcome, bars, broken, outcome
@@ -109,7 +110,7 @@ def _compute(units: Sequence[_Unit], jobs: int | None) -> Iterator[tuple[str, li
             yield unit.key, _figures(unit)
         return
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
+    with safe_path(), ProcessPoolExecutor(processes, mp_context=spawn) as pool:
         with _without_interrupts():
             futures = {pool.submit(_figures, unit): unit.key for unit in units}
         try:

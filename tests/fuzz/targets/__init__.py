@@ -12,6 +12,7 @@ NAMES = (
     "configuration",
     "dns_answers",
     "selector",
+    "send_json",
     "store_headers",
     "store",
     "server",
