@@ -192,6 +192,12 @@ class Observer(Protocol):
     def dequeued(self, queue: Queue, message: Message) -> None:
         """The message is gone, for whatever reason."""
 
+    def withdrawn(self, queue: Queue, message: Message) -> None:
+        """The message is not in the queue after all, for ``enqueued`` raised here or elsewhere.
+
+        A second copy of it is a first one then.
+        """
+
     def acquired(self, queue: Queue, message: Message) -> None:
         """A consumer was given the message: another delivery will be a redelivery."""
 
@@ -212,11 +218,24 @@ class Observer(Protocol):
 class SiteEventListener(Protocol):
     """Makes site events of a queue's changes, after every observer."""
 
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for more events: producers wait then."""
+
+    def when_not_full(self, call: Call) -> None:
+        """Call once when there may be room again."""
+
+    def stop_waiting(self, call: Call) -> None:
+        """Do not call it any more."""
+
     def enqueued(self, queue: Queue, message: Message) -> None:
         """A producer's message has its number and its place."""
 
     def dequeued(self, queue: Queue, message: Message) -> None:
         """The message is gone, for whatever reason."""
+
+    def withdrawn(self, queue: Queue, message: Message) -> None:
+        """The message is not in the queue after all, and neither is its event."""
 
     def record(self) -> Message:
         """A message that completes when every event so far is complete."""

@@ -18,7 +18,8 @@ Rules
   the same number to different messages.
 * A backup's queue takes its numbers from the primary (``insert``, ``discard``).
 * A ``full`` queue still takes messages, but senders get no new credit; all queues are full while there are
-  too many bytes in them together (``queue_limits``).
+  too many bytes in them together (``queue_limits``), and those with events for another site while too many of
+  these wait.
 
 Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4 (delivery state).
 """
@@ -32,13 +33,13 @@ from typing import TYPE_CHECKING, Any
 from broker_stub.amqp.message_format import PLAIN, Envelope
 from broker_stub.queueing.annotations import combined
 from broker_stub.queueing.confirmations import Confirmations
+from broker_stub.queueing.dispatch.arrivals import Arrivals
 from broker_stub.queueing.dispatch.delayed import CallAt, DelayedMessages, never
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
-from broker_stub.queueing.dispatch.held_messages import HeldMessages
+from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
-    SAFE,
     SEQUENCE_BITS,
     Call,
     Consumer,
@@ -76,6 +77,7 @@ class Queue:
     :param temporary: lives as long as that connection.
     :param call_at: calls at a time by the clock, for messages that are not to be delivered before.
     :param on_expiring: called with the time, by the clock, at which ``expire`` is due for a message.
+    :param selection_time: for the looks of consumers that select, at all queues.
     """
 
     def __init__(
@@ -95,13 +97,14 @@ class Queue:
         now_ms: Callable[[], int] = lambda: 0,
         call_at: CallAt = never,
         on_expiring: Callable[[Queue, float], None] = lambda _queue, _expires_at: None,
+        selection_time: SelectionTime | None = None,
     ) -> None:
         self.name = name
         self.identity = identity or str(uuid.uuid4())
         self.replicate = replicate
         self.site = site
         self.options = options
-        self.selector = Selector(options.selector) if options.selector else None
+        self.selector = Selector(options.selector, bounded=False) if options.selector else None
         """What it gets from exchanges; ``None`` for everything."""
         self.dead_letters = dead_letters
         self.site_progress = SiteProgress() if name == REPLICATION_QUEUE else None
@@ -124,8 +127,13 @@ class Queue:
         self._clocks = (clock, now_ms)
         self._call_at = call_at
         self._delays: DelayedMessages | None = None
-        self._dispatcher = Dispatcher(self, self._messages, self.expiry.is_expired)
-        self._held = HeldMessages(self._dispatcher.append, self.drop_expired)
+        self._dispatcher = Dispatcher(
+            self, self._messages, self.expiry.is_expired, selection_time or SelectionTime()
+        )
+        self._arrivals = Arrivals(
+            self, self._dispatcher, add=self._add, remove=self._remove, set_times=self._set_times
+        )
+        self._held = self._arrivals.held
         self.observers: tuple[Observer, ...] = ()
         """Who has to know each change, in this order."""
         self._watermarks = Watermarks(limits, TotalSize() if total is None else total)
@@ -155,7 +163,13 @@ class Queue:
     @property
     def full(self) -> bool:
         """Whether senders should get no new credit."""
-        return not self.deleted and self._watermarks.full(len(self._messages), self.size)
+        return not self.deleted and (
+            self._watermarks.full(len(self._messages), self.size) or self._events_are_full
+        )
+
+    @property
+    def _events_are_full(self) -> bool:
+        return self.site_listener is not None and self.site_listener.full
 
     @property
     def full_itself(self) -> bool:
@@ -183,6 +197,12 @@ class Queue:
     def when_not_full(self, call: Callable[[], None]) -> None:
         """Call once when this queue and all together are below their low watermarks, or it is deleted."""
         self._watermarks.wait(call)
+        if self.site_listener is not None and self.site_listener.full:
+            self.site_listener.when_not_full(self.ask_again)
+
+    def ask_again(self) -> None:
+        """Let all who wait for credit ask for it again."""
+        self._watermarks.notify()
 
     def stop_waiting(self, call: Callable[[], None]) -> None:
         """Do not call it any more."""
@@ -193,6 +213,8 @@ class Queue:
         self.deleted = True
         if self._delays is not None:
             self._delays.close()
+        if self.site_listener is not None:
+            self.site_listener.stop_waiting(self.ask_again)
         self._watermarks.close(self.size)
         self._dispatcher.close()
 
@@ -214,53 +236,7 @@ class Queue:
         :param lifetime: seconds after which the message is expired; its own time to live by default.
         :param producer: the container id of who sends it, for consumers that want nothing of their own.
         """
-        number = self._last_number + 1
-        if envelope.duplicate_id is not None:
-            first = self.duplicates.first_copy(envelope.duplicate_id)
-            if first is not None:
-                self.counters.duplicates += 1
-                self._complete(self._held.incomplete(first), done, token)
-                return None
-            self.duplicates.remember(envelope.duplicate_id, number)
-        message = Message(number, data, envelope)
-        message.producer = producer
-        if lifetime is not None or envelope.is_timed:
-            self._set_times(message, lifetime)
-        self._add(message)
-        self.counters.enqueued += 1
-        for observer in self.observers:
-            observer.enqueued(self, message)
-        if self.site_listener is not None:
-            self.site_listener.enqueued(self, message)
-        guard = self.guard
-        if guard is not None and (message.pending_acks or not guard.open):
-            self._hold_until_complete(message, guard)
-        available = message.state is MessageState.AVAILABLE
-        if available:
-            self._dispatcher.append(message)
-        self._complete(message, done, token)
-        if available:
-            self._dispatch()
-        return message
-
-    def _hold_until_complete(self, message: Message, guard: Guard) -> None:
-        self._held.add(message, deliver=self.options.deliver)
-        if message.pending_acks:
-            # Before its producer's, which is the only other one: so both cost one call of the guard.
-            message.on_complete = [(self._completed, message.number), *(message.on_complete or ())]
-        else:
-            guard.when_complete(message, self._completed, message.number)
-
-    def _completed(self, number: int) -> None:
-        if self._held.complete(number):
-            self._dispatch()
-
-    def _dispatch(self) -> None:
-        dispatcher = self._dispatcher
-        if dispatcher.browse_consumers:
-            dispatcher.feed_browse_consumers()
-        if dispatcher.waiting or dispatcher.selecting:
-            dispatcher.pump()
+        return self._arrivals.enqueue(data, done, token, envelope, lifetime, producer=producer)
 
     def _set_times(self, message: Message, lifetime: float | None) -> None:
         envelope = message.envelope
@@ -273,29 +249,26 @@ class Queue:
             self.delays.schedule(message)
 
     def _add(self, message: Message) -> None:
-        number = message.number
+        number, size = message.number, len(message.data)
         if number > self._last_number:  # noqa: PLR1730  (no call: faster)
             self._last_number = number
         self._messages[number] = message
-        size = len(message.data)
         self.size += size
         self._watermarks.total.size += size
 
-    def _complete(self, message: Message | None, done: Done, token: Any) -> None:
-        if self.guard is None:
-            done(token)
-        else:
-            self.guard.when_complete(message or SAFE, done, token)
+    def _remove(self, message: Message) -> None:
+        if self._messages.pop(message.number, None) is not None:
+            size = len(message.data) + len(message.annotations)
+            self.size -= size
+            self._watermarks.total.remove(size)
 
     def hold(self, data: bytes) -> Message:
         """Take a message that no consumer gets before ``publish``; the observers see it now."""
-        message = Message(self._last_number + 1, data, PLAIN)
-        message.state = MessageState.HELD
-        self._add(message)
-        self.counters.enqueued += 1
-        for observer in self.observers:
-            observer.enqueued(self, message)
-        return message
+        return self._arrivals.hold(data)
+
+    def withdraw(self, message: Message) -> None:
+        """Take back a message that ``hold`` gave, as if it had never come."""
+        self._arrivals.withdraw(message, self.observers)
 
     def publish(self, message: Message) -> None:
         """A held message becomes available."""
@@ -481,15 +454,12 @@ class Queue:
     def drop(self, message: Message) -> None:
         """Remove a message that no consumer holds, and report it."""
         message.state = MessageState.REMOVED
-        del self._messages[message.number]
-        size = len(message.data) + len(message.annotations)
-        self.size -= size
-        self._watermarks.total.remove(size)
+        self._remove(message)
         for observer in self.observers:
             observer.dequeued(self, message)
         if self.site_listener is not None:
             self.site_listener.dequeued(self, message)
-        if self._watermarks.waiting:
+        if self._watermarks.waiting and not self._events_are_full:
             self._watermarks.shrunk(len(self._messages), self.size)
 
     def _compact(self) -> None:
