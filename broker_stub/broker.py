@@ -485,12 +485,13 @@ class Broker:
         """The backups, while this member is primary."""
         return None if self.member is None else self.member.replica_set
 
-    def management(self, *, admin: bool) -> ManagementLink:
+    def management(self, *, admin: bool, by: str) -> ManagementLink:
         """The management node.
 
         :param admin: whether the cluster-admin sends the requests.
+        :param by: the client, for the log.
         """
-        return ManagementLink(self._management, admin=admin)
+        return ManagementLink(self._management, admin=admin, by=by)
 
     @staticmethod
     def now_ms() -> int:

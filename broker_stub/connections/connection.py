@@ -208,6 +208,11 @@ class ClientConnection:
         return (self.engine.connection.remote_container or "")[:_MAX_ID_LENGTH]
 
     @property
+    def description(self) -> str:
+        """The client's user, address and container id, for the log; the client has chosen the last one."""
+        return f"{self.user or 'anonymous'!r} at {self.engine.peer} (container {self.client_id!r})"
+
+    @property
     def key(self) -> Hashable:
         """What identifies the client when it connects again."""
         number = self.engine.peer_properties.get(CONNECTION_NUMBER)
