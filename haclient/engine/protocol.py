@@ -446,7 +446,9 @@ class Engine(asyncio.Protocol):
         self.links.credit_given(event.link)
 
     def _on_transport_error(self, _event: proton.Event) -> None:
-        self._pending_reason = self._pending_reason or CloseReason(self.transport.condition)
+        self._pending_reason = self._pending_reason or CloseReason(
+            peer_fields.transport_condition(self.transport)
+        )
 
     # -- the end ------------------------------------------------------------------------------
 

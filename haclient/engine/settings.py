@@ -92,12 +92,12 @@ class Settings:
 
     @property
     def answers_sasl(self) -> bool:
-        """Whether the engine answers SASL itself (server side): where clients may have a name of their own.
+        """Whether the engine answers SASL itself (server side): proton does it for ANONYMOUS alone.
 
-        Proton does it where everybody is anonymous.
+        Where proton takes any mechanism, a client that names none ends the process.
         """
         server, tls = self.sasl_server, self.tls_context
         if server is None:
             return False
         certified = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
-        return certified or bool(set(server.mechanisms) - {"ANONYMOUS"})
+        return certified or set(server.mechanisms) != {"ANONYMOUS"}

@@ -148,12 +148,13 @@ class AcceptedTransport(proton.Transport):
 
     def sasl(self) -> Any:
         """The outcome of SASL: ``user``, ``mech``, ``outcome`` and ``authorization``."""
-        login = self._login
-        if login is None:
+        if self.negotiation is None:
             return super().sasl()
-        return SimpleNamespace(
-            user=login.user, authorization=login.user, mech=login.mechanism, outcome=proton.SASL.OK
+        login = self.negotiation.login
+        user, mechanism, outcome = (
+            (None, None, None) if login is None else (login.user, login.mechanism, proton.SASL.OK)
         )
+        return SimpleNamespace(user=user, authorization=user, mech=mechanism, outcome=outcome)
 
 
 class _ServerEngine(Engine):

@@ -168,7 +168,10 @@ class ServerSasl:
             return None
         if layer.outcome != proton.SASL.OK:
             return self._refuse(socket, "the client did not prove who it is", layer.outcome)
-        user = layer.user or ""
+        try:
+            user = layer.user or ""
+        except UnicodeDecodeError:
+            return self._refuse(socket, "the client's name is not UTF-8")
         if layer.authorization not in (None, user):
             return self._refuse(socket, "the client asks for the authority of another name")
         if "@" in user and not self._server.realms:

@@ -85,6 +85,10 @@ async def exacting_process(folder: Path, authority: Authority, *, users: bool) -
 
 
 OUT_OF_ORDER = {
+    "no mechanism": SASL_HEADER + _frame(0x41, kind=1),
+    "a mechanism that is null": SASL_HEADER + _frame(0x41, b"\x40", kind=1),
+    "a mechanism that is empty": SASL_HEADER + _frame(0x41, b"\xa3\x00", kind=1),
+    "a mechanism that is no text": SASL_HEADER + _frame(0x41, b"\xa3\x05PLA\xbf\x00", kind=1),
     "response first": SASL_HEADER + RESPONSE,
     "two choices": SASL_HEADER + ANONYMOUS + ANONYMOUS,
     "SASL again after its outcome": SASL_HEADER + ANONYMOUS + SASL_HEADER + RESPONSE,
