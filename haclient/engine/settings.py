@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,12 +32,14 @@ class SaslServer:
     :param mechanisms: offered mechanisms; empty offers whatever the configuration allows.
     :param config_dir: directory of ``<config_name>.conf`` for Cyrus.
     :param realms: whether a user's name may have a realm behind ``@``.
+    :param secret: makes the salts of users who do not exist (``wire.scram_decoy``).
     """
 
     mechanisms: tuple[str, ...] = ("ANONYMOUS",)
     config_dir: str | None = None
     config_name: str = "haclient"
     realms: bool = True
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False, compare=False)
 
     @property
     def requires_sasl(self) -> bool:

@@ -13,7 +13,8 @@ _MECHANISMS, _CHALLENGE, _OUTCOME = 0x40, 0x42, 0x44
 _HEADER = 8
 _NULL, _LIST0, _LIST8, _LIST32 = 0x40, 0x45, 0xC0, 0xD0
 _NARROW, _WIDE = (0xA0, 0xA1, 0xA3), (0xB0, 0xB1, 0xB3)
-_ARRAY32, _SYMBOL8, _BINARY32, _UBYTE = 0xF0, 0xA3, 0xB0, 0x50
+_ARRAY8, _ARRAY32, _SYMBOL8, _BINARY8, _BINARY32, _UBYTE = 0xE0, 0xF0, 0xA3, 0xA0, 0xB0, 0x50
+_MOST_NARROW = 255
 _SMALL_ULONG, _ULONG = b"\x00\x53", b"\x00\x80"
 _MOST_FIELDS = 3
 
@@ -71,8 +72,14 @@ def _field(body: bytes, at: int) -> tuple[bytes | None, int]:
 def mechanisms(names: tuple[str, ...]) -> bytes:
     """The frame that offers mechanisms."""
     symbols = b"".join(bytes((len(name),)) + name.encode() for name in names)
-    array = bytes((_SYMBOL8,)) + symbols
-    return _frame(_MECHANISMS, _sized(_ARRAY32, len(names), array))
+    return _frame(_MECHANISMS, _sized(_ARRAY8, _ARRAY32, len(names), bytes((_SYMBOL8,)) + symbols))
+
+
+def challenge(message: bytes) -> bytes:
+    """The frame of a message that the client has to answer."""
+    size = len(message)
+    head = bytes((_BINARY8, size)) if size <= _MOST_NARROW else bytes((_BINARY32,)) + size.to_bytes(4)
+    return _frame(_CHALLENGE, head + message)
 
 
 def outcome(code: int) -> bytes:
@@ -80,16 +87,15 @@ def outcome(code: int) -> bytes:
     return _frame(_OUTCOME, bytes((_UBYTE, code)))
 
 
-def challenge(message: bytes) -> bytes:
-    """The frame of a message that the client has to answer."""
-    return _frame(_CHALLENGE, bytes((_BINARY32,)) + len(message).to_bytes(4) + message)
-
-
-def _sized(kind: int, count: int, content: bytes) -> bytes:
-    """A list or an array of 32 bits; its size counts the count."""
-    return bytes((kind,)) + (len(content) + 4).to_bytes(4) + count.to_bytes(4) + content
-
-
 def _frame(code: int, field: bytes) -> bytes:
-    body = _SMALL_ULONG + bytes((code,)) + _sized(_LIST32, 1, field)
+    """A frame with one field, with the shortest encodings, as proton writes it."""
+    body = _SMALL_ULONG + bytes((code,)) + _sized(_LIST8, _LIST32, 1, field)
     return (_HEADER + len(body)).to_bytes(4) + b"\x02\x01\x00\x00" + body
+
+
+def _sized(narrow: int, wide: int, count: int, content: bytes) -> bytes:
+    """A list or an array; its size counts the count."""
+    size = len(content) + 1
+    if size <= _MOST_NARROW:
+        return bytes((narrow, size, count)) + content
+    return bytes((wide,)) + (len(content) + 4).to_bytes(4) + count.to_bytes(4) + content

@@ -10,6 +10,7 @@ Rules
 -----
 * EXTERNAL is offered to a client whose certificate TLS has verified; the name is that of the certificate.
 * Nobody acts for somebody else: a client that asks for the authority of another name is refused.
+* The first message of SCRAM is answered for users who do not exist as well (``scram_decoy``).
 * Where names have no realm (``SaslServer.realms``), one with a realm is refused: two names never become one.
 * A client that is refused gets the outcome, and its socket is closed.  After an outcome that says OK the
   header of AMQP follows, and nothing else.
@@ -29,13 +30,14 @@ import proton
 
 from haclient.engine import sasl
 from haclient.engine.settings import SaslServer, Settings
-from haclient.engine.wire import certificate_name, sasl_frames
+from haclient.engine.wire import certificate_name, sasl_frames, scram_decoy
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_tls import TlsSocket
 
 _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 _HEADER = 8
 _EXTERNAL = "EXTERNAL"
+_UNPROVEN = "the client did not prove who it is"
 _FRAMING_ERROR, _UNAUTHORIZED = "amqp:connection:framing-error", "amqp:unauthorized-access"
 
 Read = tuple[bytes, proton.Condition | None]
@@ -59,7 +61,19 @@ class ServerSasl:
     :ivar login: its outcome, once that is OK.
     """
 
-    __slots__ = ("_begun", "_cyrus", "_held", "_offered", "_server", "_settings", "_subject", "done", "login")
+    __slots__ = (
+        "_begun",
+        "_cyrus",
+        "_decoyed",
+        "_held",
+        "_offered",
+        "_scram",
+        "_server",
+        "_settings",
+        "_subject",
+        "done",
+        "login",
+    )
 
     def __init__(self, settings: Settings, server: SaslServer) -> None:
         self.done = self._begun = False
@@ -69,6 +83,10 @@ class ServerSasl:
         self._cyrus: proton.Transport | None = None
         self._offered: tuple[str, ...] = ()
         self._subject = ""
+        self._scram = ""
+        """The mechanism whose first message is due."""
+        self._decoyed = False
+        """Whether that has been answered for a user who does not exist."""
 
     @staticmethod
     def of(settings: Settings) -> ServerSasl | None:
@@ -148,8 +166,15 @@ class ServerSasl:
                 return self._refuse(socket, "the client chose a mechanism that was not offered")
             if chosen == _EXTERNAL:
                 return self._answer_external(socket, fields[1] if len(fields) > 1 else None)
+            self._scram = chosen if chosen in scram_decoy.DIGESTS else ""
+            fields = fields[1:]
         if self._cyrus is None:
             return proton.Condition(_FRAMING_ERROR, "a SASL frame out of order")
+        message = fields[0] if fields else None
+        if self._decoyed:
+            return self._refuse(socket, _UNPROVEN)
+        if self._scram and message:
+            return self._answer_scram(socket, self._cyrus, frame, message)
         return self._ask_cyrus(socket, self._cyrus, frame)
 
     def _answer_external(self, socket: asyncio.Transport, authority: bytes | None) -> proton.Condition | None:
@@ -157,6 +182,21 @@ class ServerSasl:
             return self._refuse(socket, "the client asks for the authority of another name")
         self.login = Login(_EXTERNAL, self._subject)
         socket.write(sasl_frames.outcome(proton.SASL.OK))
+        return None
+
+    def _answer_scram(
+        self, socket: asyncio.Transport, cyrus: proton.Transport, frame: bytes, message: bytes
+    ) -> proton.Condition | None:
+        """The first message of SCRAM."""
+        mechanism, self._scram = self._scram, ""
+        if not scram_decoy.is_usual(message):
+            return self._refuse(socket, "the first message of SCRAM is not of the usual form")
+        answer, layer = _exchange(cyrus, frame), proton.SASL(cyrus)
+        self._decoyed = layer.outcome is not None
+        if self._decoyed:
+            decoy = scram_decoy.challenge(mechanism, message, self._server.secret)
+            answer = sasl_frames.challenge(decoy)
+        socket.write(answer)
         return None
 
     def _ask_cyrus(
@@ -167,7 +207,7 @@ class ServerSasl:
             socket.write(answer)
             return None
         if layer.outcome != proton.SASL.OK:
-            return self._refuse(socket, "the client did not prove who it is", layer.outcome)
+            return self._refuse(socket, _UNPROVEN, layer.outcome)
         try:
             user = layer.user or ""
         except UnicodeDecodeError:
