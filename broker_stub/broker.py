@@ -65,7 +65,7 @@ from haclient.engine.settings import (
     DEFAULT_MAX_MESSAGE_SIZE,
     Settings,
 )
-from haclient.engine.tls import TlsFiles, server_context, server_domain
+from haclient.engine.tls import TlsFiles, server_context
 from haclient.printable.log import get_logger
 from haclient.telemetry import TelemetrySettings
 from haclient.version import package_version
@@ -202,8 +202,7 @@ class Broker:
             max_frame_size=options.max_frame_size,
             max_message_size=options.max_message_size,
             channel_max=options.connection_limits.sessions - 1,
-            tls_domain=server_domain(options.tls) if options.tls and options.tls.ca else None,
-            tls_context=server_context(options.tls) if options.tls and not options.tls.ca else None,
+            tls_context=None if options.tls is None else server_context(options.tls),
             sasl_server=options.auth.sasl_server(),
         )
 
@@ -487,12 +486,13 @@ class Broker:
         """The backups, while this member is primary."""
         return None if self.member is None else self.member.replica_set
 
-    def management(self, *, admin: bool) -> ManagementLink:
+    def management(self, *, admin: bool, by: str) -> ManagementLink:
         """The management node.
 
         :param admin: whether the cluster-admin sends the requests.
+        :param by: the client, for the log.
         """
-        return ManagementLink(self._management, admin=admin)
+        return ManagementLink(self._management, admin=admin, by=by)
 
     @staticmethod
     def now_ms() -> int:

@@ -2,7 +2,7 @@
 
 Rules
 -----
-* SASL proves the user; the realm that Cyrus adds to a name is removed.
+* SASL proves the user.  Names are what the file of users says, and have no realm behind ``@``.
 * Where users authenticate by password, clients without a name are let in only if that is asked for.
 * A client that skips SASL has not authenticated: where nobody is anonymous, it gets no Open.
 * ANONYMOUS has no name, and is never the cluster-admin, whatever name the client sends with it.
@@ -19,11 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import proton
-
 from broker_stub.admission.user_database import DEFAULT_ADMIN, PASSWORD_MECHANISMS
-from haclient.engine import sasl
 from haclient.engine.settings import SaslServer
+from haclient.engine.wire.server_sasl import Login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +53,7 @@ class Auth:
     def sasl_server(self) -> SaslServer:
         """The mechanisms to offer."""
         config = None if self.users is None else str(self.users)
-        return SaslServer(mechanisms=self._mechanisms(), config_dir=config)
+        return SaslServer(mechanisms=self._mechanisms(), config_dir=config, realms=False)
 
     def _mechanisms(self) -> tuple[str, ...]:
         offered = PASSWORD_MECHANISMS if self.users is not None else ()
@@ -63,17 +61,13 @@ class Auth:
             offered = ("EXTERNAL", *offered)
         return (*offered, "ANONYMOUS") if self.lets_anonymous_in else offered
 
-    def has_authenticated(self, transport: proton.Transport) -> bool:
+    def has_authenticated(self, login: Login | None) -> bool:
         """Whether the client did what this member requires before it is given an Open."""
-        return self.lets_anonymous_in or bool(transport.authenticated)
+        return self.lets_anonymous_in or self.user(login) is not None
 
-    def user(self, transport: proton.Transport) -> str | None:
+    def user(self, login: Login | None) -> str | None:
         """The authenticated name, ``None`` for anonymous."""
-        mechanism = sasl.mechanism(transport)
-        if mechanism in (None, "ANONYMOUS") or not transport.authenticated:
-            return None
-        name: str = transport.user or ""
-        return name.partition("@")[0] if mechanism in PASSWORD_MECHANISMS else name
+        return None if login is None or login.mechanism == "ANONYMOUS" else login.user
 
     def is_admin(self, user: str | None) -> bool:
         """Whether the user is the cluster-admin."""

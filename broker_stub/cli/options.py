@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from broker_stub.admission.user_database import name_error
+
 PASSWORD_VARIABLE = "BROKER_STUB_PASSWORD"  # noqa: S105 - a name, not a password
 
 ANONYMOUS = click.option(
@@ -66,6 +68,8 @@ def read_users(path: Path) -> dict[str, str]:
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         user, separator, password = line.strip().partition(":")
         if separator and user and password:
+            if why := name_error(user):
+                raise click.UsageError(f"{path}, line {number}: {why}")
             passwords[user] = password
         elif line.strip():
             raise click.UsageError(f"{path}, line {number}: name:password is expected")

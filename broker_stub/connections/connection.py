@@ -173,10 +173,10 @@ class ClientConnection:
             self._deadline.cancel()
             self._deadline = None
         server = self._server
-        if not server.auth.has_authenticated(engine.transport):  # the engine requires it as well
+        if not server.auth.has_authenticated(engine.login):  # the engine requires it as well
             engine.abort(proton.Condition(UNAUTHORIZED_ACCESS, "the client skipped SASL"))
             return
-        self.user = server.auth.user(engine.transport)
+        self.user = server.auth.user(engine.login)
         desired = peer_fields.desired_capabilities(engine.connection)
         self.admin = server.auth.is_admin(self.user) and FOLLOW not in desired
         self.opened_at = self._loop.time()
@@ -206,6 +206,11 @@ class ClientConnection:
     def client_id(self) -> str:
         """The container id, shortened if it is too long."""
         return (self.engine.connection.remote_container or "")[:_MAX_ID_LENGTH]
+
+    @property
+    def description(self) -> str:
+        """The client's user, address and container id, for the log; the client has chosen the last one."""
+        return f"{self.user or 'anonymous'!r} at {self.engine.peer} (container {self.client_id!r})"
 
     @property
     def key(self) -> Hashable:

@@ -93,10 +93,11 @@ class ConnectionServer(Protocol):
     def open_properties(self) -> dict[str, Any]:
         """The properties of its Open."""
 
-    def management(self, *, admin: bool) -> RequestHandler:
+    def management(self, *, admin: bool, by: str) -> RequestHandler:
         """Its management node.
 
         :param admin: whether the cluster-admin sends the requests.
+        :param by: the client, for the log.
         """
 
     def connection_ended(self, connection: ClientConnection, reason: CloseReason) -> None:

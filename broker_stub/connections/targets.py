@@ -47,6 +47,10 @@ class Client(Protocol):
     user: str | None
     admin: bool
 
+    @property
+    def description(self) -> str:
+        """The client, for the log."""
+
 
 class Targets:
     """The nodes that one connection uses; every method raises ``AddressRefusedError``."""
@@ -87,7 +91,7 @@ class Targets:
         """The node that the client sends to."""
         self._check_may_use(address)
         if address == MANAGEMENT:
-            return self._server.management(admin=self._client.admin)
+            return self._server.management(admin=self._client.admin, by=self._client.description)
         if self._server.site.owns(address):
             raise AddressRefusedError(NOT_ALLOWED, f"only the site itself sends to {address!r}")
         target = self._server.addresses.resolve(address, **wanted)

@@ -1,4 +1,8 @@
-"""The management node: authorizes a request, dispatches it by type, and answers it."""
+"""The management node: authorizes a request, dispatches it by type, and answers it.
+
+Rule: the log has a line for each command (what is neither READ nor QUERY) before it is carried out, with the
+client, and another one if it fails.  It has the names of arguments, not their values: those may be secrets.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +46,9 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.management")
 
+# Of a client's texts in a line of the log; a name has up to 1,024 characters.
+_MOST_QUOTED = 200
+_MOST_ARGUMENTS = 20
 _STATUS = {
     NOT_FOUND: HTTPStatus.NOT_FOUND,
     NOT_ALLOWED: HTTPStatus.CONFLICT,
@@ -66,22 +73,23 @@ class Management:
             FOLLOWED_QUEUE_TYPE: FollowedQueueOperations(broker).operations,
         }
 
-    async def answer(self, message: proton.Message, *, admin: bool) -> proton.Message:
+    async def answer(self, message: proton.Message, *, admin: bool, by: str) -> proton.Message:
         """Perform the request in a message, and return the response.
 
         :param admin: whether the cluster-admin sent it.
+        :param by: the client, for the log.
         """
         try:
-            response = await self._perform(message, admin=admin)
+            response = await self._perform(message, admin=admin, by=by)
             description = response.status.phrase
         except Exception as error:  # noqa: BLE001  (the client gets the error; what is not a refusal is logged)
             status, description = _refusal(error)
             response = Response(status=status)
         return _message(message, response, description)
 
-    def start(self, message: proton.Message, *, admin: bool) -> None:
+    def start(self, message: proton.Message, *, admin: bool, by: str) -> None:
         """Answer a request in a task of its own, apart from the connection that sent it."""
-        task = asyncio.get_running_loop().create_task(self._respond(message, admin=admin))
+        task = asyncio.get_running_loop().create_task(self._respond(message, admin=admin, by=by))
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
 
@@ -90,9 +98,9 @@ class Management:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a management request failed", exc_info=error)
 
-    async def _respond(self, message: proton.Message, *, admin: bool) -> None:
+    async def _respond(self, message: proton.Message, *, admin: bool, by: str) -> None:
         """Put the response into the request's reply-to queue."""
-        response = await self.answer(message, admin=admin)
+        response = await self.answer(message, admin=admin, by=by)
         try:
             queue = self._addresses.queue(message.reply_to)
         except AddressRefusedError as refused:
@@ -100,8 +108,9 @@ class Management:
         else:
             queue.enqueue(_encoded(message, response), _ignore_settlement, None)
 
-    async def _perform(self, message: proton.Message, *, admin: bool) -> Response:
+    async def _perform(self, message: proton.Message, *, admin: bool, by: str) -> Response:
         if not admin:
+            logger.warning("management: a request by %s, who is not the cluster-admin", by)
             raise RequestRefusedError(HTTPStatus.FORBIDDEN, "management is for the cluster-admin")
         request = Request.of(message)
         operation = self._types.get(request.type, {}).get(request.operation)
@@ -109,9 +118,15 @@ class Management:
             raise RequestRefusedError(
                 HTTPStatus.NOT_IMPLEMENTED, f"no operation {request.operation} on {request.type}"
             )
-        if request.operation not in ("READ", "QUERY"):
-            logger.info("management: %s %s %s", request.operation, request.type, request.name)
-        return await operation(request)
+        if request.operation in ("READ", "QUERY"):
+            return await operation(request)
+        command = _command(request)
+        logger.info("management: %s by %s", command, by)
+        try:
+            return await operation(request)
+        except Exception as error:
+            logger.info("management: %s by %s failed: %s", command, by, _quoted(str(error)))
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +134,12 @@ class ManagementLink:
     """The management node for one client (a ``RequestHandler``).
 
     :param admin: whether the cluster-admin sends the requests.
+    :param by: the client, for the log.
     """
 
     node: Management
     admin: bool
+    by: str
 
     def request(self, data: bytes) -> None:
         """Answer one encoded request."""
@@ -132,7 +149,26 @@ class ManagementLink:
         except (proton.ProtonException, ValueError, TypeError, RecursionError) as error:
             logger.info("management request dropped: %s", type(error).__name__)
             return
-        self.node.start(message, admin=self.admin)
+        self.node.start(message, admin=self.admin, by=self.by)
+
+
+def _command(request: Request) -> str:
+    """A request, for the log; operation and type are known ones."""
+    name = request.name or request.identity
+    arguments = ", ".join(map(_quoted, sorted(request.arguments)[:_MOST_ARGUMENTS]))
+    return " ".join(
+        (
+            request.operation,
+            request.type,
+            *((_quoted(name),) if name else ()),
+            *((f"with {arguments}",) if arguments else ()),
+        )
+    )
+
+
+def _quoted(text: str) -> str:
+    """A text of the client, on one line and not too long."""
+    return repr(text[:_MOST_QUOTED])
 
 
 def _ignore_settlement(_token: object) -> None:

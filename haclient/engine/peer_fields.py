@@ -117,6 +117,21 @@ def condition(endpoint: proton.Endpoint) -> proton.Condition | None:
         return proton.Condition("amqp:internal-error", "the peer's error cannot be read")
 
 
+def transport_condition(transport: proton.Transport) -> proton.Condition | None:
+    """The error of a transport, which may quote the peer; what is not UTF-8 in it is escaped, for good."""
+    try:
+        return transport.condition
+    except UnicodeDecodeError:
+        raw = lib.pn_transport_condition(transport._impl)
+        name, text = (
+            ffi.string(field).decode(errors="backslashreplace")
+            for field in (lib.pn_condition_get_name(raw), lib.pn_condition_get_description(raw))
+        )
+        # Handlers of applications read it too.
+        transport.condition = proton.Condition(name, text)
+        return transport.condition
+
+
 def outcome(delivery: Any, state: int) -> Outcome | None:
     """An outcome with its fields; ``None`` for a state that is none.
 

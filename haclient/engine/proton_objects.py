@@ -39,7 +39,8 @@ class ProtonObjects:
             tls = proton.SSL(self.transport, settings.tls_domain)
             if settings.tls_name:
                 tls.peer_hostname = settings.tls_name
-        sasl.configure(self.transport, self.connection, settings)
+        if not settings.answers_sasl:
+            sasl.configure(self.transport, self.connection, settings)
         self.transport.bind(self.connection)
 
     def open(

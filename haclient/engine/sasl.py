@@ -15,7 +15,7 @@ import proton
 from proton import SASL, SSL
 
 from haclient.engine import REBUILD
-from haclient.engine.settings import Settings
+from haclient.engine.settings import SaslServer, Settings
 from haclient.error_catalog.base import HaclientError
 from haclient.printable.log import get_logger
 
@@ -56,16 +56,12 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
     """Set up the SASL layer of a transport that is not bound yet."""
     if not settings.sasl:
         return
-    layer = SASL(transport)
-    if settings.sasl_server is not None:
-        if settings.sasl_server.mechanisms:
-            layer.allowed_mechs(list(settings.sasl_server.mechanisms))
-        if settings.sasl_server.config_dir is not None:
-            layer.config_path(settings.sasl_server.config_dir)
-        layer.config_name(settings.sasl_server.config_name)
-        layer.allow_insecure_mechs = settings.plaintext
-        transport.require_auth(settings.sasl_server.requires_sasl)
+    server = settings.sasl_server
+    if server is not None:
+        configure_server(transport, server, server.mechanisms, plaintext=settings.plaintext)
+        transport.require_auth(server.requires_sasl)
         return
+    layer = SASL(transport)
     check_available(settings.mechanisms)
     layer.allow_insecure_mechs = settings.plaintext
     layer.allowed_mechs(list(_client_mechanisms(settings)))
@@ -74,6 +70,22 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
             _warn_of_plain()
         connection.user = settings.user
         connection.password = settings.password or ""
+
+
+def configure_server(
+    transport: proton.Transport, server: SaslServer, mechanisms: tuple[str, ...], *, plaintext: bool
+) -> None:
+    """Set up the SASL layer of a server's transport.
+
+    :param mechanisms: to offer; empty for all that the configuration of Cyrus allows.
+    """
+    layer = SASL(transport)
+    if mechanisms:
+        layer.allowed_mechs(list(mechanisms))
+    if server.config_dir is not None:
+        layer.config_path(server.config_dir)
+    layer.config_name(server.config_name)
+    layer.allow_insecure_mechs = plaintext
 
 
 def usable_mechanisms(settings: Settings) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,11 +31,15 @@ class SaslServer:
 
     :param mechanisms: offered mechanisms; empty offers whatever the configuration allows.
     :param config_dir: directory of ``<config_name>.conf`` for Cyrus.
+    :param realms: whether a user's name may have a realm behind ``@``.
+    :param secret: makes the salts of users who do not exist (``wire.scram_decoy``).
     """
 
     mechanisms: tuple[str, ...] = ("ANONYMOUS",)
     config_dir: str | None = None
     config_name: str = "haclient"
+    realms: bool = True
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False, compare=False)
 
     @property
     def requires_sasl(self) -> bool:
@@ -59,8 +64,8 @@ class Settings:
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
     :param sasl: whether there is a SASL layer (client side).
     :param plaintext: whether PLAIN may be used without encryption.
-    :param tls_domain: proton's TLS, used for EXTERNAL on both sides (see ``tls``).
-    :param tls_context: TLS of the server side without client certificates; a client's is asyncio's.
+    :param tls_domain: proton's TLS, of a client that uses EXTERNAL (see ``tls``).
+    :param tls_context: TLS of the server side; a client's is asyncio's.
     :param sasl_server: the server side of SASL; ``None`` for a client.
     """
 
@@ -82,3 +87,20 @@ class Settings:
     tls_context: ssl.SSLContext | None = field(default=None, repr=False)
     tls_name: str | None = None
     sasl_server: SaslServer | None = None
+
+    def __post_init__(self) -> None:
+        # What a client sends inside TLS of proton's own cannot be looked at, and some of it ends the process.
+        if self.sasl_server is not None and self.tls_domain is not None:
+            raise ValueError("a server has tls_context: proton's own TLS is for clients")
+
+    @property
+    def answers_sasl(self) -> bool:
+        """Whether the engine answers SASL itself (server side): proton does it for ANONYMOUS alone.
+
+        Where proton takes any mechanism, a client that names none ends the process.
+        """
+        server, tls = self.sasl_server, self.tls_context
+        if server is None:
+            return False
+        certified = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
+        return certified or set(server.mechanisms) != {"ANONYMOUS"}

@@ -2,9 +2,8 @@
 
 The client uses asyncio's TLS: it checks IP addresses in certificates as well as names, says
 plainly what was wrong, and takes an ``ssl.SSLContext`` that the application made; a server has the
-same OpenSSL inside the engine (``wire.server_tls``).  Two cases use proton's own TLS instead, because SASL
-EXTERNAL must see the peer's certificate: a server that asks for one, and a client whose only
-allowed mechanism is EXTERNAL.  proton looks
+same OpenSSL inside the engine (``wire.server_tls``).  One case uses proton's own TLS instead, for proton
+knows no other certificate: a client whose only allowed mechanism is EXTERNAL.  proton looks
 for the name among a certificate's DNS names only: such a client cannot verify an IP address.
 
 Sources: RFC 6125 (which name is checked), AMQP 1.0 part 5, section 5.2.
@@ -15,9 +14,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
-from proton import SSL, SSLDomain
-
-from haclient.engine.sasl import WITHOUT_OPENSSL, SaslUnavailableError
+from proton import SSLDomain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,30 +70,27 @@ def external_domain(files: TlsFiles) -> SSLDomain:
     return domain
 
 
+def empty_server_context() -> ssl.SSLContext:
+    """A server's context without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    return context
+
+
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """A server's context, which asks for no client certificate.
+    """A server's context; with ``ca`` each client must show a certificate of that authority.
 
     :raises TlsFileError: when a file cannot be read or is not PEM.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.options |= ssl.OP_NO_RENEGOTIATION
+    context = empty_server_context()
     try:
         context.load_cert_chain(files.certificate or "", files.key, password="")
     except OSError as error:
         raise TlsFileError("certificate", files.certificate, error) from error
+    if files.ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(cafile=files.ca)
+        except OSError as error:
+            raise TlsFileError("ca", files.ca, error) from error
     return context
-
-
-def server_domain(files: TlsFiles) -> SSLDomain:
-    """proton's TLS for a listener whose clients must show a certificate of ``ca``."""
-    if not SSL.present():
-        msg = f"a TLS listener: {WITHOUT_OPENSSL}"
-        raise SaslUnavailableError(msg)
-    domain = SSLDomain(SSLDomain.MODE_SERVER)
-    if files.certificate is None or files.ca is None:
-        msg = "a TLS listener with client certificates needs its own and the authority of theirs"
-        raise ValueError(msg)
-    domain.set_credentials(files.certificate, files.key or files.certificate, None)
-    domain.set_trusted_ca_db(files.ca)
-    domain.set_peer_authentication(SSLDomain.VERIFY_PEER, files.ca)
-    return domain

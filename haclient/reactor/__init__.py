@@ -11,7 +11,7 @@ connections that outlive their brokers.  docs/drop-in.md says how, and what diff
 * ``connectors``   dial once, or over every failover
 * ``attempt_errors``   which failed attempts the handlers see
 * ``addresses``, ``connect_options``, ``reconnecting``   the arguments of ``connect``
-* ``listener``, ``selectables``, ``timers``   what else a container watches
+* ``listener``, ``selectables``, ``timers``   what else a container watches; ``ssl_domain``, a listener's TLS
 * ``transactions``, ``ids``   transactions, which end with their connection; duplicate detection
 * ``background_loop``   the event loop of ``haclient.utils``
 """
@@ -40,6 +40,7 @@ from proton.reactor import (
 
 from haclient.reactor.container import Container
 from haclient.reactor.selectables import EventInjector
+from haclient.reactor.ssl_domain import SSLDomain
 from haclient.reactor.transactions import Transaction, TransactionAborted
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "LinkOption",
     "Move",
     "ReceiverOption",
+    "SSLDomain",
     "Selector",
     "SenderOption",
     "Transaction",

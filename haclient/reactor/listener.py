@@ -1,23 +1,28 @@
 """``Container.listen``: peers that connect to this container.
 
-A connection that was accepted is plain: it ends with its socket.
+A connection that was accepted is plain: it ends with its socket.  Its TLS is Python's (``ssl_domain``).
+Where each client needs a certificate the engine answers SASL, EXTERNAL included, and proton knows nothing of
+users: ``AcceptedTransport`` says who the client is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import proton
-from proton import SSLDomain, Url
+from proton import Url
 
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import SaslServer, Settings
+from haclient.engine.wire.server_sasl import Login, ServerSasl
 from haclient.printable.log import get_logger
 from haclient.reactor.endpoints.binding import Binding
+from haclient.reactor.ssl_domain import SSLDomain, for_listening
 
 if TYPE_CHECKING:
     from haclient.reactor.loop import Reactor
@@ -64,8 +69,18 @@ class Acceptor(proton.Handler):
         container.spawn(self._serve())
 
     def set_ssl_domain(self, ssl_domain: SSLDomain) -> None:
-        """Speak TLS with those who connect."""
-        self._domain = ssl_domain
+        """Speak TLS with those who connect.
+
+        :raises TypeError: for a domain that only proton can use; it listens no longer then.
+        :raises OSError: if a file of the domain cannot be read any more.
+        """
+        try:
+            domain = for_listening(ssl_domain)
+            domain.server_context()
+        except (TypeError, OSError):
+            self.close()
+            raise
+        self._domain = domain
 
     @property
     def address(self) -> tuple[str, int]:
@@ -93,7 +108,7 @@ class Acceptor(proton.Handler):
             container_id=container.container_id,
             heartbeat=0,
             sasl_server=SaslServer(mechanisms=(), config_name="proton-server"),
-            tls_domain=self._domain,
+            tls_context=None if self._domain is None else self._domain.server_context(),
         )
         engine = _ServerEngine(Accepted(), settings, container.loop)
         binding = Binding(container, accepted=engine)
@@ -105,8 +120,51 @@ class Acceptor(proton.Handler):
         return engine
 
 
+class AcceptedTransport(proton.Transport):
+    """proton's transport of an accepted connection; it knows the user whose SASL the engine answers."""
+
+    negotiation: ServerSasl | None = None
+    has_tls = False
+
+    @property
+    def _login(self) -> Login | None:
+        return None if self.negotiation is None else self.negotiation.login
+
+    @property
+    def user(self) -> str | None:
+        """The name of the client, ``None`` before it has one."""
+        found: str | None = super().user if self._login is None else self._login.user
+        return found
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether the client has authenticated."""
+        return self._login is not None or bool(super().authenticated)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection has TLS."""
+        return self.has_tls or bool(super().encrypted)
+
+    def sasl(self) -> Any:
+        """The outcome of SASL: ``user``, ``mech``, ``outcome`` and ``authorization``."""
+        if self.negotiation is None:
+            return super().sasl()
+        login = self.negotiation.login
+        user, mechanism, outcome = (
+            (None, None, None) if login is None else (login.user, login.mechanism, proton.SASL.OK)
+        )
+        return SimpleNamespace(user=user, authorization=user, mech=mechanism, outcome=outcome)
+
+
 class _ServerEngine(Engine):
     """An engine that sets the peer's address on its connection."""
+
+    def __init__(self, owner: Accepted, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(owner, settings, loop)
+        self.transport = AcceptedTransport(impl=self.transport._impl)
+        self.transport.negotiation = self.incoming.sasl
+        self.transport.has_tls = settings.tls_context is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

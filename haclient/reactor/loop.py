@@ -41,6 +41,7 @@ from haclient.reactor.endpoints.binding import Binding
 from haclient.reactor.listener import Acceptor
 from haclient.reactor.proton_events import Event
 from haclient.reactor.selectables import SELECTABLE_EVENTS, Selectables
+from haclient.reactor.ssl_domain import Domains
 from haclient.reactor.timers import Task
 
 # The iterations of a timer whose callback sends something: the timer, the flush, the socket.
@@ -104,7 +105,7 @@ class Reactor(proton_reactor.Container):
     def ssl(self) -> SSLConfig:
         """The TLS of connections and listeners that are given none, made when first asked for."""
         if self._ssl is None:
-            self._ssl = SSLConfig()
+            self._ssl = Domains()
         return self._ssl
 
     @ssl.setter

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,20 @@ import pytest
 from proton import SSLDomain, Url
 from proton.handlers import MessagingHandler
 
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import AuthenticationFailed, TLSVerificationFailed
 from haclient.reactor import Container
+from haclient.reactor import SSLDomain as ListeningDomain
 from haclient.utils import BlockingConnection
+from tests.broker_stub.admission.test_client_certificates import OUT_OF_ORDER, external
+from tests.broker_stub.admission.test_sasl_required import (
+    AMQP_HEADER,
+    ANONYMOUS,
+    CLOSE,
+    OPEN,
+    SASL_HEADER,
+    answer,
+)
 from tests.certificates import Authority
 from tests.members import Member, Members
 
@@ -138,22 +151,153 @@ def test_blocking_calls_report_a_wrong_password(locked: Member) -> None:
     assert "wrong" not in str(raised.value)
 
 
-def test_a_listener_may_speak_tls(authority: Authority) -> None:
-    certificate = authority.issue("localhost")
-    domain = SSLDomain(SSLDomain.MODE_SERVER)
-    domain.set_credentials(str(certificate.chain), str(certificate.key), None)
+class Both(Visitor):
+    """Listens, and connects to itself; keeps what the listener knows of its client."""
 
-    class Both(Visitor):
-        def on_start(self, event: Any) -> None:
-            self.acceptor = event.container.listen("localhost:0", ssl_domain=domain)
-            port = self.acceptor.address[1]
-            event.container.connect(
-                f"amqps://localhost:{port}", ssl_domain=trusting(authority), reconnect=False
+    def __init__(self, url: str, listen: dict[str, Any], **options: Any) -> None:
+        super().__init__(**options)
+        self.url, self.listen = url, listen
+        self.users: set[tuple[Any, ...]] = set()
+
+    def on_start(self, event: Any) -> None:
+        self.acceptor = event.container.listen(self.url, **self.listen)
+        port = self.acceptor.address[1]
+        event.container.connect(f"amqps://localhost:{port}", reconnect=False, **self.options)
+
+    def on_connection_opening(self, event: Any) -> None:
+        for transport in (event.transport, event.connection.transport):
+            layer = transport.sasl()
+            self.users.add(
+                (transport.user, transport.authenticated, transport.encrypted, layer.user, layer.mech)
             )
 
-        def on_connection_closed(self, event: Any) -> None:
-            self.acceptor.close()
+    def on_connection_closed(self, event: Any) -> None:
+        self.acceptor.close()
 
-    visitor = Both()
-    Container(visitor).run()
-    assert visitor.opened
+    def on_transport_error(self, event: Any) -> None:
+        super().on_transport_error(event)
+        self.acceptor.close()
+
+
+def listening(authority: Authority, *, clients: bool = False) -> ListeningDomain:
+    certificate = authority.issue("localhost")
+    domain = ListeningDomain(SSLDomain.MODE_SERVER)
+    domain.set_credentials(str(certificate.chain), str(certificate.key), None)
+    if clients:
+        domain.set_trusted_ca_db(str(authority.file))
+        domain.set_peer_authentication(SSLDomain.VERIFY_PEER, str(authority.file))
+    return domain
+
+
+def showing(authority: Authority, domain: SSLDomain) -> SSLDomain:
+    """The domain, with a certificate of the client's own."""
+    mine = authority.issue("carol@example.test", common_name="carol")
+    domain.set_credentials(str(mine.chain), str(mine.key), None)
+    return domain
+
+
+def test_a_listener_may_speak_tls(authority: Authority) -> None:
+    both = Both("localhost:0", {"ssl_domain": listening(authority)}, ssl_domain=trusting(authority))
+    Container(both).run()
+    assert both.opened
+    assert {found[2] for found in both.users} == {True}
+
+
+def test_a_listener_may_have_the_domain_of_its_container(authority: Authority) -> None:
+    certificate = authority.issue("localhost")
+    both = Both("amqps://localhost:0", {}, ssl_domain=trusting(authority))
+    container = Container(both)
+    container.ssl.server.set_credentials(str(certificate.chain), str(certificate.key), None)
+    container.run()
+    assert both.opened
+
+
+def test_a_listener_knows_its_client_by_the_certificate(authority: Authority) -> None:
+    domain = showing(authority, trusting(authority))
+    both = Both("localhost:0", {"ssl_domain": listening(authority, clients=True)}, ssl_domain=domain)
+    Container(both).run()
+    assert both.opened
+    [(user, authenticated, encrypted, name, mechanism)] = both.users
+    assert "CN=carol" in user.split(",")
+    assert (authenticated, encrypted, name, mechanism) == (True, True, user, "EXTERNAL")
+
+
+def test_a_listener_that_wants_certificates_refuses_a_client_without_one(authority: Authority) -> None:
+    listener = {"ssl_domain": listening(authority, clients=True)}
+    both = Both("localhost:0", listener, ssl_domain=trusting(authority))
+    Container(both).run()
+    assert not both.opened
+    assert not both.users
+
+
+def test_a_certificate_of_another_authority_is_refused_by_a_listener(
+    authority: Authority, tmp_path: Path
+) -> None:
+    domain = showing(Authority(tmp_path / "other"), trusting(authority))
+    both = Both("localhost:0", {"ssl_domain": listening(authority, clients=True)}, ssl_domain=domain)
+    Container(both).run()
+    assert not both.opened
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [SSLDomain(SSLDomain.MODE_SERVER), ListeningDomain(SSLDomain.MODE_CLIENT)],
+    ids=["proton's", "a client's"],
+)
+def test_a_domain_that_a_listener_cannot_look_into_is_refused(domain: SSLDomain) -> None:
+    """And nothing listens without TLS instead."""
+    container = Container()
+    with pytest.raises(TypeError, match=r"haclient\.reactor"):
+        container.listen("localhost:0", ssl_domain=domain)
+    container.run()
+
+
+def test_a_listener_with_tls_takes_no_clients_without() -> None:
+    with pytest.raises(proton.SSLException, match="listen twice"):
+        ListeningDomain(SSLDomain.MODE_SERVER).allow_unsecured_client()
+
+
+_LISTENER = """
+import sys
+from proton.handlers import MessagingHandler
+from haclient.reactor import Container, SSLDomain
+
+class Listening(MessagingHandler):
+    def on_start(self, event):
+        domain = None
+        if sys.argv[1:]:
+            domain = SSLDomain(SSLDomain.MODE_SERVER)
+            domain.set_credentials(sys.argv[1], sys.argv[2], None)
+        if sys.argv[3:]:
+            domain.set_trusted_ca_db(sys.argv[3])
+            domain.set_peer_authentication(SSLDomain.VERIFY_PEER, sys.argv[3])
+        print(event.container.listen("127.0.0.1:0", ssl_domain=domain).address[1], flush=True)
+
+Container(Listening()).run()
+"""
+
+
+@pytest.mark.parametrize("given", [0, 2, 3], ids=["clear text", "any client", "clients with certificates"])
+async def test_no_bytes_of_a_stranger_end_a_process_that_listens(authority: Authority, given: int) -> None:
+    """They killed it, without TLS and within it: a process of its own."""
+    certificate = authority.issue("127.0.0.1")
+    files = [str(certificate.chain), str(certificate.key), str(authority.file)][:given]
+    mine = authority.issue("carol@example.test", common_name="carol")
+    carol = authority.client_context()
+    carol.load_cert_chain(mine.chain, mine.key)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _LISTENER, *files, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        address = Endpoint("127.0.0.1", int(await process.stdout.readline()))
+        for sent in OUT_OF_ORDER.values():
+            for context in (None, authority.client_context(), carol) if given else (None,):
+                await answer(address, context, sent)
+        assert process.returncode is None
+        chosen = external() if str(authority.file) in files else ANONYMOUS
+        sent = SASL_HEADER + chosen + AMQP_HEADER + OPEN + CLOSE
+        assert AMQP_HEADER in await answer(address, carol if given else None, sent)
+    finally:
+        process.kill()
+        await process.wait()

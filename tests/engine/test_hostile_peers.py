@@ -74,6 +74,16 @@ async def test_the_close_reason_says_what_was_wrong() -> None:
         assert "HTTP/1.1" in str(reason)
 
 
+async def test_a_mechanism_that_is_no_text_is_quoted_in_the_close_reason() -> None:
+    """proton puts the bytes into its error as they are, and cannot read that then."""
+    init = b"\x00\x53\x41\xc0\x0b\x01\xa3\x08EXTE\xbfNAL"
+    async with serving() as (peer, owners):
+        async with raw(peer, SASL_HEADER + frame(init, kind=1)):
+            await owners[0].until(lambda: owners[0].close_reasons)
+        (reason,) = owners[0].close_reasons
+        assert r"EXTE\xbfNAL" in str(reason)
+
+
 class Wire(asyncio.Transport):
     """A transport that leads nowhere."""
 

@@ -28,9 +28,13 @@ from tests.fuzz import administration, members, pair, script, talks
 from tests.fuzz.script import Kind, Step
 from tests.fuzz.target import CORPUS
 from tests.fuzz.targets import client, dns_answers, management, server_users, site_link
+from tests.fuzz.tls_wire import Mode
 from tests.fuzz.wire import fixed_names
 
 _CHUNK = 65536
+# What clients do within TLS, and how one chooses its certificate for a name.
+_SECURED = "send", "receive", "exchange", "large"
+_EXTERNAL = b"\x00\x53\x41\xc0\x0d\x02\xa3\x08EXTERNAL\xa0\x00"
 # Messages of SCRAM that hold a nonce of the server's, or a proof.
 # What a consumer has added: the map {x-a: "b"}, with the sizes that members write.
 _ANNOTATIONS = bytes.fromhex("d10000000c00000002a303782d61a10162")
@@ -104,6 +108,20 @@ async def _links() -> None:
             async with recording_of(options) as (recorder, url):
                 await client.program(f"{url}/?heartbeat=0&startup_deadline=2&deadline=2")
         keep("client", name, script.encode(script.of_wire(bytes(recorder.sent[0][1]))))
+
+
+def _secured() -> None:
+    """The traffic of clients of a member within TLS, and in clear text to the drop-in's listener."""
+    for name in _SECURED:
+        anonymous = list(script.parse((CORPUS / "server" / name).read_bytes()))
+        named = [Step(Kind.SASL, _EXTERNAL) if step.kind is Kind.SASL else step for step in anonymous]
+        for target, kept, mode, steps in (
+            ("server_tls", name, Mode(0), anonymous),
+            ("server_certificates", name, Mode.CERTIFICATE, named),
+            ("listener", name, Mode.CERTIFICATE, named),
+            ("listener", f"{name}-in-clear", Mode.CLEAR, anonymous),
+        ):
+            keep(target, kept, script.encode([Step(Kind.PROOF, bytes((mode,))), *steps]))
 
 
 async def _users() -> None:
@@ -230,6 +248,7 @@ async def _main() -> None:
     await _users()  # first: Cyrus SASL takes the first directory that it is given, and no other afterwards
     _requests()
     await _links()
+    _secured()
     await _sites()
     await _pair()
 

@@ -13,6 +13,7 @@ from haclient.engine.wire import attach_frame
 from haclient.engine.wire.frame_order import FrameOrder
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_proof import ServerProof
+from haclient.engine.wire.server_sasl import ServerSasl
 from haclient.engine.wire.server_tls import TlsSocket
 
 _FRAMING_ERROR = "amqp:connection:framing-error"
@@ -21,7 +22,7 @@ _FRAMING_ERROR = "amqp:connection:framing-error"
 class IncomingBytes:
     """What is read of the bytes of one peer."""
 
-    __slots__ = ("_order", "_proof", "greeting", "peer_proved")
+    __slots__ = ("_order", "_proof", "greeting", "peer_proved", "sasl")
 
     def __init__(self, settings: Settings, transport: proton.Transport) -> None:
         serves = settings.sasl_server is not None
@@ -29,6 +30,8 @@ class IncomingBytes:
         """Client: what the peer has sent, until its Open."""
         self.peer_proved = False
         """Client: whether the peer has proved by SCRAM that it knows the password."""
+        self.sasl = ServerSasl.of(settings)
+        """Server: the negotiation, where proton has no part in it."""
         self._order = None if settings.tls_domain is not None else FrameOrder(server=serves)
         self._proof = ServerProof(transport) if ServerProof.is_needed(settings) else None
 
@@ -64,6 +67,8 @@ class IncomingBytes:
         wrong = "" if self._order is None else self._order.add(data)
         if wrong:
             return b"", proton.Condition(_FRAMING_ERROR, wrong)
+        if self.sasl is not None and not self.sasl.done and socket is not None:
+            return self.sasl.read(socket, data)
         return (data, None) if self._proof is None else self._read_sasl(self._proof, data, push)
 
     def _read_sasl(

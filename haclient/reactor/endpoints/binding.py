@@ -223,7 +223,7 @@ class Binding:
     def report_closed(self, transport: proton.Transport, reason: CloseReason | None) -> None:
         """Report a loss, or the end, to the handlers."""
         if reason is not None and self._is_error(reason):
-            if transport.condition is None:
+            if peer_fields.transport_condition(transport) is None:
                 transport = transport_with(_ABORTED, str(reason))
             self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
         self.container.post(self._event(TYPES[lib.PN_TRANSPORT_CLOSED], transport, transport))

@@ -85,6 +85,12 @@ class Connection(Rebindable, proton.Connection):
         self.properties = None
 
     @property
+    def transport(self) -> Any:
+        """The transport of the engine that it is bound to; ``None`` without one."""
+        engine = self._binding.engine
+        return None if engine is None else engine.transport
+
+    @property
     def active(self) -> bool:
         """Whether it is open on this side."""
         return bool(self.state & _ACTIVE)

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+import proton
+
 from haclient.engine import sasl
 from haclient.engine.owner import EngineOwner
 from haclient.engine.protocol import Engine
@@ -176,8 +178,14 @@ class PeerEngine(Engine):
     def write(self) -> None:
         """Send pending output now; end the stream after the outcome of SASL, where that is asked for."""
         super().write()
-        if self._eof_after_sasl and self.writable and sasl.outcome(self.transport) == 0:
+        if self._eof_after_sasl and self.writable and self._sasl_is_done:
             self.finish()
+
+    @property
+    def _sasl_is_done(self) -> bool:
+        return self.login is not None or (
+            not self.settings.answers_sasl and sasl.outcome(self.transport) == proton.SASL.OK
+        )
 
 
 class _Held(asyncio.Transport):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -229,7 +230,41 @@ async def test_what_is_created_at_the_primary_is_on_the_backup_when_it_is_answer
 
 async def answer(message: proton.Message, *, admin: bool = True) -> proton.Message:
     async with running() as broker:
-        return await Management(broker).answer(message, admin=admin)
+        return await Management(broker).answer(message, admin=admin, by="a test")
+
+
+async def test_the_log_has_a_line_for_each_command_with_the_client(
+    admin: AdminClient, tmp_path: Path
+) -> None:
+    await admin.create(QUEUE_TYPE, "orders", replicate="none")
+    await admin.query(QUEUE_TYPE)
+    await refused(admin, "UPDATE", QUEUE_TYPE, "nowhere", replicate="none")
+    await admin.delete(QUEUE_TYPE, "orders")
+    lines = [line for line in (tmp_path / "member.log").read_text().splitlines() if "management: " in line]
+    client = rf"by '{DEFAULT_ADMIN}' at 127\.0\.0\.1:\d+ \(container '.+'\)"
+    for line, command in zip(
+        lines,
+        (
+            rf"CREATE {QUEUE_TYPE} 'orders' with 'replicate' {client}",
+            rf"UPDATE {QUEUE_TYPE} 'nowhere' with 'replicate' {client}",
+            rf"UPDATE {QUEUE_TYPE} 'nowhere' with 'replicate' {client} failed: .*nowhere.*",
+            rf"DELETE {QUEUE_TYPE} 'orders' {client}",
+        ),
+        strict=True,
+    ):
+        assert re.search(f"management: {command}$", line)
+
+
+@pytest.mark.parametrize("admin", [True, False])
+async def test_no_text_of_a_client_makes_a_line_of_the_log(
+    caplog: pytest.LogCaptureFixture, *, admin: bool
+) -> None:
+    text = "x\n2026 forged\x1b[2J\x85" + "y" * 5000
+    properties = {"operation": "CREATE", "type": QUEUE_TYPE, "name": text}
+    with caplog.at_level("INFO", "broker_stub.management"):
+        await answer(proton.Message(properties=properties, body={text: text}), admin=admin)
+    assert caplog.messages
+    assert all(message.isprintable() and len(message) < 1000 for message in caplog.messages)
 
 
 async def test_nobody_but_the_cluster_admin_is_answered_with_more_than_a_refusal() -> None:
@@ -245,7 +280,7 @@ async def test_statuses_say_what_was_done() -> None:
 
         async def status(operation: str) -> int:
             properties = {"operation": operation, "type": QUEUE_TYPE, "name": "q"}
-            response = await management.answer(proton.Message(properties=properties), admin=True)
+            response = await management.answer(proton.Message(properties=properties), admin=True, by="t")
             return int(response.properties["statusCode"])
 
         assert [await status(each) for each in ("CREATE", "READ", "DELETE")] == [201, 200, 204]

@@ -66,7 +66,9 @@ class ManagementRequests(Target):
                 self._members.loop.advance(len(step.body))
                 continue
             message = self._request(step, number)
-            self._members.call(lambda encoded=message: broker.management(admin=True).request(encoded))
+            self._members.call(
+                lambda encoded=message: broker.management(admin=True, by="fuzz").request(encoded)
+            )
             number += 1
             if not step.at_once:
                 self._members.loop.turn()

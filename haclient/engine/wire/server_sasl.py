@@ -1,0 +1,250 @@
+"""The server's side of SASL where clients have names: proton sees none of it, and gets AMQP alone.
+
+Theory of operation
+-------------------
+Python's ``ssl`` knows the certificate of a client, and proton cannot be given it, so EXTERNAL is answered
+here.  The other mechanisms are those of Cyrus SASL, behind a transport of proton's own that lives until the
+outcome: single frames go in, and its answers are passed on.  ``FrameOrder`` has seen the bytes before.
+
+Rules
+-----
+* EXTERNAL is offered to a client whose certificate TLS has verified; the name is that of the certificate.
+* Nobody acts for somebody else: a client that asks for the authority of another name is refused.
+* The first message of SCRAM is answered for users who do not exist as well (``scram_decoy``).
+* Where names have no realm (``SaslServer.realms``), one with a realm is refused: two names never become one.
+* A client that is refused gets the outcome, and its socket is closed.  After an outcome that says OK the
+  header of AMQP follows, and nothing else.
+
+Sources: AMQP 1.0 part 2, section 2.2 (headers), part 5, section 5.3 (SASL); RFC 4422, section 2 (identities)
+and appendix A (EXTERNAL).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from dataclasses import dataclass
+
+import proton
+
+from haclient.engine import sasl
+from haclient.engine.settings import SaslServer, Settings
+from haclient.engine.wire import certificate_name, sasl_frames, scram_decoy
+from haclient.engine.wire.greeting import Greeting
+from haclient.engine.wire.server_tls import TlsSocket
+
+_SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
+_HEADER = 8
+_EXTERNAL = "EXTERNAL"
+_UNPROVEN = "the client did not prove who it is"
+_FRAMING_ERROR, _UNAUTHORIZED = "amqp:connection:framing-error", "amqp:unauthorized-access"
+
+Read = tuple[bytes, proton.Condition | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a client has authenticated.
+
+    :param user: its name; that of an ANONYMOUS client is nobody's.
+    """
+
+    mechanism: str
+    user: str
+
+
+class ServerSasl:
+    """The negotiation with one client.
+
+    :ivar done: whether its bytes are AMQP from now on.
+    :ivar login: its outcome, once that is OK.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_cyrus",
+        "_decoyed",
+        "_held",
+        "_offered",
+        "_scram",
+        "_server",
+        "_settings",
+        "_subject",
+        "done",
+        "login",
+    )
+
+    def __init__(self, settings: Settings, server: SaslServer) -> None:
+        self.done = self._begun = False
+        self.login: Login | None = None
+        self._settings, self._server = settings, server
+        self._held = b""
+        self._cyrus: proton.Transport | None = None
+        self._offered: tuple[str, ...] = ()
+        self._subject = ""
+        self._scram = ""
+        """The mechanism whose first message is due."""
+        self._decoyed = False
+        """Whether that has been answered for a user who does not exist."""
+
+    @staticmethod
+    def of(settings: Settings) -> ServerSasl | None:
+        """The negotiation of a server with these settings; ``None`` if proton does it alone."""
+        server = settings.sasl_server
+        return ServerSasl(settings, server) if server is not None and settings.answers_sasl else None
+
+    def read(self, socket: asyncio.Transport, data: bytes) -> Read:
+        """Answer the frames that are complete; the bytes behind SASL, and what is wrong with the client."""
+        self._held += data
+        if not self._begun:
+            start = self._held[:_HEADER]
+            if len(start) < _HEADER and _SASL.startswith(start):
+                return b"", None
+            if start != _SASL:
+                return self._skip()
+            self._begin(socket)
+        while self.login is None:
+            if self._held.startswith(b"AMQP"):
+                return b"", proton.Condition(_FRAMING_ERROR, "AMQP before the outcome of SASL")
+            size = int.from_bytes(self._held[:4]) if len(self._held) >= _HEADER else _HEADER
+            if size > len(self._held):
+                return b"", None
+            frame, self._held = self._held[:size], self._held[size:]
+            refused = self._answer(socket, frame)
+            if refused is not None:
+                return b"", refused
+        return self._end()
+
+    def _skip(self) -> Read:
+        """The client begins without SASL, or speaks no AMQP: which proton says."""
+        if self._server.requires_sasl and self._held.startswith(b"AMQP"):
+            return b"", proton.Condition(_UNAUTHORIZED, "the client skipped SASL")
+        self.done = True
+        return self._rest(), None
+
+    def _begin(self, socket: asyncio.Transport) -> None:
+        self._begun, self._held = True, self._held[_HEADER:]
+        self._subject = _subject(socket)
+        wanted = self._server.mechanisms
+        others = tuple(name for name in wanted if name != _EXTERNAL)
+        if others or not wanted:
+            self._cyrus = proton.Transport(proton.Transport.SERVER)
+            sasl.configure_server(self._cyrus, self._server, others, plaintext=self._settings.plaintext)
+            greeting = Greeting()
+            greeting.add(_exchange(self._cyrus, _SASL))
+            self._offered = tuple(name for name in greeting.mechanisms if name != _EXTERNAL)
+        if self._subject and (_EXTERNAL in wanted or not wanted):
+            self._offered = (_EXTERNAL, *self._offered)
+        socket.write(_SASL + sasl_frames.mechanisms(self._offered))
+
+    def _end(self) -> Read:
+        """The outcome was OK: only the header of AMQP may follow."""
+        header = self._held[:_HEADER]
+        if not _AMQP.startswith(header):
+            return b"", proton.Condition(_FRAMING_ERROR, "no AMQP header after the outcome of SASL")
+        if len(header) < _HEADER:
+            return b"", None
+        self.done = True
+        self._cyrus = None
+        return self._rest(), None
+
+    def _rest(self) -> bytes:
+        rest, self._held = self._held, b""
+        return rest
+
+    # -- the frames -----------------------------------------------------------------------------
+
+    def _answer(self, socket: asyncio.Transport, frame: bytes) -> proton.Condition | None:
+        try:
+            code, fields = sasl_frames.read(frame)
+        except ValueError as error:
+            return proton.Condition(_FRAMING_ERROR, f"not a frame of a SASL client: {error}")
+        if code == sasl_frames.INIT:
+            chosen = (fields[0] or b"").decode("latin-1") if fields else ""
+            if chosen not in self._offered:
+                return self._refuse(socket, "the client chose a mechanism that was not offered")
+            if chosen == _EXTERNAL:
+                return self._answer_external(socket, fields[1] if len(fields) > 1 else None)
+            self._scram = chosen if chosen in scram_decoy.DIGESTS else ""
+            fields = fields[1:]
+        if self._cyrus is None:
+            return proton.Condition(_FRAMING_ERROR, "a SASL frame out of order")
+        message = fields[0] if fields else None
+        if self._decoyed:
+            return self._refuse(socket, _UNPROVEN)
+        if self._scram and message:
+            return self._answer_scram(socket, self._cyrus, frame, message)
+        return self._ask_cyrus(socket, self._cyrus, frame)
+
+    def _answer_external(self, socket: asyncio.Transport, authority: bytes | None) -> proton.Condition | None:
+        if authority and authority != self._subject.encode():
+            return self._refuse(socket, "the client asks for the authority of another name")
+        self.login = Login(_EXTERNAL, self._subject)
+        socket.write(sasl_frames.outcome(proton.SASL.OK))
+        return None
+
+    def _answer_scram(
+        self, socket: asyncio.Transport, cyrus: proton.Transport, frame: bytes, message: bytes
+    ) -> proton.Condition | None:
+        """The first message of SCRAM."""
+        mechanism, self._scram = self._scram, ""
+        if not scram_decoy.is_usual(message):
+            return self._refuse(socket, "the first message of SCRAM is not of the usual form")
+        answer, layer = _exchange(cyrus, frame), proton.SASL(cyrus)
+        self._decoyed = layer.outcome is not None
+        if self._decoyed:
+            decoy = scram_decoy.challenge(mechanism, message, self._server.secret)
+            answer = sasl_frames.challenge(decoy)
+        socket.write(answer)
+        return None
+
+    def _ask_cyrus(
+        self, socket: asyncio.Transport, cyrus: proton.Transport, frame: bytes
+    ) -> proton.Condition | None:
+        answer, layer = _exchange(cyrus, frame), proton.SASL(cyrus)
+        if layer.outcome is None and cyrus.capacity() > 0:
+            socket.write(answer)
+            return None
+        if layer.outcome != proton.SASL.OK:
+            return self._refuse(socket, _UNPROVEN, layer.outcome)
+        try:
+            user = layer.user or ""
+        except UnicodeDecodeError:
+            return self._refuse(socket, "the client's name is not UTF-8")
+        if layer.authorization not in (None, user):
+            return self._refuse(socket, "the client asks for the authority of another name")
+        if "@" in user and not self._server.realms:
+            return self._refuse(socket, "the client's name has a realm")
+        self.login = Login(layer.mech, user)
+        socket.write(answer)
+        return None
+
+    def _refuse(self, socket: asyncio.Transport, why: str, code: int | None = None) -> proton.Condition:
+        """Send the outcome, and end the connection: the client has to know that a retry is in vain."""
+        socket.write(sasl_frames.outcome(code or proton.SASL.AUTH))
+        socket.close()
+        return proton.Condition(_UNAUTHORIZED, why)
+
+
+def _subject(socket: asyncio.Transport) -> str:
+    """The name in the client's certificate; empty without one that is verified."""
+    tls = socket.get_extra_info("ssl_object") if isinstance(socket, TlsSocket) else None
+    if tls is None or tls.context.verify_mode is not ssl.CERT_REQUIRED:
+        return ""
+    certificate = tls.getpeercert(binary_form=True)
+    try:
+        return certificate_name.subject(certificate) if certificate else ""
+    except ValueError:
+        return ""
+
+
+def _exchange(transport: proton.Transport, data: bytes) -> bytes:
+    """Give proton bytes, and take those that it has for the client; it takes none after an error."""
+    with contextlib.suppress(proton.TransportException, OverflowError):
+        transport.push(data)
+    answer = b""
+    while (size := transport.pending()) > 0:
+        answer += bytes(transport.peek(size) or b"")
+        transport.pop(size)
+    return answer

@@ -1,0 +1,44 @@
+"""A client of a member that requires certificates: as ``server_tls``, and nobody comes in without its name.
+
+The name is that of the certificate, and nothing of AMQP is answered before SASL has come to it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from unittest import mock
+
+from proton import SASL
+
+from broker_stub.admission.auth import Auth
+from broker_stub.broker import Broker
+from haclient.engine.settings import SaslServer
+from haclient.engine.wire import sasl_frames
+from tests.fuzz.target import Defect
+from tests.fuzz.targets.server_tls import ServerWithTls
+from tests.fuzz.tls_wire import TlsWire
+
+_AMQP = b"AMQP\x00\x01\x00\x00"
+_OK = sasl_frames.outcome(SASL.OK)
+# With this proton answers what is no protocol of AMQP, in an Open and a Close.
+_REFUSED = b"Unknown protocol detected"
+
+
+class ServerWithCertificates(ServerWithTls):
+    name = "server_certificates"
+    auth = Auth(external=True, anonymous=False)
+    asks = True
+
+    def _check(self, broker: Broker, wire: TlsWire) -> None:
+        if self.let_in is not None and "CN=carol" not in self.let_in.split(","):
+            raise Defect(f"a client is let in as {self.let_in!r}")
+        before, amqp, behind = bytes(wire.plain).partition(_AMQP)
+        if amqp and not before.endswith(_OK) and _REFUSED not in behind:
+            raise Defect("a client without a name is answered in AMQP")
+
+    def planted(self) -> AbstractContextManager[object]:
+        """A client may leave SASL out."""
+        return mock.patch.object(SaslServer, "requires_sasl", False)
+
+
+TARGET = ServerWithCertificates
