@@ -414,6 +414,8 @@ def every_error(error: errors.HaclientError) -> None:
             assert_type(error.results, list[Outcome | errors.HaclientError])
         case errors.WindowFull():
             assert_type(error.window, int)
+        case errors.UndecodableMessage():
+            assert_type(error.code, str)
         case errors.UnencodableValue():
             assert_type(error.reason, str)
         case _:
