@@ -1,7 +1,8 @@
-"""A message that was received."""
+"""A message that was received, and what is copied of any message."""
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any, Self
 
 import cproton
@@ -56,6 +57,9 @@ class ReceivedMessage(Message):
         if made is not None:
             lib.pn_message_free(made)
 
+    def __reduce__(self) -> Any:
+        return reduce_message(self)
+
     def _pre_encode(self) -> None:
         if isinstance(self.body, SequenceSections):
             raise UnencodableValue(
@@ -84,3 +88,70 @@ class ReceivedMessage(Message):
 
 def _owned(value: Any) -> Any:
     return bytes(value) if isinstance(value, memoryview) else value
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+_FLAGS = ("durable", "first_acquirer")
+_FIELDS = (
+    *(
+        "priority",
+        "ttl",
+        "delivery_count",
+        "id",
+        "user_id",
+        "address",
+        "subject",
+        "reply_to",
+        "correlation_id",
+    ),
+    *("content_type", "content_encoding", "expiry_time", "creation_time", "group_id", "group_sequence"),
+    "reply_to_group_id",
+)
+_SIZE = 1024
+# Attributes that hold the C message, or stand for it.
+_OF_C = ("_msg", "_start", "_inferred", "instruction_dict", "annotation_dict")
+
+
+def reduce_message(message: proton.Message) -> tuple[Any, ...]:
+    """What ``copy`` and ``pickle`` make a second message of.
+
+    Without it they copy the address of the C message, and freeing it a second time ends the process.
+    """
+    # Not as proton's dictionaries, which cannot be unpickled.
+    maps = [
+        dict(each) if isinstance(each, dict) else each for each in (message.instructions, message.annotations)
+    ]
+    state = {name: value for name, value in vars(message).items() if name not in _OF_C}
+    return _restored, (type(message), _start_of(message), message.inferred, *maps), state
+
+
+def _restored(kind: type[proton.Message], start: bytes, inferred: bool, *maps: Any) -> proton.Message:  # noqa: FBT001
+    message = kind()
+    message._check(lib.pn_message_decode(message._msg, ffi.from_buffer(start), len(start)))
+    message.inferred = inferred
+    message.instructions, message.annotations = maps
+    return message
+
+
+def _start_of(message: proton.Message) -> bytes:
+    """Header and properties, encoded; the sections that the C message holds are neither read nor changed."""
+    original, made = message._msg, lib.pn_message()
+    try:
+        for name in _FLAGS:
+            getattr(lib, f"pn_message_set_{name}")(made, getattr(lib, f"pn_message_is_{name}")(original))
+        for name in _FIELDS:
+            getattr(lib, f"pn_message_set_{name}")(made, getattr(lib, f"pn_message_get_{name}")(original))
+        size = _SIZE
+        while True:
+            buffer = ffi.new("char[]", size)
+            written: int = lib.pn_message_encode_py(made, buffer, size)
+            if written != lib.PN_OVERFLOW:
+                return ffi.unpack(buffer, message._check(written))  # type: ignore[no-any-return]
+            size *= 2
+    finally:
+        lib.pn_message_free(made)
+
+
+# The class of a message that an application makes is proton's, which has no method for it.
+copyreg.pickle(proton.Message, reduce_message)
