@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from haclient.core.message_encoder import Additions, OutgoingMessage
     from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
     from haclient.discovery.topology import Topology
-    from haclient.engine.amqp_values.message import Body, Message, SendableBody
+    from haclient.engine.amqp_values.message import Body, Message, SendableBody, SequenceSections
     from haclient.outcome import Outcome, OutcomeState
 
     __version__: str
@@ -48,6 +48,7 @@ __all__ = [
     "Receiver",
     "SendableBody",
     "Sender",
+    "SequenceSections",
     "State",
     "Topology",
     "aio",
@@ -75,6 +76,7 @@ _HOMES = {
     "OutgoingMessage": "haclient.core.message_encoder",
     "Receiver": "haclient.blocking",
     "SendableBody": "haclient.engine.amqp_values.message",
+    "SequenceSections": "haclient.engine.amqp_values.message",
     "Sender": "haclient.blocking",
     "State": "haclient.core.connection",
     "Topology": "haclient.discovery.topology",

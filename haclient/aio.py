@@ -358,8 +358,12 @@ class Connection(BaseConnection):
 
         It ends when the connection is closed, or when it is closed itself: by its ``close``, or as a context
         manager.
+
+        :raises WrongThread: on another event loop than the connection's, where ``anext`` and ``close`` of the
+            iterator raise it too.
         """
-        subscription = AsyncEvents(self._core.name, self)
+        check_loop(self._loop)
+        subscription = AsyncEvents(self._core.name, self, partial(check_loop, self._loop))
         self._factory._core.subscribe(subscription, self._core.number)
         return subscription
 

@@ -29,6 +29,7 @@ import proton
 
 from haclient.cluster_url.errors import ClusterURLError, ConfigurationError
 from haclient.discovery.attempt_summary import summarize
+from haclient.engine.amqp_values.decode import UndecodableMessage
 from haclient.engine.amqp_values.encode import UnencodableValue
 from haclient.engine.sasl import SaslUnavailableError
 from haclient.error_catalog.base import HaclientError
@@ -67,6 +68,7 @@ __all__ = [
     "SendTimeout",
     "StaleDelivery",
     "TLSVerificationFailed",
+    "UndecodableMessage",
     "UnencodableValue",
     "WindowFull",
     "WrongThread",

@@ -92,6 +92,10 @@ class CallbackSubscription:
                 )
 
 
+def _anywhere() -> None:
+    """Allow a call on any event loop: ``put`` is called on the one that waits."""
+
+
 class AsyncEvents:
     """An asynchronous iterator over the events of a connection; ends when that is closed, or when this is.
 
@@ -101,13 +105,17 @@ class AsyncEvents:
 
     :param name: that of the connection in log lines.
     :param connection: what must not be collected before this is.
+    :param check: raises for a call that is made elsewhere than on the event loop of the connection.
     """
 
-    def __init__(self, name: str = "", connection: object = None) -> None:
+    def __init__(
+        self, name: str = "", connection: object = None, check: Callable[[], None] = _anywhere
+    ) -> None:
         self.dropped: int = 0
         self.closed: bool = False
         self._name = name
         self._connection = connection
+        self._check = check
         self._queue: deque[Event] = deque()
         self._ready = asyncio.Event()
         self._ended = False
@@ -128,7 +136,11 @@ class AsyncEvents:
         self._ready.set()
 
     async def close(self) -> None:
-        """Close: the iteration ends, also one that waits, and what is queued is dropped."""
+        """Close: the iteration ends, also one that waits, and what is queued is dropped.
+
+        :raises WrongThread: on another event loop than the connection's.
+        """
+        self._check()
         self.closed = True
         self._queue.clear()
         self.end()
@@ -137,6 +149,7 @@ class AsyncEvents:
         return self
 
     async def __anext__(self) -> Event:
+        self._check()  # an event is set on the loop of the connection, and would wake no waiter of another
         while not self._queue:
             if self._ended:
                 raise StopAsyncIteration

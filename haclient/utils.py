@@ -37,6 +37,7 @@ from proton import utils as proton_utils
 from proton._utils import Fetcher as ProtonFetcher
 from proton.utils import ConnectionClosed, LinkDetached, SendException
 
+from haclient.engine.amqp_values.decode import UndecodableMessage
 from haclient.error_catalog.base import quoted
 from haclient.errors import LinkClosed
 from haclient.printable.text import printable
@@ -64,7 +65,27 @@ _CLOSED = "the connection is closed"
 
 
 class _Fetcher(ProtonFetcher):
-    """Keeps messages until they are received."""
+    """Keeps messages until they are received; the error of one that cannot be decoded as well."""
+
+    def on_message(self, event: proton.Event) -> None:
+        """A message arrived."""
+        received: Any = event
+        try:
+            message = received.message
+        except UndecodableMessage as error:
+            message = error
+        self.incoming.append((message, received.delivery))
+        received.container.yield_()  # the call that waits looks at ``incoming``
+
+    def pop(self) -> Message:
+        """The next message; its delivery is the next to be settled.
+
+        :raises UndecodableMessage: when it cannot be decoded.  ``reject`` of the receiver rejects it.
+        """
+        message = super().pop()
+        if isinstance(message, UndecodableMessage):
+            raise message
+        return message
 
     def drop_unsettled(self) -> None:
         """Drop what was not settled when the connection was lost: the broker sends it again."""

@@ -110,12 +110,18 @@ class BaseDelivery:
 
     @property
     def message(self) -> Message:
-        """The message without its duplicate-detection id, so that it can be sent on."""
+        """The message without its duplicate-detection id, so that it can be sent on.
+
+        :raises UndecodableMessage: when it cannot be read whole: reject the delivery, or look at ``data``.
+        """
         return self._core.message
 
     @property
     def body(self) -> Body:
-        """The body of the message, whatever its sender put there; ``match`` has a case for each type."""
+        """The body of the message, whatever its sender put there; ``match`` has a case for each type.
+
+        :raises UndecodableMessage: as ``message`` does.
+        """
         return self._core.message.body
 
     @property

@@ -61,7 +61,10 @@ class DeliveryCore:
 
     @property
     def message(self) -> Message:
-        """The message, decoded when first asked for, without its duplicate-detection id."""
+        """The message, decoded when first asked for, without its duplicate-detection id.
+
+        :raises UndecodableMessage: when it is not an AMQP message, or no Python value holds it.
+        """
         message = self._message
         if message is None:
             # The id belongs to the send that is over: with it, the message sent on would be taken for a copy.

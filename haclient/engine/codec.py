@@ -21,22 +21,22 @@ ActiveMQ Artemis (user manual, "Duplicate Message Detection").
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
-import cproton
 import proton
 from cproton_ffi import ffi, lib
 
-from haclient.engine.amqp_values.decode import SECTIONS, Section, read_sections
-from haclient.engine.amqp_values.depth import is_too_deep
+from haclient.engine.amqp_values.decode import SECTIONS, read_sections
 from haclient.engine.amqp_values.encode import (
-    MOST_LEVELS,
     UnencodableValue,
     binary,
     encode_properties,
+    encode_sequences,
     encode_value,
 )
-from haclient.engine.amqp_values.message import Message, SendableBody
+from haclient.engine.amqp_values.message import Message, SendableBody, SequenceSections
+from haclient.engine.amqp_values.received import ReceivedMessage
 
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
 AUTOMATIC_ID_PREFIX = "haclient:"
@@ -246,8 +246,11 @@ def _body_section(message: proton.Message, body: Any) -> bytes:
     if type(body) is bytes and len(body) < _SHORT:
         prefixes = _SHORT_DATA if lib.pn_message_is_inferred(message._msg) else _SHORT_BINARY
         return prefixes[len(body)] + body
+    is_inferred = lib.pn_message_is_inferred(message._msg)
+    if is_inferred and isinstance(body, SequenceSections):
+        return b"".join(_SEQUENCE + each for each in encode_sequences(body))
     content = encode_value(body, "body")
-    if lib.pn_message_is_inferred(message._msg):
+    if is_inferred:
         return _INFERRED.get(content[0], _VALUE) + content
     return _VALUE + content
 
@@ -315,7 +318,8 @@ def _after_list(data: bytes, position: int) -> int:
 
 def duplicate_id_of(data: bytes) -> Any:
     """The id in an encoded message; ``None`` without one."""
-    properties: Any = decode(data).properties
+    # Not every body that can be sent can be received: a tuple as the key of a map is a list there.
+    properties = read_sections(data, with_body=False).properties
     return properties.get(DUPLICATE_ID_PROPERTY) if properties else None
 
 
@@ -339,53 +343,13 @@ def _is_received(message: proton.Message, duplicate_id: Any) -> bool:
     return is_automatic(duplicate_id) or message.__dict__.get(_RECEIVED) == _owned(duplicate_id)
 
 
-class _Decoded(Message):
-    """A message that was received, whose binary ids may be kept longer than itself.
-
-    A plain one has no C message until a field of its header or its properties is asked for: making and
-    freeing it takes longer than reading the body.
-    """
-
-    def _post_decode(self) -> None:
-        read_sections(self, Section)
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "_msg" or "_start" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._msg = made = lib.pn_message()
-        self._check(lib.pn_message_decode(made, ffi.from_buffer(self._start), len(self._start)))
-        lib.pn_message_set_inferred(made, self._inferred)
-        return made
-
-    def __del__(self) -> None:
-        made = self.__dict__.pop("_msg", None)
-        if made is not None:
-            lib.pn_message_free(made)
-
-    @property
-    def id(self) -> Any:
-        return _owned(super().id)
-
-    @id.setter  # noqa: A003
-    def id(self, value: Any) -> None:
-        cproton.pn_message_set_id(self._msg, value)
-
-    @property
-    def correlation_id(self) -> Any:
-        return _owned(super().correlation_id)
-
-    @correlation_id.setter
-    def correlation_id(self, value: Any) -> None:
-        cproton.pn_message_set_correlation_id(self._msg, value)
-
-
 def decode(data: bytes) -> Message:
     """The message that ``data`` encodes.
 
     Binary values come out of proton as views into the message's own memory, and using one after
     the message is gone crashes the process; so they are ``bytes`` here.
 
-    :raises proton.MessageException: when it is not an AMQP message.
+    :raises UndecodableMessage: when it is not an AMQP message, or no Python value holds it.
     """
     plain = decode_plain(data)
     if plain is None:
@@ -399,7 +363,7 @@ def decode(data: bytes) -> Message:
 def decode_apart(data: bytes) -> tuple[Message, Any]:
     """The message that ``data`` encodes, and the duplicate-detection id that is taken off it.
 
-    :raises proton.MessageException: when it is not an AMQP message.
+    :raises UndecodableMessage: when it is not an AMQP message, or no Python value holds it.
     """
     plain = decode_plain(data)
     if plain is not None:
@@ -447,40 +411,26 @@ def decode_plain(data: bytes) -> tuple[Message, str | None] | None:
         body = content if kind in _BINARY_CODES else content.decode()
     except (IndexError, UnicodeDecodeError):
         return None
-    message = _Decoded.__new__(_Decoded)
-    message.__dict__ = {
-        "_start": start,
-        "_inferred": inferred,
-        "instruction_dict": None,
-        "annotation_dict": None,
-        "properties": None,
-        "body": body,
-    }
-    return message, duplicate_id
+    return ReceivedMessage.plain(start, body, inferred=inferred), duplicate_id
 
 
-def check_depth(data: bytes) -> None:
-    """Refuse a message whose values are nested more deeply than those that are sent.
+def decode_of_views(data: bytes) -> tuple[Message, str | None]:
+    """The message that ``data`` encodes, whose binary values are views, as proton has them.
 
-    :raises proton.MessageException: says so.
+    :returns: the message, and a duplicate-detection id that is not in its properties.
+    :raises UndecodableMessage: when it is not an AMQP message, or no Python value holds it.
     """
-    if is_too_deep(data):
-        raise proton.MessageException(f"more than {MOST_LEVELS} levels of lists and maps in a message")
+    plain = decode_plain(data)
+    if plain is None:
+        return _decode_any(data, memoryview), None
+    fields = vars(plain[0])
+    if type(fields["body"]) is bytes:
+        fields["body"] = memoryview(fields["body"])
+    return plain
 
 
-def _decode_any(data: bytes) -> Message:
-    check_depth(data)
-    message = _Decoded()
-    try:
-        message.decode(data)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        # A list as the key of a map, a text that is not UTF-8, a char that is none, too many lists in lists.
-        raise proton.MessageException(f"no Python value holds this message: {error}") from error
-    for name in ("properties", "annotations", "instructions"):
-        value = getattr(message, name)
-        if value is not None and not isinstance(value, dict):
-            raise proton.MessageException(f"the {name} of this message are no map")
-    return message
+def _decode_any(data: bytes, binary: Callable[[bytes], Any] = bytes) -> Message:
+    return ReceivedMessage.of(read_sections(data, binary))
 
 
 def _owned(value: Any) -> Any:

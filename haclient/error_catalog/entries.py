@@ -298,6 +298,13 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Convert the value: a datetime needs a time zone, a Decimal becomes a str, an int has 64 bits at "
             "most. It is a mistake of the program, and a `TypeError`.",
         ),
+        "undecodable-message": Entry(
+            "A message arrived that is not an AMQP message, or that no Python value holds whole: it has more "
+            "than 65,535 values or 300 levels, or a map whose keys are equal in Python. The text has the "
+            "section and the reason. The delivery is there, and `delivery.data` has the bytes.",
+            'Reject it, `delivery.reject("amqp:decode-error", "...")`, which moves it to the dead letters of '
+            "its queue: left unsettled or released, the message comes again.",
+        ),
         "window-full": Entry(
             "As many messages are unsettled as the option `window` allows, and `submit_nowait` does not "
             "wait.",

@@ -49,6 +49,14 @@ async def _error_of(future: Any) -> BaseException | None:
     return (await asyncio.gather(future, return_exceptions=True))[0]
 
 
+async def test_the_error_has_the_id_of_a_message_that_the_client_could_not_receive(api: API) -> None:
+    """A tuple as the key of a map is a list on the wire, and no key of a dict when it is received."""
+    async with primary(outcome=None) as peer, connected(api, peer) as connection:
+        sender = await connection.create_sender("q")
+        error = await timed_out(sender, peer, Message(body={(1, 2): "x"}), duplicate_id="mine")
+        assert error.duplicate_id == "mine"
+
+
 async def test_a_send_repeated_by_its_id_is_stored_once(api: API) -> None:
     async with primary(outcome=None) as peer, connected(api, peer) as connection:
         sender, message = await connection.create_sender("q"), Message(body="one")

@@ -7,15 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from haclient.engine.amqp_values.decode import UndecodableMessage
 from haclient.engine.codec import DUPLICATE_ID_PROPERTY, Encoder, decode, decode_apart
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=600)
 MAPS = st.one_of(st.none(), st.just({}), st.just({"a": 1}))
-
-
-def sections(message: proton.Message) -> tuple[object, object, object]:
-    """What part 3, section 3.2, has as maps."""
-    return message.properties, message.annotations, message.instructions
 
 
 @settings(max_examples=300)
@@ -127,25 +123,16 @@ def test_the_fast_decoder_reads_what_proton_reads_of_whole_and_of_damaged_messag
     for position, value in damage:
         damaged[position % len(damaged)] = value
     data = bytes(damaged[: len(damaged) - lost])
+    try:
+        decoded = decode(data)
+    except UndecodableMessage:  # proton reads some of these, and cuts them: see ``test_decode``
+        assert damage or lost
+        return
     message = proton.Message()
-    try:
-        message.decode(data)
-    except (proton.ProtonException, TypeError, ValueError, OverflowError):
-        with pytest.raises(proton.MessageException):  # ours says it as the docs do
-            decode(data)
-        return
-    if any(not isinstance(section, dict | None) for section in sections(message)):
-        with pytest.raises(proton.MessageException, match="no map"):
-            decode(data)
-        return
+    message.decode(data)
     found = (message.properties or {}).get(DUPLICATE_ID_PROPERTY)
-    try:
-        expected = everything(message)
-    except UnicodeDecodeError:  # of a field that proton decodes when it is read
-        with pytest.raises(UnicodeDecodeError):
-            everything(decode(data))
-        return
-    assert everything(decode(data)) == expected
+    expected = everything(message)
+    assert everything(decoded) == expected
     assert normal(decode_apart(data)[1]) == normal(found)
 
 

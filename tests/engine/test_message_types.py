@@ -28,7 +28,9 @@ SOURCE = ast.parse(inspect.getsource(message))
 
 def declaration() -> ast.ClassDef:
     """The class that type checkers see."""
-    (found,) = (node for node in ast.walk(SOURCE) if isinstance(node, ast.ClassDef))
+    (found,) = (
+        node for node in ast.walk(SOURCE) if isinstance(node, ast.ClassDef) and node.name == "Message"
+    )
     return found
 
 

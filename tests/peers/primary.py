@@ -7,6 +7,7 @@ when a link or a connection ends.  Nothing here is fast or complete: see ``broke
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -367,7 +368,9 @@ class Primary(Peer):
         self._changed.set()
 
     def delivered(self, link: ReceiverLink, delivery: Any, data: bytes) -> None:
-        duplicate_id = (codec.decode(data).properties or {}).get(codec.DUPLICATE_ID_PROPERTY)
+        duplicate_id = None
+        with contextlib.suppress(proton.MessageException):  # a part of a message that a program streams
+            duplicate_id = codec.duplicate_id_of(data)
         if duplicate_id in self._seen:
             self.copies += 1
         else:

@@ -417,6 +417,8 @@ def every_error(error: errors.HaclientError) -> None:
             assert_type(error.limit, int)
         case errors.WindowFull():
             assert_type(error.window, int)
+        case errors.UndecodableMessage():
+            assert_type(error.code, str)
         case errors.UnencodableValue():
             assert_type(error.reason, str)
         case _:

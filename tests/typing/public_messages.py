@@ -8,7 +8,7 @@ from typing import assert_never, assert_type
 
 import proton
 
-from haclient import Body, Delivery, Message, SendableBody, Sender, aio
+from haclient import Body, Delivery, Message, SendableBody, Sender, SequenceSections, aio
 
 Id = str | bytes | uuid.UUID | int | None
 Text = str | None
@@ -19,6 +19,7 @@ def message_to_send(at: datetime, proton_message: proton.Message) -> Message:
     Message(body={"at": at, "pair": (1, [2.5, b"3"])})
     for body in (at, bytearray(b"x"), memoryview(b"x"), uuid.uuid4(), True, proton.Array(None, 1), None):
         Message(body=body)
+    Message(SequenceSections([[1, "two"], (3,)]), inferred=True)
     Message(object())  # type: ignore[arg-type]
     Message("one", tll=60)  # type: ignore[call-arg]
     Message("one", ttl="60s")  # type: ignore[arg-type]
@@ -84,6 +85,10 @@ def send_on(delivery: Delivery, sender: Sender) -> None:
 def sendable(sender: Sender, body: SendableBody) -> Message:
     sender.send(body)
     return Message(body)
+
+
+def received_sections(body: Body) -> int:
+    return len(body[0]) if isinstance(body, SequenceSections) else 0
 
 
 def received_message(message: Message) -> None:

@@ -89,6 +89,26 @@ def encode_value(value: Any, root: str) -> bytes:
     return encoded
 
 
+def encode_sequences(sections: list[Any]) -> list[bytes]:
+    """The lists of several amqp-sequence sections (part 3, section 3.2.7).
+
+    :raises TypeError: when there are none, for what is no list, and for what AMQP cannot carry.
+    """
+    if not sections:
+        raise UnencodableValue("a body of amqp-sequence sections has at least one", "body")
+    encoded = []
+    for index, section in enumerate(sections):
+        if not isinstance(section, list | tuple):
+            raise UnencodableValue("an amqp-sequence section is a list", f"body[{index}]")
+        encoded.append(encode_value(section, f"body[{index}]"))
+    try:
+        _check_count(sections, b"".join(encoded))
+    except UnencodableValue as error:
+        error.root = "body"
+        raise
+    return encoded
+
+
 def encode_properties(properties: Mapping[str, Any], extra: bytes = b"", count: int = 0) -> bytes:
     """The map of an application-properties section (part 3, section 3.2.5), whose keys are strings.
 
@@ -268,9 +288,10 @@ def _short_or(zero: bytes, small: bytes, full: _Encode, most: int) -> _Encode:
 
 
 def _check_count(value: object, encoded: bytes, extra: int = 0) -> None:
-    """Refuse more values than receivers with proton read.
+    """Refuse more values than receivers with proton read, and this client.
 
-    Each takes a byte at least, so that small ones need not be counted.
+    Each takes a byte at least, so that small ones need not be counted; but the nulls of an array take none,
+    and a receiver refuses too many of them.
     """
     if len(encoded) <= MOST_VALUES:
         return
@@ -285,6 +306,9 @@ def _check_count(value: object, encoded: bytes, extra: int = 0) -> None:
             pending.extend(each)
         elif isinstance(each, proton.Described):
             pending += (each.descriptor, each.value)
+        elif isinstance(each, proton.Array):
+            pending.extend(each.elements)
+            count += each.descriptor != proton.UNDESCRIBED
     if count > MOST_VALUES:
         reason = f"{count} values are more than the {MOST_VALUES} of one section that proton can read"
         raise UnencodableValue(f"{reason}; send several messages, or bytes")

@@ -43,7 +43,23 @@ AMQP's other types arrive as proton's subclasses of these: ``proton.timestamp`` 
 ``ubyte``, ``uint``, ``ulong`` and the like are an ``int``, ``float32`` is a ``float``, ``symbol`` and
 ``char`` a ``str``, ``decimal128`` is ``bytes``, ``decimal32`` and ``decimal64`` are an ``int``, the bits.
 In a ``match``, put a subclass before its base, and ``bool`` before ``int``.
+
+Several *data* sections are one ``bytes``, in order.  One *amqp-sequence* section is a ``list``; several are a
+``SequenceSections``, a list with the list of each.
 """
+
+
+class SequenceSections(list[Any]):
+    """The body of a message with several *amqp-sequence* sections: a list with the list of each.
+
+    A message that was received with such a body is sent on with the same sections, and so is a
+    ``Message(SequenceSections([[1, 2], [3]]), inferred=True)``.
+
+    Source: AMQP 1.0 part 3, section 3.2.7.
+    """
+
+    __slots__ = ()
+
 
 SendableBody: TypeAlias = (
     bool

@@ -1,7 +1,8 @@
 """A delivery's event, and what proton's own handlers do with it, without proton's Python objects.
 
 Every message passes through four handlers of ``MessagingHandler``.  They ask the delivery and its link a
-dozen questions, through wrappers that cost more than the C calls behind them, and decode with proton.
+dozen questions, through wrappers that cost more than the C calls behind them, and decode with proton, which
+cuts some messages without a word (``amqp_values.decode``).
 Handlers of exactly these classes are done here.  A handler of any other class, a subclass of these as well,
 is called, and so is each method that an application overrides: ``on_message``, ``on_accepted`` and others.
 
@@ -26,7 +27,7 @@ from proton.handlers import (
 )
 
 from haclient.engine import codec
-from haclient.engine.amqp_values.decode import MessageOfViews
+from haclient.reactor.ids import unmark
 from haclient.reactor.proton_events import TYPES, Event
 
 if TYPE_CHECKING:
@@ -58,6 +59,29 @@ class DeliveryEvent(Event):
         self._session = link._session
         self._transport = None if binding.engine is None else binding.engine.transport
         self._message: Any = None
+        self._data: bytes | None = None
+
+    @property
+    def message(self) -> Any:
+        """The message that was received, in ``on_message``, read when it is asked for.
+
+        :raises UndecodableMessage: when it cannot be read, in the handler, which can reject its delivery.
+        """
+        if self._data is not None:
+            message, duplicate_id = codec.decode_of_views(self._data)
+            self._data = None
+            if duplicate_id is None:
+                unmark(message)
+            elif not codec.is_automatic(duplicate_id):
+                message.properties = {codec.DUPLICATE_ID_PROPERTY: duplicate_id}
+                codec.mark_received(message, duplicate_id)
+            self._message = message
+        return self._message
+
+    @message.setter
+    def message(self, message: Any) -> None:
+        self._data = None
+        Event.message.fset(self, message)  # type: ignore[attr-defined]
 
     @property
     def handler(self) -> Any:
@@ -84,26 +108,12 @@ class DeliveryEvent(Event):
                 handle(inner, self, self._delivery)
 
     def receive(self) -> None:
-        """Read the message, the current one of its link."""
+        """Read the bytes of the message, the current one of its link."""
         link, pointer = self._link, self._delivery._impl
         size = lib.pn_delivery_pending(pointer)
         buffer = ffi.new("char[]", size)
         count = lib.pn_link_recv(link._impl, buffer, size)
-        data = ffi.unpack(buffer, count) if count > 0 else b""
-        plain = codec.decode_plain(data)
-        if plain is None:
-            decoded = MessageOfViews()
-            decoded.decode(data)
-            self.message = decoded
-        else:
-            message, duplicate_id = plain
-            fields = vars(message)
-            if type(fields["body"]) is bytes:
-                fields["body"] = memoryview(fields["body"])  # as proton has it
-            if duplicate_id is not None and not codec.is_automatic(duplicate_id):
-                fields["properties"] = {codec.DUPLICATE_ID_PROPERTY: duplicate_id}
-                codec.mark_received(message, duplicate_id)
-            self._message = message
+        self._data = ffi.unpack(buffer, count) if count > 0 else b""
         link.advance()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from haclient import Message, aio
 from haclient.errors import WrongThread
+from haclient.events import Disconnected
 from haclient.testing.peers.listening import Peer
 from haclient.testing.threads import in_thread, loop_in_thread
 from tests.dropin.waiting import on_its_thread
@@ -37,6 +38,7 @@ CALLS: dict[str, Callable[[Any, Any, Any, Any], Awaitable[object]]] = {
     "close of a receiver": lambda _, __, receiver, ___: receiver.close(),
     "accept": lambda *all_: all_[3].accept(),
     "connect of a factory": lambda connection, *_: connection.factory.connect(),
+    "the next event": lambda connection, *_: anext(connection.events()),
 }
 
 
@@ -69,6 +71,31 @@ def test_a_call_on_another_loop_is_refused_and_changes_nothing() -> None:
             assert (await sender.send(Message(), timeout=10)).accepted
             await delivery.accept()
             await connection.close()
+
+        asyncio.run(run())
+
+
+def test_an_iterator_over_events_is_used_on_the_loop_of_its_connection_alone() -> None:
+    """On another loop ``anext`` would wait for ever, and ``close`` would not end the iteration."""
+    with primary_in_thread() as peer, loop_in_thread("another loop") as other:
+
+        async def run() -> None:
+            async with aio.connect(url(peer, backoff_base=0.001)) as connection:
+                events = connection.events()
+                waiting = asyncio.ensure_future(anext(events))
+                await asyncio.sleep(0)
+
+                async def on_the_other() -> None:
+                    with pytest.raises(WrongThread, match="event loop"):
+                        await anext(events)
+                    with pytest.raises(WrongThread, match="event loop"):
+                        await events.close()
+
+                await asyncio.to_thread(other.call, on_the_other())
+                assert not events.closed
+                on_its_thread(peer, peer.drop)
+                assert isinstance(await asyncio.wait_for(waiting, 10), Disconnected)
+                await events.close()
 
         asyncio.run(run())
 
