@@ -51,7 +51,6 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("haclient.engine")
 
-_PN_EOS: int = lib.PN_EOS
 # Half of what clients commonly give a peer to open a connection; to close one it has less to do.
 _PEER_CLOSE_TIMEOUT = 5.0
 
@@ -134,8 +133,7 @@ class Engine(asyncio.Protocol):
 
     def refuse_peer(self, condition: proton.Condition) -> None:
         """Send Close with this condition, and end the connection without waiting for the answer."""
-        self.connection.condition = condition
-        self.connection.close()
+        self.close(condition)
         if self._socket is not None and self.writable:
             self._outgoing.write_all(self._socket)
         self.abort(condition)
@@ -330,7 +328,7 @@ class Engine(asyncio.Protocol):
             return
         self._dispatch()
         self.links.free_sessions()
-        if self.close_reason is None and lib.pn_transport_pending(self._pt) == _PN_EOS:
+        if self.close_reason is None and lib.pn_transport_pending(self._pt) == lib.PN_EOS:
             self._close_socket(self._socket)
         elif self._timer is None:
             self._tick()
