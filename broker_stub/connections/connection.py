@@ -173,10 +173,10 @@ class ClientConnection:
             self._deadline.cancel()
             self._deadline = None
         server = self._server
-        if not server.auth.has_authenticated(engine.login):  # the engine requires it as well
+        if not server.auth.has_authenticated(engine.incoming.login):  # the engine requires it as well
             engine.abort(proton.Condition(UNAUTHORIZED_ACCESS, "the client skipped SASL"))
             return
-        self.user = server.auth.user(engine.login)
+        self.user = server.auth.user(engine.incoming.login)
         desired = peer_fields.desired_capabilities(engine.connection)
         self.admin = server.auth.is_admin(self.user) and FOLLOW not in desired
         self.opened_at = self._loop.time()

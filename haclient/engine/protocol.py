@@ -45,7 +45,6 @@ from haclient.engine.sessions_apart import SessionsApart
 from haclient.engine.settings import Settings
 from haclient.engine.wire.incoming import IncomingBytes
 from haclient.engine.wire.outgoing import WRITE_HIGH_WATER, OutgoingBytes
-from haclient.engine.wire.server_sasl import Login
 from haclient.engine.wire.server_tls import TlsSocket
 from haclient.printable.log import get_logger
 
@@ -185,11 +184,6 @@ class Engine(asyncio.Protocol):
             return proton.SSL(self.transport, self.settings.tls_domain).protocol_name()
         tls = self._socket.get_extra_info("ssl_object") if self._socket is not None else None
         return None if tls is None else str(tls.version())
-
-    @property
-    def login(self) -> Login | None:
-        """How the peer has authenticated (server side), where that is not proton's to know."""
-        return None if self.incoming.sasl is None else self.incoming.sasl.login
 
     # -- links --------------------------------------------------------------------------------
 
@@ -461,9 +455,8 @@ class Engine(asyncio.Protocol):
         self.links.credit_given(event.link)
 
     def _on_transport_error(self, _event: proton.Event) -> None:
-        self._pending_reason = self._pending_reason or CloseReason(
-            peer_fields.transport_condition(self.transport)
-        )
+        condition = peer_fields.transport_condition(self.transport)
+        self._pending_reason = self._pending_reason or CloseReason(condition)
 
     # -- the end ------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class HaclientError(Exception):
         """One printable line: parts of it are a peer's."""
         return printable(super().__str__())
 
+
 _MOST_CHARACTERS = 200
 """Of a text of others in an error: two lines of a terminal show what it is, a peer may send a megabyte."""
 

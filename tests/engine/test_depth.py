@@ -30,7 +30,7 @@ def key(value: bytes) -> bytes:
 
 
 def last(value: bytes) -> bytes:
-    return b"\xd0" + (len(value) + 6).to_bytes(4) + (3).to_bytes(4) + NULL + b"\x54\x07" + value
+    return b"\xd0" + (len(value) + 7).to_bytes(4) + (3).to_bytes(4) + NULL + b"\x54\x07" + value
 
 
 def first(value: bytes) -> bytes:

@@ -390,7 +390,7 @@ def credentials(credentials: Credentials) -> None:
 # -- errors ---------------------------------------------------------------------------------------
 
 
-def every_error(error: errors.HaclientError) -> None:
+def every_error(error: errors.HaclientError) -> None:  # noqa: C901 - one case for each
     assert_type(error.connection_usable, bool)
     assert_type(error.delivered, bool | None)
     assert_type(error.safe_to_retry, bool)

@@ -13,7 +13,7 @@ from haclient.engine.wire import attach_frame
 from haclient.engine.wire.frame_order import FrameOrder
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_proof import ServerProof
-from haclient.engine.wire.server_sasl import ServerSasl
+from haclient.engine.wire.server_sasl import Login, ServerSasl
 from haclient.engine.wire.server_tls import TlsSocket
 
 _FRAMING_ERROR = "amqp:connection:framing-error"
@@ -34,6 +34,11 @@ class IncomingBytes:
         """Server: the negotiation, where proton has no part in it."""
         self._order = None if settings.tls_domain is not None else FrameOrder(server=serves)
         self._proof = ServerProof(transport) if ServerProof.is_needed(settings) else None
+
+    @property
+    def login(self) -> Login | None:
+        """How the peer has authenticated (server side), where that is not proton's to know."""
+        return None if self.sasl is None else self.sasl.login
 
     def unsettled(self, name: bytes, *, from_receiver: bool) -> bytes:
         """The unsettled map, encoded, of an Attach that ended in the last bytes; empty for none."""
