@@ -183,7 +183,7 @@ class PeerEngine(Engine):
 
     @property
     def _sasl_is_done(self) -> bool:
-        return self.login is not None or (
+        return self.incoming.login is not None or (
             not self.settings.answers_sasl and sasl.outcome(self.transport) == proton.SASL.OK
         )
 
