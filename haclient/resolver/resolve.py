@@ -22,7 +22,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -33,6 +32,7 @@ from typing import TYPE_CHECKING
 from haclient.cluster_url.authority import is_address
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.cluster_url.option_values import split_nameserver
+from haclient.printable.log import get_logger
 from haclient.resolver.cache import Answer, Answers, ResolutionError, Unanswered
 from haclient.resolver.srv import Service, in_order, verified_name
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ResolutionError", "Resolver"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 # RFC 8305 section 3 recommends 50 ms.
 RESOLUTION_DELAY = 0.05

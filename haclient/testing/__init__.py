@@ -15,6 +15,9 @@ Below them: ``cluster`` (the pair, asynchronous), ``network`` and ``proxy`` (rou
 
 from __future__ import annotations
 
+import haclient.engine  # noqa: F401 - names what a broken proton lacks
+
+# isort: split
 from haclient.testing.flaky import FlakyPeer, FlakyPeers, flaky_peers
 from haclient.testing.in_process import InProcessBroker, in_process_broker
 from haclient.testing.pair import Broker, HAPair, broker, ha_pair
