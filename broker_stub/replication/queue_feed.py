@@ -37,7 +37,7 @@ Source: the replicating browser of Apache Qpid's hot-standby design.
 from __future__ import annotations
 
 import asyncio
-import logging
+
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -48,11 +48,12 @@ from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SiteMode, SiteProgress
 from broker_stub.replication import wire
 from haclient.outcome import ACCEPTED, Outcome
+from haclient.printable.log import get_logger
 
 if TYPE_CHECKING:
     from broker_stub.replication.replica import Replica
 
-logger = logging.getLogger("broker_stub.replication")
+logger = get_logger("broker_stub.replication")
 
 T = TypeVar("T")
 

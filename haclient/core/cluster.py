@@ -74,7 +74,7 @@ class Cluster:
         )
         self.refusals = Refusals()
         self.dial_times = DialTimes(self._wake_all)
-        self._stale_primaries = StalePrimaries(policy)
+        self.stale_primaries = StalePrimaries(policy)
         self._srv = url.srv
         self._searches: dict[PendingSearch, None] = {}
         self._search_owner: PendingSearch | None = None
@@ -194,7 +194,7 @@ class Cluster:
         before, after = self.topology, update(self.topology, evidence)
         self.topology = after
         if isinstance(evidence, Claimed) and before is not after:
-            self._stale_primaries.accepted(evidence)
+            self.stale_primaries.accepted(evidence)
         if (before.primary, before.version) != (after.primary, after.version):
             self._wake_all()
         elif self._search_owner is not None and before is not after:
@@ -205,7 +205,7 @@ class Cluster:
 
         :returns: whether the topology has forgotten the generations for that (``stale_primaries``).
         """
-        forget = self._stale_primaries.served(now)
+        forget = self.stale_primaries.served(now)
         if forget:
             self.learn(OnlyStaleServed(self.topology.version))
         return forget

@@ -242,6 +242,7 @@ class ConnectionCore:
             logger.exception("%s: the connection failed", self.name)
             self._fail_inside(error)
         finally:
+            self._shared.cluster.stale_primaries.disconnected(self.number)
             if self._engine is not None:
                 self._engine.abort()
             await self._standby.close()
@@ -314,6 +315,8 @@ class ConnectionCore:
         self._was_parked, self._is_proven = attempt.parked, attempt.proven
         self._cluster_id = episodes.cluster_of(properties)
         self.generation = None if attempt.parked else episodes.generation_of(properties)
+        if self.generation is not None:
+            self._shared.cluster.stale_primaries.connected(self.number)
         member = (attempt.endpoint, self._cluster_id, self.generation)
         self._stability.usable(member, self._loop.time())
         self._topology_version = self._shared.cluster.topology.version
@@ -347,6 +350,7 @@ class ConnectionCore:
         return await self._session_end
 
     def _drop(self, reason: CloseReason) -> None:
+        self._shared.cluster.stale_primaries.disconnected(self.number)
         self._engine = self._session_end = None
         self.state = State.RECONNECTING
         assert self.endpoint is not None
@@ -442,6 +446,7 @@ class ConnectionCore:
         assert self.endpoint is not None
         if not known.topology.is_stale(generation, cluster, proven=proven):
             known.learn(Claimed(self.endpoint, generation, cluster, self._topology_version, proven=proven))
+            known.stale_primaries.connected(self.number)
             return
         highest = known.topology.highest(cluster, proven=proven)
         detail = f"generation {generation} is not the newest of cluster {cluster}"

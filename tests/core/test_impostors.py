@@ -16,7 +16,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import FailureReason
 from haclient.engine.sasl import write_user_database
 from haclient.errors import DeadlineExceeded
-from haclient.events import GenerationsForgotten, Reconnected
+from haclient.events import AttemptFailed, GenerationsForgotten, Reconnected
 from haclient.testing.peers.listening import Peer
 from tests.failover.waiting import next_of
 from tests.peers import Primary, primary, url
@@ -97,6 +97,37 @@ async def test_searches_that_give_up_before_the_refusal_timeout_count_together()
         assert tries > 1
         assert watch.of(GenerationsForgotten)
         await again.close()
+
+
+async def test_a_connection_that_is_cut_off_goes_to_no_old_primary_while_another_is_at_the_newer() -> None:
+    watch = Watch()
+    async with (
+        primary(properties=claim(6)) as newer,
+        primary(properties=claim(5)) as old,
+        aio.ConnectionFactory(url(newer, old), on_event=watch, **FAST, refusal_timeout=0.1) as factory,
+        factory.connect() as first,
+    ):
+        assert first.generation == 6
+        newer.refuses_opens = proton.Condition("amqp:connection:forced", "nobody else")
+        newer.refuses_by = "close"
+        connecting = asyncio.ensure_future(factory.connect())
+        async with asyncio.timeout(20):
+            while not (stale := stale_answers(watch)) or stale[-1] - stale[0] < 0.3:
+                await watch.until(AttemptFailed, count=len(watch.of(AttemptFailed)) + 1)
+        assert watch.of(GenerationsForgotten) == []
+        newer.drop()
+        second = await asyncio.wait_for(connecting, 20)
+        assert second.generation == 5
+        assert watch.of(GenerationsForgotten)
+        await second.close()
+
+
+def stale_answers(watch: Watch) -> list[float]:
+    """When stale primaries answered."""
+    failed = watch.of(AttemptFailed)
+    return [
+        each.stamp.monotonic for each in failed if each.record.failure.kind is FailureReason.STALE_PRIMARY
+    ]
 
 
 async def test_a_member_that_parks_every_client_is_believed_again_too() -> None:

@@ -31,6 +31,19 @@ def test_a_primary_that_is_accepted_begins_the_count_anew() -> None:
     assert served(watch, *range(60, 121, 10)) == [False] * 6 + [True]
 
 
+def test_while_a_connection_is_up_at_the_newer_primary_nothing_is_forgotten() -> None:
+    """One that meets only old ones is cut off from it."""
+    watch = StalePrimaries(POLICY)
+    watch.connected(1)
+    watch.connected(2)
+    assert not any(served(watch, *range(0, 600, 10)))
+    watch.disconnected(1)
+    assert served(watch, 600) == [False]
+    watch.disconnected(2)
+    watch.disconnected(3)
+    assert served(watch, *range(610, 671, 10)) == [False] * 6 + [True]
+
+
 def test_a_session_without_a_generation_says_nothing() -> None:
     """A member that parks announces it later: what it then says counts."""
     watch = StalePrimaries(POLICY)

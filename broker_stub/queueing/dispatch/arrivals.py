@@ -18,7 +18,7 @@ Rules
 
 from __future__ import annotations
 
-import logging
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +26,12 @@ from broker_stub.amqp.message_format import PLAIN, Envelope
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
 from broker_stub.queueing.dispatch.held_messages import HeldMessages
 from broker_stub.queueing.message import SAFE, Done, Guard, Message, MessageState, Observer, SiteEventListener
+from haclient.printable.log import get_logger
 
 if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
 
-logger = logging.getLogger("broker_stub.queueing.dispatch.arrivals")
+logger = get_logger("broker_stub.queueing.dispatch.arrivals")
 
 
 class Arrivals:
