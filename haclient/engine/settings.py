@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class SaslServer:
     config_dir: str | None = None
     config_name: str = "haclient"
     realms: bool = True
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False, compare=False)
+    secret: bytes = field(default_factory=lambda: os.urandom(32), repr=False, compare=False)
 
     @property
     def requires_sasl(self) -> bool:

@@ -18,7 +18,6 @@ Rules
 
 from __future__ import annotations
 
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 

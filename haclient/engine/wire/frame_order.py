@@ -5,7 +5,7 @@ client has chosen a mechanism Cyrus follows a pointer that is not set, and the p
 further choice of one costs memory that is not given back.  So a peer whose frames come in another order than
 the standard's ends its connection here.
 
-Not for TLS of proton's own, inside which nothing can be read: such a listener asks for client certificates.
+Not for TLS of proton's own, inside which nothing can be read: clients alone have that, for SASL EXTERNAL.
 
 On the way the Attaches are found in the bytes that proton is about to read (``attaches``): they have fields
 that proton does not hand on.  Only a frame that arrives in pieces costs anything for that.

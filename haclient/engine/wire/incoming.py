@@ -72,8 +72,9 @@ class IncomingBytes:
         wrong = "" if self._order is None else self._order.add(data)
         if wrong:
             return b"", proton.Condition(_FRAMING_ERROR, wrong)
-        if self.sasl is not None and not self.sasl.done and socket is not None:
-            return self.sasl.read(socket, data)
+        if self.sasl is not None and not self.sasl.done:
+            # Never to proton, which would answer SASL by itself; without a socket the connection has ended.
+            return (b"", None) if socket is None else self.sasl.read(socket, data)
         return (data, None) if self._proof is None else self._read_sasl(self._proof, data, push)
 
     def _read_sasl(

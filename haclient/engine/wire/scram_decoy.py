@@ -17,10 +17,8 @@ Source: RFC 5802, sections 5.1 (salt and iteration count) and 7 (client-first-me
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
+import os
 import re
-import secrets
 
 DIGESTS = {
     "SCRAM-SHA-1": "sha1",
@@ -51,10 +49,13 @@ def challenge(mechanism: str, message: bytes, secret: bytes) -> bytes:
     :param message: a usual one.
     :param secret: of this process.
     """
+    import hashlib  # noqa: PLC0415 - clients load this module too, and challenge nobody
+    import hmac  # noqa: PLC0415
+
     found = _CLIENT_FIRST.fullmatch(message)
     assert found is not None, "is_usual comes first"
     kind = DIGESTS[mechanism]
     salt = hmac.digest(secret, mechanism.encode() + b"," + found[1].strip(), kind)
     hashlib.pbkdf2_hmac(kind, secret, salt, round(_ITERATIONS * _CYRUS_FACTOR))
-    nonce = base64.b64encode(secrets.token_bytes(_NONCE_BYTES))
+    nonce = base64.b64encode(os.urandom(_NONCE_BYTES))
     return b"r=%b%b,s=%b,i=%d" % (found[2], nonce, base64.b64encode(salt), _ITERATIONS)

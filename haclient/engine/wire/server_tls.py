@@ -1,8 +1,7 @@
 """The server's side of TLS, in memory, between a socket and its engine.
 
 Not asyncio's TLS, whose connection begins when the handshake is done: a member counts those that are not,
-and ends the oldest.  Not proton's, which shows the engine nothing of what it has decrypted (``frame_order``);
-only a listener that asks for client certificates has that, for SASL EXTERNAL reads them from it.
+and ends the oldest.  Not proton's, which shows the engine nothing of what it has decrypted (``frame_order``).
 
 Sources: RFC 8446, sections 6.1 (close_notify) and 5.1 (records).
 """

@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-import proton
-
 from haclient.engine import sasl
 from haclient.engine.owner import EngineOwner
 from haclient.engine.protocol import Engine
@@ -184,7 +182,7 @@ class PeerEngine(Engine):
     @property
     def _sasl_is_done(self) -> bool:
         return self.incoming.login is not None or (
-            not self.settings.answers_sasl and sasl.outcome(self.transport) == proton.SASL.OK
+            not self.settings.answers_sasl and sasl.outcome(self.transport) == 0
         )
 
 
