@@ -124,6 +124,18 @@ def changed(section: bytes, changes: Mapping[bytes, bytes], removed: Iterable[by
     return section_of({**values, **changes})
 
 
+def without(data: bytes, name: bytes) -> bytes:
+    """A message without the message annotation of this name.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message.
+    """
+    parts, key = split(data), symbol(name)
+    if key not in read(parts.message_annotations):
+        return data
+    section = changed(parts.message_annotations, {}, (key,))
+    return parts.header + parts.delivery_annotations + section + parts.rest
+
+
 def is_symbol(key: bytes) -> bool:
     """Whether an encoded key is a symbol, in its shortest encoding."""
     return key[0] == _SYMBOL8 or key[0] == _SYMBOL32

@@ -10,9 +10,11 @@ Rules
 * A message that arrives after the member closed the link is released.
 * The member settles a delivery when the target has made it safe, not before.
 * A message that an exchange routes to no queue is released.
-* Bytes that are no message are rejected, and the link continues.
+* Bytes that are no message are rejected, and the link continues.  So is a message that raises any other
+  error, unless the store has failed: then the connection ends, and its client sends to another primary.
 * Where users prove who they are, a message with another user's ``user-id`` is rejected.
-* Annotations that mark a message as another site's are removed: only this site sets them.
+* Annotations that mark a message as another site's, or as a dead letter, are removed: only brokers set them.
+  With them a client could have a real dead letter taken for a second copy after a failover.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (flow control); part 3, section 3.4; "Anonymous Terminus
 for Message Routing", version 1.0.
@@ -27,12 +29,15 @@ from typing import Protocol
 
 import proton
 
+from broker_stub.amqp import message_annotations
 from broker_stub.amqp.conditions import (
+    INTERNAL_ERROR,
     LINK_TRANSFER_LIMIT_EXCEEDED,
     RESOURCE_DELETED,
     UNAUTHORIZED_ACCESS,
 )
 from broker_stub.amqp.message_format import (
+    DEAD_LETTER_ID,
     Envelope,
     MalformedMessageError,
     inspect_new,
@@ -46,6 +51,7 @@ from broker_stub.queueing.intake import Intake
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from broker_stub.sites.event import without_origin
+from broker_stub.store.errors import StoreFailedError
 from haclient.engine.links import DeliveryPointer, ReceiverLink
 from haclient.outcome import RELEASED, Outcome, OutcomeState
 
@@ -55,6 +61,8 @@ logger = logging.getLogger("broker_stub.connections.incoming_links")
 CREDIT = 1000
 # Bytes of a name in an error.
 _LONGEST_NAME = 100
+# Characters of an error that nobody expected, in an outcome: it may name bytes of the message.
+_LONGEST_DESCRIPTION = 200
 
 
 class Router(Protocol):
@@ -191,16 +199,14 @@ class IncomingLink(_MessageLink):
         link = self.link
         try:
             envelope = self._inspect(data)
-            data = without_origin(data)
+            data = _without_broker_annotations(data)
             target = self._target
             if target.deleted:
                 reject(link, delivery, RESOURCE_DELETED, f"{target.name} is deleted")
             else:
                 target.enqueue(data, self._done, delivery, envelope, producer=self._producer)
-        except MalformedMessageError as error:
-            reject(link, delivery, error.condition, str(error))
-        except UnroutableError as error:
-            release(link, delivery, error)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            refuse(link, delivery, error)
 
     def _change_credit(self, change: int) -> None:
         if self._window.violated:
@@ -266,10 +272,9 @@ class AnonymousIncomingLink(_MessageLink):
 
     def _take(self, delivery: DeliveryPointer | None, data: bytes, *, again: bool = False) -> None:
         """Put a message into its target, or keep it; ``again`` is for one that was kept."""
-        link = self.link
         try:
             envelope = self._inspect(data)
-            data = without_origin(data)
+            data = _without_broker_annotations(data)
             target = self._resolve(to_address(data))
             if isinstance(target, Queue | Route):
                 stored = self._intake.full and _is_stored(target)
@@ -284,12 +289,10 @@ class AnonymousIncomingLink(_MessageLink):
             else:
                 self._done(delivery)
                 target.request(data)
-        except MalformedMessageError as error:
-            reject(link, delivery, error.condition, str(error))
         except AddressRefusedError as refused:
-            reject(link, delivery, refused.condition, refused.description)
-        except UnroutableError as error:
-            release(link, delivery, error)
+            reject(self.link, delivery, refused.condition, refused.description)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            refuse(self.link, delivery, error)
 
     def _hold(self, target: Queue | Route | Intake) -> None:
         """Give one credit less until a target is no longer full."""
@@ -344,9 +347,33 @@ class RequestLink:
         self._handler.request(data)
 
 
+def _without_broker_annotations(data: bytes) -> bytes:
+    """A client's message without what only brokers say of one."""
+    data = without_origin(data)
+    return message_annotations.without(data, DEAD_LETTER_ID) if DEAD_LETTER_ID in data else data
+
+
 def _is_stored(target: Queue | Route) -> bool:
     """Whether what it takes needs room on a disk."""
     return isinstance(target, Route) or not target.temporary
+
+
+def refuse(link: ReceiverLink, delivery: DeliveryPointer | None, error: Exception) -> None:
+    """Settle a message that its target has not taken, with the reason.
+
+    :raises StoreFailedError: for that error: the client keeps the message for another primary.
+    """
+    match error:
+        case MalformedMessageError():
+            reject(link, delivery, error.condition, str(error))
+        case UnroutableError():
+            release(link, delivery, error)
+        case StoreFailedError():
+            raise error
+        case _:
+            logger.error("a message was rejected, for taking it has failed", exc_info=error)
+            description = f"{type(error).__name__}: {error}"
+            reject(link, delivery, INTERNAL_ERROR, description[:_LONGEST_DESCRIPTION])
 
 
 def reject(link: ReceiverLink, delivery: DeliveryPointer | None, condition: str, description: str) -> None:

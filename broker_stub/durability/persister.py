@@ -22,6 +22,7 @@ from typing import Protocol
 from broker_stub.amqp.message_format import PLAIN
 from broker_stub.durability.guard import Guard
 from broker_stub.queueing.annotations import stored, stored_prefix
+from broker_stub.queueing.duplicate_detection import NO_MESSAGE
 from broker_stub.queueing.exchanges import Binding, Exchange
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY
@@ -129,7 +130,6 @@ class Persister:
         """A new message."""
         if self._removed or self._counted:
             self.flush()
-        message.pending_acks += 1
         sequence = self._store.put_message(
             self._keys[queue.identity],
             message.number,
@@ -142,6 +142,14 @@ class Persister:
         if queue.site_progress is not None and queue.site_listener is None:
             sequence = self.put_site_progress(queue)
         self._committing.append((sequence, message))
+        message.pending_acks += 1  # last: what is counted here is acknowledged in any case
+
+    def withdrawn(self, queue: Queue, message: Message) -> None:
+        """A message is not in its queue after all: the store has neither the message nor its id."""
+        self.dequeued(queue, message)
+        duplicate_id = message.envelope.duplicate_id
+        if duplicate_id is not None:
+            self.put_duplicates(queue, [(duplicate_id, NO_MESSAGE)])
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
         """The site progress of a queue has changed, after everything that happened to it before."""

@@ -149,11 +149,14 @@ class DeadLetters:
             return "it is the queue itself"
         if target.full_itself:
             return "it is full"
-        data = dead_letter(queue, message, letter.reason, letter.description)
         try:
+            data = dead_letter(queue, message, letter.reason, letter.description)
             target.enqueue(data, _moved, letter, inspect(data))
         except UnroutableError as error:
             return str(error)
+        except Exception as error:
+            logger.exception("message %d of %s cannot be a dead letter", message.number, queue.name)
+            return f"{type(error).__name__}: {error}"
         return None
 
 

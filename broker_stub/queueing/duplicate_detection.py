@@ -1,7 +1,11 @@
 """A bounded window of duplicate-detection ids, one per queue.
 
-Rule: the first copy of a message takes its id; while the id is in the window the broker accepts and drops
-a second copy.  The oldest ids leave first.
+Rules
+-----
+* The first copy of a message takes its id; while the id is in the window the broker accepts and drops a
+  second copy.  The oldest ids leave first.
+* The id of a message that is not in the queue after all (``dispatch.arrivals``) leaves the window.  Stores
+  and replicas learn that as a later entry of the id, with the number ``NO_MESSAGE``.
 
 Source: ActiveMQ Artemis, "Duplicate Message Detection" (``id-cache-size``).
 """
@@ -13,6 +17,8 @@ from collections.abc import Iterable
 
 # Artemis's default of id-cache-size: far more than a sender has unsettled at once.
 DEFAULT_WINDOW = 20_000
+NO_MESSAGE = 0
+"""In place of a message's number: the id is in the window no more.  Numbers begin with 1."""
 
 
 class DuplicateWindow:
@@ -44,7 +50,10 @@ class DuplicateWindow:
         return new
 
     def renew(self, pairs: Iterable[tuple[bytes, int]]) -> None:
-        """Note ids as the newest ones, those too that are in the window already; the last of two counts."""
+        """Note ids as the newest ones, those too that are in the window already; the last of two counts.
+
+        One with the number ``NO_MESSAGE`` leaves the window.
+        """
         newest: dict[bytes, int] = {}
         for duplicate_id, message in pairs:
             newest.pop(duplicate_id, None)
@@ -55,7 +64,14 @@ class DuplicateWindow:
                 del self._messages[duplicate_id]
             self._ids = deque(self._messages)
         for duplicate_id, message in newest.items():
-            self.remember(duplicate_id, message)
+            if message != NO_MESSAGE:
+                self.remember(duplicate_id, message)
+
+    def discard(self, duplicate_id: bytes, message: int) -> None:
+        """The message of this number is not in the queue after all: its id is free, if it has one."""
+        if self._messages.get(duplicate_id) == message:
+            del self._messages[duplicate_id]
+            self._ids = deque(self._messages)
 
     def clear(self) -> None:
         """Forget every id."""
@@ -67,6 +83,6 @@ class DuplicateWindow:
         if self._size <= 0:
             return
         if len(self._ids) >= self._size:
-            del self._messages[self._ids.popleft()]
-        self._ids.append(duplicate_id)
+            self._messages.pop(self._ids.popleft(), None)
         self._messages[duplicate_id] = message
+        self._ids.append(duplicate_id)

@@ -192,6 +192,12 @@ class Observer(Protocol):
     def dequeued(self, queue: Queue, message: Message) -> None:
         """The message is gone, for whatever reason."""
 
+    def withdrawn(self, queue: Queue, message: Message) -> None:
+        """The message is not in the queue after all, for ``enqueued`` raised here or elsewhere.
+
+        A second copy of it is a first one then.
+        """
+
     def acquired(self, queue: Queue, message: Message) -> None:
         """A consumer was given the message: another delivery will be a redelivery."""
 
@@ -217,6 +223,9 @@ class SiteEventListener(Protocol):
 
     def dequeued(self, queue: Queue, message: Message) -> None:
         """The message is gone, for whatever reason."""
+
+    def withdrawn(self, queue: Queue, message: Message) -> None:
+        """The message is not in the queue after all, and neither is its event."""
 
     def record(self) -> Message:
         """A message that completes when every event so far is complete."""

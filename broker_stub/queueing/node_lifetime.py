@@ -77,6 +77,9 @@ class NodeLifetime:
         """One less; the queue is in the middle of it."""
         asyncio.get_running_loop().call_soon(self.check)
 
+    def withdrawn(self, queue: Queue, message: Message) -> None:
+        """It never waited for it."""
+
     def acquired(self, queue: Queue, message: Message) -> None:
         """It is still in the queue."""
 

@@ -32,13 +32,12 @@ from typing import TYPE_CHECKING, Any
 from broker_stub.amqp.message_format import PLAIN, Envelope
 from broker_stub.queueing.annotations import combined
 from broker_stub.queueing.confirmations import Confirmations
+from broker_stub.queueing.dispatch.arrivals import Arrivals
 from broker_stub.queueing.dispatch.delayed import CallAt, DelayedMessages, never
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
-from broker_stub.queueing.dispatch.held_messages import HeldMessages
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
-    SAFE,
     SEQUENCE_BITS,
     Call,
     Consumer,
@@ -125,7 +124,10 @@ class Queue:
         self._call_at = call_at
         self._delays: DelayedMessages | None = None
         self._dispatcher = Dispatcher(self, self._messages, self.expiry.is_expired)
-        self._held = HeldMessages(self._dispatcher.append, self.drop_expired)
+        self._arrivals = Arrivals(
+            self, self._dispatcher, add=self._add, remove=self._remove, set_times=self._set_times
+        )
+        self._held = self._arrivals.held
         self.observers: tuple[Observer, ...] = ()
         """Who has to know each change, in this order."""
         self._watermarks = Watermarks(limits, TotalSize() if total is None else total)
@@ -214,53 +216,7 @@ class Queue:
         :param lifetime: seconds after which the message is expired; its own time to live by default.
         :param producer: the container id of who sends it, for consumers that want nothing of their own.
         """
-        number = self._last_number + 1
-        if envelope.duplicate_id is not None:
-            first = self.duplicates.first_copy(envelope.duplicate_id)
-            if first is not None:
-                self.counters.duplicates += 1
-                self._complete(self._held.incomplete(first), done, token)
-                return None
-            self.duplicates.remember(envelope.duplicate_id, number)
-        message = Message(number, data, envelope)
-        message.producer = producer
-        if lifetime is not None or envelope.is_timed:
-            self._set_times(message, lifetime)
-        self._add(message)
-        self.counters.enqueued += 1
-        for observer in self.observers:
-            observer.enqueued(self, message)
-        if self.site_listener is not None:
-            self.site_listener.enqueued(self, message)
-        guard = self.guard
-        if guard is not None and (message.pending_acks or not guard.open):
-            self._hold_until_complete(message, guard)
-        available = message.state is MessageState.AVAILABLE
-        if available:
-            self._dispatcher.append(message)
-        self._complete(message, done, token)
-        if available:
-            self._dispatch()
-        return message
-
-    def _hold_until_complete(self, message: Message, guard: Guard) -> None:
-        self._held.add(message, deliver=self.options.deliver)
-        if message.pending_acks:
-            # Before its producer's, which is the only other one: so both cost one call of the guard.
-            message.on_complete = [(self._completed, message.number), *(message.on_complete or ())]
-        else:
-            guard.when_complete(message, self._completed, message.number)
-
-    def _completed(self, number: int) -> None:
-        if self._held.complete(number):
-            self._dispatch()
-
-    def _dispatch(self) -> None:
-        dispatcher = self._dispatcher
-        if dispatcher.browse_consumers:
-            dispatcher.feed_browse_consumers()
-        if dispatcher.waiting or dispatcher.selecting:
-            dispatcher.pump()
+        return self._arrivals.enqueue(data, done, token, envelope, lifetime, producer=producer)
 
     def _set_times(self, message: Message, lifetime: float | None) -> None:
         envelope = message.envelope
@@ -273,29 +229,26 @@ class Queue:
             self.delays.schedule(message)
 
     def _add(self, message: Message) -> None:
-        number = message.number
+        number, size = message.number, len(message.data)
         if number > self._last_number:  # noqa: PLR1730  (no call: faster)
             self._last_number = number
         self._messages[number] = message
-        size = len(message.data)
         self.size += size
         self._watermarks.total.size += size
 
-    def _complete(self, message: Message | None, done: Done, token: Any) -> None:
-        if self.guard is None:
-            done(token)
-        else:
-            self.guard.when_complete(message or SAFE, done, token)
+    def _remove(self, message: Message) -> None:
+        if self._messages.pop(message.number, None) is not None:
+            size = len(message.data) + len(message.annotations)
+            self.size -= size
+            self._watermarks.total.remove(size)
 
     def hold(self, data: bytes) -> Message:
         """Take a message that no consumer gets before ``publish``; the observers see it now."""
-        message = Message(self._last_number + 1, data, PLAIN)
-        message.state = MessageState.HELD
-        self._add(message)
-        self.counters.enqueued += 1
-        for observer in self.observers:
-            observer.enqueued(self, message)
-        return message
+        return self._arrivals.hold(data)
+
+    def withdraw(self, message: Message) -> None:
+        """Take back a message that ``hold`` gave, as if it had never come."""
+        self._arrivals.withdraw(message, self.observers)
 
     def publish(self, message: Message) -> None:
         """A held message becomes available."""
@@ -481,10 +434,7 @@ class Queue:
     def drop(self, message: Message) -> None:
         """Remove a message that no consumer holds, and report it."""
         message.state = MessageState.REMOVED
-        del self._messages[message.number]
-        size = len(message.data) + len(message.annotations)
-        self.size -= size
-        self._watermarks.total.remove(size)
+        self._remove(message)
         for observer in self.observers:
             observer.dequeued(self, message)
         if self.site_listener is not None:

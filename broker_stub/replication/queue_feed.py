@@ -28,6 +28,7 @@ Rules
 * The delivery counts of what the replica keeps are sent anew: it may have missed some, or have
   counted what no other member did.  So are the annotations that consumers have added, what its messages have
   left to live, and what is left of their delays: its clock may be another.
+* A feed that cannot send a message fails its replica: the producers and the other replicas go on.
 * A message that is sent late is followed by what consumers have added to it.
 
 Source: the replicating browser of Apache Qpid's hot-standby design.
@@ -36,10 +37,12 @@ Source: the replicating browser of Apache Qpid's hot-standby design.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from broker_stub.queueing.duplicate_detection import NO_MESSAGE
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SiteMode, SiteProgress
@@ -48,6 +51,8 @@ from haclient.outcome import ACCEPTED, Outcome
 
 if TYPE_CHECKING:
     from broker_stub.replication.replica import Replica
+
+logger = logging.getLogger("broker_stub.replication")
 
 T = TypeVar("T")
 
@@ -250,9 +255,15 @@ class QueueFeed:
     # -- the queue's observer -------------------------------------------------------------------
 
     def enqueued(self, queue: Queue, message: Message) -> None:
-        """A new message."""
-        if not message.envelope.is_replicated:
-            return
+        """A new message.  If it cannot be sent, this replica fails, and no producer."""
+        if message.envelope.is_replicated:
+            try:
+                self._enqueued(message)
+            except Exception as error:
+                logger.exception("message %d of %r cannot be sent", message.number, queue.name)
+                self._replica.feed_failed(self, f"message {message.number} cannot be sent: {error}")
+
+    def _enqueued(self, message: Message) -> None:
         number, replica = message.number, self._replica
         self.unacknowledged.add(number)
         replica.lag += 1
@@ -268,18 +279,30 @@ class QueueFeed:
             self._append(number)
             self._data.schedule(self)
 
+    def withdrawn(self, queue: Queue, message: Message) -> None:
+        """A message is not in the queue after all: the replica forgets the message and its id."""
+        duplicate_id = message.envelope.duplicate_id
+        if self._left(message) and duplicate_id is not None:
+            self._correct_later(self._duplicates([(duplicate_id, NO_MESSAGE)]))
+            self._pump()
+
     def dequeued(self, queue: Queue, message: Message) -> None:
-        """A message has left."""
-        if not self._begun or not message.envelope.is_replicated:
-            return  # a part of the difference
+        """A message has left; a replica that is waited for may learn it by the event of it."""
+        by_event = queue.site_listener is not None and queue.site is SiteMode.ALL and self._replica.waiting
+        self._left(message, by_event=by_event)
+
+    def _left(self, message: Message, *, by_event: bool = False) -> bool:
+        """Send that a message has left, unless the difference says so; whether it has to be known."""
+        if self._ended or not self._begun or not message.envelope.is_replicated:
+            return False
         duplicate_id = message.envelope.duplicate_id
         if duplicate_id is not None and message.number > self._sent_to:
             self._consumed[message.number] = duplicate_id
             self._replica.backlog.keep(duplicate_id)
-        if queue.site_listener is not None and queue.site is SiteMode.ALL and self._replica.waiting:
-            return  # the event of it says so, and this replica is waited for to have that
-        self._dequeued.append(message.number)
-        self._later()
+        if not by_event:
+            self._dequeued.append(message.number)
+            self._later()
+        return True
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
         """The queue's site progress has changed; a replica gets all of it before messages wait for it."""
@@ -290,8 +313,7 @@ class QueueFeed:
 
     def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
         """Messages that have left were accepted: the replica gets who did, and the dequeues, as one event."""
-        waits = self._replica.waiting
-        if waits:
+        if waits := self._replica.waiting:
             completion.pending_acks += 1
             self._replica.expect()
         if not self._begun:

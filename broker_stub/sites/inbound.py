@@ -229,8 +229,15 @@ class Inbound:
         index[event.origin.queue_position] = message.number
 
     def _put(self, queue: Queue, event: Event, data: bytes, done: Done, token: Any, *rest: Any) -> Message:
-        self._progress_of(queue, event).apply(event.stream_name, event.sequence)
-        message = queue.enqueue(data, done, token, *rest)
+        progress = self._progress_of(queue, event)
+        before = progress.applied[event.stream_name]
+        progress.apply(event.stream_name, event.sequence)
+        try:
+            message = queue.enqueue(data, done, token, *rest)
+        except BaseException:
+            # The event is not applied: when it comes again, it is no second copy.
+            progress.applied[event.stream_name] = before
+            raise
         assert message is not None, "whether it is a second copy was asked before"
         self._completions[queue] = message
         return message

@@ -42,13 +42,16 @@ class Addresses(Protocol):
 class _HeldEvent:
     """An event that is held.
 
+    :ivar event: ``None`` until the replication queue has it.
     :ivar waiting: the message that waits for it, ``None`` for none (any more).
     """
 
-    __slots__ = ("complete", "event", "waiting")
+    __slots__ = ("complete", "event", "message", "sequence", "waiting")
 
-    def __init__(self, event: Message) -> None:
-        self.event = event
+    def __init__(self, message: Message, sequence: int) -> None:
+        self.message = message
+        self.sequence = sequence
+        self.event: Message | None = None
         self.waiting: Message | None = None
         self.complete = False
 
@@ -62,11 +65,21 @@ class _HeldEvents:
         self.log = log
         self._entries: deque[_HeldEvent] = deque()
 
-    def add(self, event: Message) -> _HeldEvent:
-        """A new event, the last one."""
-        entry = _HeldEvent(event)
+    def add(self, message: Message, sequence: int) -> _HeldEvent:
+        """The event of a message, the last one."""
+        entry = _HeldEvent(message, sequence)
         self._entries.append(entry)
         return entry
+
+    def withdraw(self, message: Message) -> None:
+        """Take back the last event and its sequence, if it is of this message: no sequence may be missing."""
+        if self._entries and self._entries[-1].message is message:
+            entry = self._entries.pop()
+            progress = self.log.site_progress
+            assert progress is not None, "the replication queue always has them"
+            progress.issued = entry.sequence - 1
+            if entry.event is not None:
+                self.log.withdraw(entry.event)
 
     def safe(self, entry: _HeldEvent) -> None:
         """Everyone has the event: its message need not wait for it any more."""
@@ -79,7 +92,9 @@ class _HeldEvents:
         entry.complete = True
         entries = self._entries
         while entries and entries[0].complete:
-            self.log.publish(entries.popleft().event)
+            event = entries.popleft().event
+            assert event is not None, "what is complete is in the queue"
+            self.log.publish(event)
 
     def end(self) -> None:
         """This member serves no longer: no message waits for an event of this generation."""
@@ -149,15 +164,15 @@ class Outbound:
     def enqueued(self, queue: Queue, message: Message) -> None:
         """A message has come: producer and event wait for each other."""
         held = self._open_held()
-        entry = self._put(held, queue, Op.ENQUEUE, message)
         progress = queue.site_progress
         assert progress is not None, "begin made them"
         progress.evented = message.number
         self._put_site_progress(queue)
-        if entry.event.pending_acks:
+        entry, event = self._put(held, queue, Op.ENQUEUE, message)
+        if event.pending_acks:
             message.pending_acks += 1
             entry.waiting = message
-            entry.event.on_complete = [(held.safe, entry)]
+            event.on_complete = [(held.safe, entry)]
         if message.pending_acks:
             message.on_complete = [*(message.on_complete or ()), (held.done, entry)]
         else:
@@ -168,26 +183,38 @@ class Outbound:
         if queue.site is not SiteMode.ALL:
             return
         held = self._open_held()
-        entry = self._put(held, queue, Op.DEQUEUE, message)
-        if entry.event.pending_acks:
-            entry.event.on_complete = [(held.done, entry)]
+        entry, event = self._put(held, queue, Op.DEQUEUE, message)
+        if event.pending_acks:
+            event.on_complete = [(held.done, entry)]
         else:
             held.done(entry)
+
+    def withdrawn(self, queue: Queue, message: Message) -> None:
+        """A message is not in its queue after all: take back its event, which is not published yet."""
+        if self._held is not None:
+            self._held.withdraw(message)
 
     def record(self) -> Message:
         """A message that completes when every event so far is complete."""
         return record_progress(self._open_held().log)
 
-    def _put(self, held: _HeldEvents, queue: Queue, op: Op, message: Message) -> _HeldEvent:
+    def _put(self, held: _HeldEvents, queue: Queue, op: Op, message: Message) -> tuple[_HeldEvent, Message]:
         log, now = held.log, self._now_ms()
         progress = log.site_progress
         assert progress is not None, "the replication queue always has them"
-        progress.issued += 1
-        numbers = Numbers(
-            progress.issued, message.number, now, message.expires_at_ms or message.envelope.expiry_ms or 0
-        )
-        data = message.data if op is Op.ENQUEUE else b""
-        return held.add(log.hold(self._encoder(queue, log).encode(op, numbers, data)))
+        expires_at_ms = message.expires_at_ms or message.envelope.expiry_ms or 0
+        # 0 is for never, and what expires before 1970 is over.
+        sequence = progress.issued + 1
+        numbers = Numbers(sequence, message.number, now, expires_at_ms and max(1, expires_at_ms))
+        data = self._encoder(queue, log).encode(op, numbers, message.data if op is Op.ENQUEUE else b"")
+        entry = held.add(message, sequence)
+        progress.issued = sequence
+        try:
+            entry.event = event = log.hold(data)
+        except BaseException:
+            held.withdraw(message)
+            raise
+        return entry, event
 
     def _encoder(self, queue: Queue, log: Queue) -> Encoder:
         encoder = self._encoders.get(queue.identity)

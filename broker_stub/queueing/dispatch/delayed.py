@@ -114,10 +114,11 @@ class DelayedMessages:
         envelope, now_ms = message.envelope, self._now_ms()
         due_ms = envelope.deliver_at_ms
         if due_ms is None:
-            due_ms = now_ms + min(max(0, envelope.delay_ms or 0), _MAX_DELAY)
+            due_ms = now_ms + max(0, envelope.delay_ms or 0)
+        due_ms = min(due_ms, now_ms + _MAX_DELAY)
         if envelope.delay_ms is not None:
             _set_time(message, due_ms)
-        left = min(due_ms - now_ms, _MAX_DELAY) / 1000
+        left = (due_ms - now_ms) / 1000
         if left > 0:
             message.due_at = self._clock() + left
 

@@ -63,6 +63,10 @@ class HeldMessages:
                     more = True
         return more
 
+    def discard(self, number: int) -> None:
+        """A message is not in the queue after all: nothing waits for it, and ``complete`` passes over it."""
+        self._incomplete.pop(number, None)
+
     def release(self) -> None:
         """Hold nothing any more: whether it was complete is for others to say."""
         for message in self._order:

@@ -11,7 +11,7 @@ from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, LinkDetached
 
 from broker_stub.queueing.options import QueueOptions
-from tests.broker_stub.clients import blocking, running
+from tests.broker_stub.clients import Client, blocking, running
 
 
 class NodeProperties(LinkOption):
@@ -78,3 +78,16 @@ async def test_what_is_rejected_without_a_dead_letter_address_is_gone() -> None:
         broker.addresses.declare("orders", options=QueueOptions(max_delivery_count=1))
         await blocking(broker, use)
         assert [queue["depth"] for queue in broker.queue_status()] == [0, 0]
+
+
+async def test_a_message_of_a_client_is_no_dead_letter_whatever_it_says() -> None:
+    """Its backups would take the id for the message's own, and a real dead letter of it for a second copy."""
+    async with running() as broker:
+        client = await Client().connect(broker.address)
+        annotations = {proton.symbol("x-opt-dead-letter-id"): "q:1", proton.symbol("x-mine"): "other text"}
+        message = proton.Message(body="x-opt-dead-letter-id", annotations=annotations)
+        await client.send(await client.attach("sender", "s", "q"), message)
+        (await client.attach("receiver", "r", "q")).grant(1)
+        got = await client.receive()
+        assert (got.annotations, got.body) == ({"x-mine": "other text"}, "x-opt-dead-letter-id")
+        await client.close()

@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import proton
 import pytest
@@ -16,9 +17,11 @@ from proton.reactor import Copy
 from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
 from broker_stub.amqp.message_format import InvalidFieldError, inspect_new
+from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.queue_limits import QueueLimits
-from haclient.outcome import RELEASED, Outcome, OutcomeState
+from broker_stub.store import StoreFailedError
+from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 from tests.broker_stub.clients import Client, LinkRefusedError, blocking, running, until
 
 FAILED = Outcome(OutcomeState.MODIFIED, delivery_failed=True)
@@ -312,6 +315,33 @@ async def test_bytes_that_are_no_message_are_rejected_and_the_link_goes_on() -> 
         [outcome] = await client.send(sender, Message(body="x"))
         assert outcome.accepted
         await client.close()
+
+
+async def test_a_message_that_raises_is_rejected_with_the_reason_and_the_link_goes_on() -> None:
+    async with running() as broker:
+        client = await Client().connect(broker.address)
+        sender = await client.attach("sender", "s", "q")
+        message = Message(body="m", properties={"_AMQ_DUPL_ID": "an id"})
+        with mock.patch.object(DuplicateWindow, "remember", side_effect=OverflowError("too large")):
+            [outcome] = await client.send(sender, message)
+        assert outcome is not None
+        assert (outcome.state, outcome.condition) == (OutcomeState.REJECTED, "amqp:internal-error")
+        assert outcome.description == "OverflowError: too large"
+        assert await client.send(sender, message) == [ACCEPTED]
+        assert broker.addresses.queue("q").depth == 1
+        await client.close()
+
+
+async def test_a_store_that_has_failed_leaves_messages_to_the_next_primary() -> None:
+    """A rejected message would not be sent again."""
+    async with running() as broker:
+        client = await Client().connect(broker.address)
+        sender = await client.attach("sender", "s", "q")
+        with mock.patch.object(DuplicateWindow, "remember", side_effect=StoreFailedError("disk")):
+            sender.send(bytes(Message(body="m", properties={"_AMQ_DUPL_ID": "an id"}).encode()), None)
+            await client.end()
+        assert client.outcomes.empty()
+        assert broker.addresses.queue("q").depth == 0
 
 
 @pytest.mark.parametrize(

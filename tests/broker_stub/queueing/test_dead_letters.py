@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import proton
 import pytest
@@ -314,3 +315,15 @@ def test_an_option_with_another_value_is_refused(given: dict[str, Any]) -> None:
 def test_options_are_what_was_written(count: int, address: str) -> None:
     options = QueueOptions(max_delivery_count=count, dead_letter_address=address)
     assert QueueOptions.of(options.plain()) == options
+
+
+def test_a_dead_letter_that_cannot_be_copied_waits_and_is_tried_again() -> None:
+    addresses, queue = make()
+    put(queue, "bad")
+    taker = Taker(queue)
+    with mock.patch.object(Queue, "enqueue", side_effect=OSError("out of order")):
+        queue.reject(taker.consumer, taker.got[0])
+        addresses._dead_letters.retry()
+    assert (queue.depth, len(addresses._dead_letters)) == (1, 1)
+    addresses._dead_letters.retry()
+    assert (queue.depth, addresses.queue("dead").depth) == (0, 1)

@@ -7,12 +7,14 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest import mock
 
 import proton
 import pytest
 
 from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.broker import Broker
+from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.exchanges import Exchange, ExchangeType, Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
@@ -256,3 +258,19 @@ async def test_nobody_binds_to_it_or_receives_from_it() -> None:
             other.broker.addresses.bind(other.exchange, other.broker.addresses.declare("orders"))
         with pytest.raises(LinkRefused, match="cannot receive"):
             await connection.create_receiver("from-a")
+
+
+async def test_an_event_that_could_not_be_applied_is_applied_when_it_comes_again() -> None:
+    async with other_site() as other:
+        other.enqueue(1)
+
+        def fail(*_: object) -> None:
+            raise OSError("out of order")
+
+        event = other.event(Op.ENQUEUE, 2, proton.Message(properties={"_AMQ_DUPL_ID": "two"}), sequence=2)
+        with mock.patch.object(DuplicateWindow, "remember", fail), pytest.raises(OSError, match="order"):
+            other.apply_event(event)
+        assert other.places() == [1]
+        other.apply_event(event)
+        assert other.places() == [1, 2]
+        assert other.facts["duplicates"] == 0

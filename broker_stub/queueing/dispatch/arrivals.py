@@ -1,0 +1,177 @@
+"""Takes messages into one queue: all of a message, or nothing of it.  No I/O.
+
+Theory of operation
+-------------------
+What can be wrong with a message is found before the queue changes.  Then the message gets its place, every
+observer gets it, and it is held or available; its duplicate-detection id enters last.  If one of these steps
+raises, the queue takes the message out again and tells those that have it (``Observer.withdrawn``), and its
+producer gets the error.
+
+Rules
+-----
+* A message and its duplicate-detection id are in the queue both or not at all: the second copy of a message
+  that is not in is a first one.
+* A number is never given twice, so what still refers to a message that was taken out finds nothing.
+* Once the message is in, its producer gets no error: the errors of consumers, and of a callback that was to
+  settle its transfer, are logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_stub.amqp.message_format import PLAIN, Envelope
+from broker_stub.queueing.dispatch.dispatcher import Dispatcher
+from broker_stub.queueing.dispatch.held_messages import HeldMessages
+from broker_stub.queueing.message import SAFE, Done, Guard, Message, MessageState, Observer, SiteEventListener
+
+if TYPE_CHECKING:
+    from broker_stub.queueing.queue import Queue
+
+logger = logging.getLogger("broker_stub.queueing.dispatch.arrivals")
+
+
+class Arrivals:
+    """Takes the messages of one queue.
+
+    :param add: gives a message its place in the queue; ``remove`` takes it away.
+    :param set_times: computes when a message expires and is due.
+    """
+
+    __slots__ = ("_add", "_dispatcher", "_queue", "_remove", "_set_times", "held")
+
+    def __init__(
+        self,
+        queue: Queue,
+        dispatcher: Dispatcher,
+        *,
+        add: Callable[[Message], None],
+        remove: Callable[[Message], None],
+        set_times: Callable[[Message, float | None], None],
+    ) -> None:
+        self._queue = queue
+        self._dispatcher = dispatcher
+        self._add = add
+        self._remove = remove
+        self._set_times = set_times
+        self.held = HeldMessages(dispatcher.append, queue.drop_expired)
+
+    def enqueue(
+        self,
+        data: bytes,
+        done: Done,
+        token: Any,
+        envelope: Envelope,
+        lifetime: float | None,
+        *,
+        producer: str | None,
+    ) -> Message | None:
+        """Take a message; see ``Queue.enqueue``."""
+        queue = self._queue
+        if envelope.duplicate_id is not None:
+            first = queue.duplicates.first_copy(envelope.duplicate_id)
+            if first is not None:
+                queue.counters.duplicates += 1
+                self._complete(self.held.incomplete(first), done, token)
+                return None
+        message = Message(queue.last_number + 1, data, envelope)
+        message.producer = producer
+        if lifetime is not None or envelope.is_timed:
+            self._set_times(message, lifetime)
+        self._enter(message)
+        available = message.state is MessageState.AVAILABLE
+        self._complete(message, done, token)
+        if available:
+            self._dispatch()
+        return message
+
+    def hold(self, data: bytes) -> Message:
+        """Take a message that is not available; see ``Queue.hold``."""
+        message = Message(self._queue.last_number + 1, data, PLAIN)
+        message.state = MessageState.HELD
+        self._enter(message)
+        return message
+
+    # -- all or nothing -------------------------------------------------------------------------
+
+    def _enter(self, message: Message) -> None:
+        """Put a message in, or raise and leave nothing of it."""
+        queue, reported = self._queue, 0
+        try:
+            self._add(message)
+            for observer in queue.observers:
+                reported += 1
+                observer.enqueued(queue, message)
+            if message.state is not MessageState.HELD:  # by ``hold``
+                self._let_in(message)
+        except BaseException:
+            self.withdraw(message, queue.observers[:reported])
+            raise
+        queue.counters.enqueued += 1
+
+    def _let_in(self, message: Message) -> None:
+        queue = self._queue
+        if queue.site_listener is not None:
+            queue.site_listener.enqueued(queue, message)
+        guard = queue.guard
+        if guard is not None and (message.pending_acks or not guard.open):
+            self._hold_until_complete(message, guard)
+        if message.state is MessageState.AVAILABLE:
+            self._dispatcher.append(message)
+        if message.envelope.duplicate_id is not None:
+            queue.duplicates.remember(message.envelope.duplicate_id, message.number)
+
+    def withdraw(self, message: Message, observers: tuple[Observer, ...]) -> None:
+        """Take a message out that is not in after all.
+
+        :param observers: that may have it.
+        """
+        queue = self._queue
+        message.state = MessageState.REMOVED
+        self._remove(message)
+        self.held.discard(message.number)
+        if message.envelope.duplicate_id is not None:
+            queue.duplicates.discard(message.envelope.duplicate_id, message.number)
+        reported: list[Observer | SiteEventListener] = [*observers]
+        if queue.site_listener is not None:
+            reported.append(queue.site_listener)
+        for each in reported:
+            try:
+                each.withdrawn(queue, message)
+            except Exception:
+                logger.exception("%s: message %d could not be taken out again", queue.name, message.number)
+
+    def _hold_until_complete(self, message: Message, guard: Guard) -> None:
+        self.held.add(message, deliver=self._queue.options.deliver)
+        if message.pending_acks:
+            # Before its producer's, which is the only other one: so both cost one call of the guard.
+            message.on_complete = [(self._completed, message.number), *(message.on_complete or ())]
+        else:
+            guard.when_complete(message, self._completed, message.number)
+
+    def _completed(self, number: int) -> None:
+        if self.held.complete(number):
+            self._dispatch()
+
+    # -- afterwards -----------------------------------------------------------------------------
+
+    def _complete(self, message: Message | None, done: Done, token: Any) -> None:
+        try:
+            if self._queue.guard is None:
+                done(token)
+            else:
+                self._queue.guard.when_complete(message or SAFE, done, token)
+        except Exception:
+            logger.exception("%s: a transfer could not be settled; its sender waits", self._queue.name)
+
+    def _dispatch(self) -> None:
+        dispatcher = self._dispatcher
+        try:
+            if dispatcher.browse_consumers:
+                dispatcher.feed_browse_consumers()
+            if dispatcher.waiting or dispatcher.selecting:
+                dispatcher.pump()
+        except Exception:
+            logger.exception("%s: a consumer failed when it was given a message", self._queue.name)
