@@ -8,6 +8,8 @@ Rules
 * The bytes of the bare message (properties, application properties, body) are never changed: what stands
   before it may be (``message_header``, ``message_annotations``).
 * Bytes that are no AMQP message raise ``MalformedMessageError``, whatever they are.
+* The values in front of the body of a client's message are nested ``MOST_LEVELS`` deep at most.  How deep
+  the body is, is a matter of those that read it.
 * Bytes in the body, in a value or in another section that look like a field are not taken for it.
 
 Sources: AMQP 1.0 part 1, sections 1.2 (encodings) and 1.3 (descriptors); part 3, section 3.2
@@ -20,6 +22,8 @@ import struct
 from typing import NamedTuple
 
 from broker_stub.amqp.conditions import DECODE_ERROR, INVALID_FIELD
+from haclient.engine.amqp_values.depth import is_too_deep
+from haclient.engine.amqp_values.encode import MOST_LEVELS
 
 DUPLICATE_ID = b"_AMQ_DUPL_ID"
 DELIVERY_TIME, DELIVERY_DELAY = b"x-opt-delivery-time", b"x-opt-delivery-delay"
@@ -114,14 +118,15 @@ _BODY_STARTS = frozenset(
 _BEFORE_ID = Envelope._fields.index("duplicate_id")
 
 
-def inspect(data: bytes) -> Envelope:
+def inspect(data: bytes, *, bounded: bool = False) -> Envelope:
     """The envelope of an encoded message.
 
+    :param bounded: refuse values in front of the body that are nested too deeply.
     :raises MalformedMessageError: when the bytes are no AMQP message.
     """
     found = data.find(_SHORT_KEY, 0, _LONGEST_START)
     if found < 0:
-        return _inspect(data)
+        return _inspect(data, bounded=bounded)
     at = found + len(_SHORT_KEY)
     start = data[: at + 1]  # with the size of the id, by which it says where the section ends
     known = _starts.get(start)
@@ -129,7 +134,7 @@ def inspect(data: bytes) -> Envelope:
         end, before, behind = known
         if data[end : end + 3] in _BODY_STARTS:
             return tuple.__new__(Envelope, (*before, data[at - 1 : end], *behind))
-    envelope = _inspect(data)
+    envelope = _inspect(data, bounded=bounded)
     # What stands before the key is the number of items, if this is where it seems to be.
     if known is None and data[found - 1] == _ONE_PROPERTY and len(data) > at:
         end = at + 1 + data[at]
@@ -150,14 +155,16 @@ def _is_only_property(data: bytes, found: int, end: int) -> bool:
     return code == APPLICATION_PROPERTIES and position == end and items(data, start) == (found, _ONE_PROPERTY)
 
 
-def _inspect(data: bytes) -> Envelope:
+def _inspect(data: bytes, *, bounded: bool) -> Envelope:
     """The same, of any message."""
     try:
-        header, annotations, properties, duplicate = _walk(data)
+        header, annotations, properties, duplicate, body = _walk(data)
         expiry, group = (None, None) if properties < 0 else _expiry_and_group(data, properties)
         heeded = {} if annotations < 0 else _pairs(data, annotations)
     except (IndexError, struct.error) as error:
         raise MalformedMessageError("the message ends within a section") from error
+    if bounded and body > MOST_LEVELS and is_too_deep(data[:body]):
+        raise InvalidFieldError(f"more than {MOST_LEVELS} levels of lists and maps in front of the body")
     if heeded:
         duplicate = heeded.get(DEAD_LETTER_ID, duplicate)
     envelope = _envelope(header, expiry, duplicate)
@@ -187,21 +194,24 @@ def _envelope(header: list[bytes] | None, expiry: int | None, duplicate: bytes |
 def inspect_new(data: bytes) -> Envelope:
     """The envelope of a message from a client: its id is its sender's, also where it was a dead letter.
 
+    Selectors read the sections in front of the body, and so do consumers, whatever they make of the body: so
+    these sections are bounded in depth.
+
     :raises MalformedMessageError: when the bytes are no AMQP message, or a field is not taken.
     """
-    envelope = inspect(data)
+    envelope = inspect(data, bounded=True)
     duplicate_id = envelope.duplicate_id
     if duplicate_id is not None:
         if DEAD_LETTER_ID in data:
-            duplicate_id = _walk(data)[-1]
+            _, _, _, duplicate_id, _ = _walk(data)
             envelope = envelope._replace(duplicate_id=duplicate_id)
         if duplicate_id is not None and len(duplicate_id) > _LONGEST_ENCODED_ID:
             raise InvalidFieldError(f"{DUPLICATE_ID.decode()} has at most {MAX_DUPLICATE_ID} bytes")
     return envelope
 
 
-def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None]:
-    """Header fields, where annotations to heed and properties start (or -1), duplicate-detection id."""
+def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None, int]:
+    """Header fields, where annotations to heed and properties start (or -1), duplicate-detection id, body."""
     header = duplicate = None
     annotations = properties = -1
     size, position = len(data), 0
@@ -224,7 +234,7 @@ def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None]:
             annotations = start
     if position > size or not size:
         raise MalformedMessageError("a section ends behind the message")
-    return header, annotations, properties, duplicate
+    return header, annotations, properties, duplicate, position
 
 
 def to_address(data: bytes) -> str | None:

@@ -129,7 +129,7 @@ class ManagementLink:
         message = proton.Message()
         try:
             message.decode(data)
-        except (proton.ProtonException, ValueError, TypeError) as error:
+        except (proton.ProtonException, ValueError, TypeError, RecursionError) as error:
             logger.info("management request dropped: %s", type(error).__name__)
             return
         self.node.start(message, admin=self.admin)

@@ -10,6 +10,7 @@ Rules
 * What the broker itself heeds stays the sender's: ``x-opt-delivery-time``, ``x-opt-delivery-delay``,
   ``x-opt-dead-letter-id`` and ``x-qpid-replicate``.
 * Keys are symbols; others, which AMQP reserves, are left out.
+* They are nested as deeply as a message may be, at most: an outcome with deeper ones adds none.
 * All of one message have at most ``MOST_BYTES``.  An outcome whose annotations would be more adds none of
   them: a consumer finds all of what it wrote at once, or nothing.
 
@@ -29,6 +30,7 @@ from broker_stub.amqp.message_format import (
     REPLICATE,
     MalformedMessageError,
 )
+from haclient.engine.amqp_values.depth import is_too_deep
 
 MOST_BYTES: Final = 4096
 """Encoded annotations of consumers in one message: within ``replication.wire.MOST_OVERHEAD``."""
@@ -47,6 +49,8 @@ def combined(annotations: bytes, given: bytes) -> bytes:
     try:
         values = message_annotations.read_map(given)
     except MalformedMessageError:
+        return annotations
+    if is_too_deep(given):
         return annotations
     added = {
         key: value

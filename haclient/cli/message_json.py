@@ -22,6 +22,9 @@ import proton
 
 from haclient.engine.codec import DUPLICATE_ID_PROPERTY
 
+UNREADABLE = (proton.ProtonException, ValueError, TypeError, OverflowError, RecursionError)
+"""Errors that reading the fields of a message from any peer raises, or writing them as JSON."""
+
 _UNSET = "None"  # proton's word for a symbol that is not there
 # Field of JSON, which is the attribute of proton's message, and its default.
 _FIELDS: Mapping[str, Any] = {
@@ -111,7 +114,10 @@ def _set(message: proton.Message, name: str, value: Any) -> None:
 
 
 def encoded(value: Any) -> Any:
-    """A value of AMQP as JSON has it."""
+    """A value of AMQP as JSON has it.
+
+    Two Python calls a level at most: a message may have ``MOST_LEVELS`` of them, and Python has a thousand.
+    """
     match value:
         case None | bool():
             return value
@@ -130,15 +136,16 @@ def encoded(value: Any) -> Any:
         case dict():
             return _encoded_map(value)
         case list() | tuple():
-            return [encoded(each) for each in value]
+            return list(map(encoded, value))
         case _:
             return {"$unknown": repr(value)}
 
 
 def _encoded_map(value: dict[Any, Any]) -> dict[str, Any]:
+    values = map(encoded, value.values())
     if all(isinstance(key, str) and not key.startswith("$") for key in value):
-        return {str(key): encoded(each) for key, each in value.items()}
-    return {"$map": [[encoded(key), encoded(each)] for key, each in value.items()]}
+        return dict(zip(map(str, value), values, strict=True))
+    return {"$map": list(map(list, zip(map(encoded, value), values, strict=True)))}
 
 
 def decoded(value: Any) -> Any:

@@ -28,7 +28,14 @@ import proton
 from cproton_ffi import ffi, lib
 
 from haclient.engine.amqp_values.decode import SECTIONS, Section, read_sections
-from haclient.engine.amqp_values.encode import UnencodableValue, binary, encode_properties, encode_value
+from haclient.engine.amqp_values.depth import is_too_deep
+from haclient.engine.amqp_values.encode import (
+    MOST_LEVELS,
+    UnencodableValue,
+    binary,
+    encode_properties,
+    encode_value,
+)
 from haclient.engine.amqp_values.message import Message, SendableBody
 
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
@@ -452,7 +459,17 @@ def decode_plain(data: bytes) -> tuple[Message, str | None] | None:
     return message, duplicate_id
 
 
+def check_depth(data: bytes) -> None:
+    """Refuse a message whose values are nested more deeply than those that are sent.
+
+    :raises proton.MessageException: says so.
+    """
+    if is_too_deep(data):
+        raise proton.MessageException(f"more than {MOST_LEVELS} levels of lists and maps in a message")
+
+
 def _decode_any(data: bytes) -> Message:
+    check_depth(data)
     message = _Decoded()
     try:
         message.decode(data)

@@ -11,12 +11,14 @@ import select
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import proton
 import pytest
 
+from haclient.engine.amqp_values.encode import MOST_LEVELS
 from haclient.outcome import Outcome, OutcomeState
 from tests.broker_stub.replication.cluster import Cluster
 from tests.cli.command import HACLIENT, PATIENCE, Running, environment, run
@@ -312,3 +314,47 @@ def read_until(descriptor: int, text: str) -> str:
         assert select.select([descriptor], [], [], PATIENCE)[0], seen
         seen += os.read(descriptor, 65536).decode()
     return seen
+
+
+@pytest.mark.parametrize("levels", [MOST_LEVELS, 30_000])
+@pytest.mark.parametrize("options", [(), ("--json",), ("--browse",)])
+async def test_a_message_that_cannot_be_read_ends_no_command(levels: int, options: tuple[str, ...]) -> None:
+    """One that is as deep as the client sends is written; a deeper one is rejected with the reason."""
+    deep = b"\x00\x53\x77" + nested(levels)
+    async with scripted_primary() as peer:
+        peer.put(QUEUE, "one")
+        peer.put_encoded(QUEUE, deep)
+        peer.put(QUEUE, "two")
+        readable = levels <= MOST_LEVELS
+        count = ("--count", "3" if readable else "2")
+        got = await asyncio.to_thread(run, "receive", f"amqp://{peer.address}", QUEUE, *count, *options)
+        assert got.returncode == 0, got.stderr
+        lines = got.stdout.splitlines()
+        assert "Traceback" not in got.stderr
+        assert ("more than 300 levels" in got.stderr) == (not readable)
+        assert len(lines) == 2 + readable
+        assert "one" in lines[0]
+        assert "two" in lines[-1]
+        states = [outcome.state for outcome in peer.outcomes]
+        taken = OutcomeState.RELEASED if "--browse" in options else OutcomeState.ACCEPTED
+        left = OutcomeState.RELEASED if "--browse" in options else OutcomeState.REJECTED
+        assert Counter(states) == Counter([taken, taken if readable else left, taken])
+
+
+def nested(levels: int) -> bytes:
+    """Maps in maps."""
+    value = b"\x45"
+    for _ in range(levels - 1):
+        value = b"\xd1" + (len(value) + 7).to_bytes(4) + (2).to_bytes(4) + b"\xa1\x01k" + value
+    return value
+
+
+async def test_a_field_that_is_no_text_ends_no_command() -> None:
+    async with scripted_primary() as peer:
+        subject = b"\x00\x53\x73\xc0\x08\x04\x40\x40\x40\xa1\x02\xff\xfe"
+        peer.put_encoded(QUEUE, subject + b"\x00\x53\x77\xa1\x03bad")
+        peer.put(QUEUE, "good")
+        got = await asyncio.to_thread(run, "receive", f"amqp://{peer.address}", QUEUE, "-n", "1", "--json")
+        assert got.returncode == 0, got.stderr
+        assert json.loads(got.stdout)["body"] == "good"
+        assert figures(got.stderr)["unreadable"] == 1

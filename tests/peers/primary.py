@@ -146,7 +146,11 @@ class Primary(Peer):
 
     def put(self, address: str, *bodies: Any) -> None:
         """Queue messages for receivers."""
-        self.queues[address].extend(bytes(proton.Message(body=body).encode()) for body in bodies)
+        self.put_encoded(address, *(bytes(proton.Message(body=body).encode()) for body in bodies))
+
+    def put_encoded(self, address: str, *messages: bytes) -> None:
+        """Queue messages as they are, also what is no message."""
+        self.queues[address].extend(messages)
         self._deliver()
 
     def drop(self) -> None:

@@ -14,6 +14,16 @@ import proton
 from broker_stub.amqp.message_format import MalformedMessageError, body_start
 from broker_stub.queueing.selectors.conditions import Value
 
+# A message that was stored before depths were bounded may have more levels than Python can follow.
+_UNREADABLE = (
+    MalformedMessageError,
+    proton.ProtonException,
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
+
 
 class Fields:
     """Header and properties of one message, decoded when they are asked for."""
@@ -41,7 +51,7 @@ def _decode(data: bytes) -> proton.Message:
     message = proton.Message()
     try:
         message.decode(data[: body_start(data)])
-    except (MalformedMessageError, proton.ProtonException, TypeError, ValueError, OverflowError):
+    except _UNREADABLE:
         return proton.Message()
     return message if isinstance(message.properties, dict | None) else proton.Message()
 

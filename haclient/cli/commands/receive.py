@@ -24,7 +24,7 @@ import click
 from haclient import aio
 from haclient.cli.capabilities import CAPABILITIES
 from haclient.cli.exit_codes import LESS, client_errors, examples
-from haclient.cli.message_json import encoded, to_json
+from haclient.cli.message_json import UNREADABLE, encoded, to_json
 from haclient.cli.patience import (
     COUNT,
     RATE,
@@ -44,6 +44,9 @@ from haclient.errors import ReceiveTimeout, StaleDelivery
 
 # Messages that are written together, and then accepted.
 _BATCH = 64
+_DECODE_ERROR = "amqp:decode-error"
+# Characters of the reason that the broker gets.
+_LONGEST_REASON = 200
 # How long an interrupted receive waits for what is being written.
 _LAST_WAIT = 1.0
 
@@ -73,10 +76,11 @@ class _Receiving:
     """Takes messages, writes them and accepts them.
 
     :ivar again: messages that were written, and come again.
+    :ivar unreadable: messages that could not be written, and were rejected.
     """
 
     def __init__(self, arguments: ReceiveArguments, progress: MessageProgress) -> None:
-        self.again = 0
+        self.again = self.unreadable = 0
         self._arguments = arguments
         self._progress = progress
         self._pace = Pace(arguments.rate)
@@ -117,8 +121,16 @@ class _Receiving:
                 batch.append(await receiver.receive(timeout=0))
         return batch
 
-    async def _settle(self, output: Output, batch: list[aio.Delivery]) -> None:
-        written = output.write(b"".join(self._line(delivery) for delivery in batch))
+    async def _settle(self, output: Output, received: list[aio.Delivery]) -> None:
+        batch, lines = [], []
+        for delivery in received:
+            try:
+                lines.append(self._line(delivery))
+            except UNREADABLE as error:
+                await self._reject(delivery, error)
+            else:
+                batch.append(delivery)
+        written = output.write(b"".join(lines))
         try:
             await asyncio.shield(written)
         except asyncio.CancelledError:
@@ -135,6 +147,14 @@ class _Receiving:
                 await (delivery.release() if self._arguments.browse else delivery.accept())
             except StaleDelivery:
                 self.again += 1
+
+    async def _reject(self, delivery: aio.Delivery, error: Exception) -> None:
+        """Pass over a message that cannot be written, or it would end every later command as well."""
+        self.unreadable += 1
+        browse, why = self._arguments.browse, f"it cannot be read: {str(error) or type(error).__name__}"
+        self._progress.print_line(f"a message {'is left out' if browse else 'was rejected'}, for {why}")
+        with contextlib.suppress(StaleDelivery):
+            await (delivery.release() if browse else delivery.reject(_DECODE_ERROR, why[:_LONGEST_REASON]))
 
     def _line(self, delivery: aio.Delivery) -> bytes:
         message = delivery.message
@@ -182,6 +202,8 @@ def receive(
     the queue.
 
     A body of text is written as it is; use --json when it may hold newlines.
+    A message that cannot be read is rejected with amqp:decode-error: brokers move it to their dead-letter
+    address, or drop it.  With --browse it stays, and haclient move moves it as it is.
     """
     url, address = divide(url_and_address)
     with_default_reconnect_timeout(given)
@@ -213,6 +235,10 @@ def _conclude(
     if quiet:
         return
     if arguments.as_json:
-        click.echo(json.dumps(progress.summary(again=work.again)), err=True)
+        more = {"unreadable": work.unreadable} if work.unreadable else {}
+        click.echo(json.dumps(progress.summary(again=work.again, **more)), err=True)
     else:
-        progress.conclude(*([f"{work.again:,} of them come again"] if work.again else []))
+        progress.conclude(
+            *([f"{work.again:,} of them come again"] if work.again else []),
+            *([f"{work.unreadable:,} could not be read"] if work.unreadable else []),
+        )
