@@ -47,7 +47,7 @@ async def _restore_queue(
         record.name,
         replicate=mode,
         site=site,
-        options=QueueOptions.of(record.arguments),
+        options=QueueOptions.of(record.arguments, bounded=False),
         identity=str(record.identity),
     )
     if stored.site_progress:

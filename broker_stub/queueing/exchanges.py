@@ -40,6 +40,7 @@ from broker_stub.amqp.message_format import PLAIN, Envelope, MalformedMessageErr
 from broker_stub.queueing.message import Done, Replicate
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import TotalSize
+from broker_stub.queueing.selectors import Fields
 
 # Room for any key a person gives; what a longer one costs to match is not to be had.
 MAX_KEY = 1024
@@ -266,7 +267,8 @@ class Route:
             raise MalformedMessageError(f"a routing key has at most {MAX_KEY} characters")
         queues = self.exchange.route(key)
         if self.exchange.selective:
-            queues = tuple(each for each in queues if _takes(each, data, producer))
+            fields = Fields(data)
+            queues = tuple(each for each in queues if _takes(each, fields, producer))
         if not queues:
             raise UnroutableError(f"no binding of {self.exchange.name!r} fits {key!r}")
         if len(queues) > 1:
@@ -275,11 +277,11 @@ class Route:
             queue.enqueue(data, done, token, envelope, lifetime, producer=producer)
 
 
-def _takes(queue: Queue, data: bytes, producer: str | None) -> bool:
+def _takes(queue: Queue, fields: Fields, producer: str | None) -> bool:
     """Whether a queue gets a message of this producer."""
     if queue.options.no_local and queue.options.no_local == producer:
         return False
-    return queue.selector is None or queue.selector.selects(data)
+    return queue.selector is None or queue.selector.holds(fields.value)
 
 
 class _Copies:

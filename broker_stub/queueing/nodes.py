@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from broker_stub.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED
 from broker_stub.queueing.dead_letters import DeadLetters
 from broker_stub.queueing.dispatch.delayed import CallAt, never
+from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
 from broker_stub.queueing.expiry_schedule import ExpirySchedule
 from broker_stub.queueing.intake import Intake
@@ -121,6 +122,7 @@ class Addresses:
         self.now_ms = now_ms
         """Milliseconds since the epoch."""
         self._call_at = call_at
+        self._selection_time = SelectionTime()
         self._queues: dict[str, Queue] = {}
         self._by_identity: dict[str, Queue] = {}
         self._exchanges: dict[str, Exchange] = {}
@@ -240,6 +242,7 @@ class Addresses:
             dead_letters=self._dead_letters,
             now_ms=self.now_ms,
             call_at=self._call_at,
+            selection_time=self._selection_time,
             on_expiring=self._expiring.note,
         )
         return self._add(queue)
@@ -302,6 +305,7 @@ class Addresses:
             temporary=True,
             now_ms=self.now_ms,
             call_at=self._call_at,
+            selection_time=self._selection_time,
             on_expiring=self._expiring.note,
         )
         if policy is not None:

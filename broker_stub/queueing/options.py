@@ -64,9 +64,10 @@ class QueueOptions:
     deliver: Deliver = Deliver.COMMITTED
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> QueueOptions:
+    def of(cls, given: Mapping[str, Any], *, bounded: bool = True) -> QueueOptions:
         """The options among other things that a queue is declared with, such as node properties.
 
+        :param bounded: as of ``Selector``: not of a queue that the cluster has already.
         :raises QueueOptionError: when one has a value that it cannot have.
         """
         count = given.get(MAX_DELIVERY_COUNT) or 0
@@ -74,7 +75,7 @@ class QueueOptions:
             raise QueueOptionError(f"{MAX_DELIVERY_COUNT} is a whole number from 0, and not {count!r}")
         selector = _text(given, SELECTOR)
         try:
-            selector = selector and Selector(selector).text
+            selector = selector and Selector(selector, bounded=bounded).text
         except SelectorError as error:
             raise QueueOptionError(f"{SELECTOR}: {error}") from error
         deliver = given.get(DELIVER) or Deliver.COMMITTED

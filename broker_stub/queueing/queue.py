@@ -35,6 +35,7 @@ from broker_stub.queueing.confirmations import Confirmations
 from broker_stub.queueing.dispatch.arrivals import Arrivals
 from broker_stub.queueing.dispatch.delayed import CallAt, DelayedMessages, never
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
+from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
@@ -75,6 +76,7 @@ class Queue:
     :param temporary: lives as long as that connection.
     :param call_at: calls at a time by the clock, for messages that are not to be delivered before.
     :param on_expiring: called with the time, by the clock, at which ``expire`` is due for a message.
+    :param selection_time: for the looks of consumers that select, at all queues.
     """
 
     def __init__(
@@ -94,13 +96,14 @@ class Queue:
         now_ms: Callable[[], int] = lambda: 0,
         call_at: CallAt = never,
         on_expiring: Callable[[Queue, float], None] = lambda _queue, _expires_at: None,
+        selection_time: SelectionTime | None = None,
     ) -> None:
         self.name = name
         self.identity = identity or str(uuid.uuid4())
         self.replicate = replicate
         self.site = site
         self.options = options
-        self.selector = Selector(options.selector) if options.selector else None
+        self.selector = Selector(options.selector, bounded=False) if options.selector else None
         """What it gets from exchanges; ``None`` for everything."""
         self.dead_letters = dead_letters
         self.site_progress = SiteProgress() if name == REPLICATION_QUEUE else None
@@ -123,7 +126,9 @@ class Queue:
         self._clocks = (clock, now_ms)
         self._call_at = call_at
         self._delays: DelayedMessages | None = None
-        self._dispatcher = Dispatcher(self, self._messages, self.expiry.is_expired)
+        self._dispatcher = Dispatcher(
+            self, self._messages, self.expiry.is_expired, selection_time or SelectionTime()
+        )
         self._arrivals = Arrivals(
             self, self._dispatcher, add=self._add, remove=self._remove, set_times=self._set_times
         )

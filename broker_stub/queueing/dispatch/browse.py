@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 from itertools import takewhile
 
+from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.message import Consumer, Message, MessageState
 
 # Messages that a consumer does not select, in one iteration of the event loop: others wait meanwhile.
@@ -25,11 +26,15 @@ class BrowseConsumers:
 
     :param messages: of the queue, by number, in order.
     :param is_expired: whether a message has expired.
+    :param time: for the looks of all queues.
     """
 
-    __slots__ = ("_messages", "consumers", "is_expired")
+    __slots__ = ("_messages", "_time", "consumers", "is_expired")
 
-    def __init__(self, messages: dict[int, Message], is_expired: Callable[[Message], bool]) -> None:
+    def __init__(
+        self, messages: dict[int, Message], is_expired: Callable[[Message], bool], time: SelectionTime
+    ) -> None:
+        self._time = time
         self.consumers: list[Consumer] = []
         self._messages = messages
         self.is_expired = is_expired
@@ -50,16 +55,24 @@ class BrowseConsumers:
 
     def feed(self, consumer: Consumer, last: int) -> None:
         """Send a consumer as many messages as it has capacity for; one that selects is asked about each."""
-        selects, left = consumer.selects, _AT_ONCE
+        if consumer.waiting:
+            return
+        selects, left, time = consumer.selects, _AT_ONCE, self._time
         while consumer.sink.capacity() > 0 and (message := self.first_for(consumer, last)) is not None:
             consumer.cursor = message.number
-            if selects is None or selects(message):
+            if selects is None:
                 consumer.sink.deliver(message)
-            else:
-                left -= 1
-                if not left:
-                    asyncio.get_running_loop().call_soon(consumer.sink.idle)
-                    return
+                continue
+            began = time.now()
+            selected = selects(message)
+            time.measure(began)
+            left -= not selected
+            if selected:
+                consumer.sink.deliver(message)
+            if time.over or not left:
+                consumer.waiting = True
+                asyncio.get_running_loop().call_soon(_go_on, consumer)
+                return
 
     def first_for(self, consumer: Consumer, last: int) -> Message | None:
         """The first available message that the consumer has not passed yet.
@@ -95,3 +108,8 @@ class BrowseConsumers:
                 return message
             ahead.pop()
         return None
+
+
+def _go_on(consumer: Consumer) -> None:
+    consumer.waiting = False
+    consumer.sink.idle()

@@ -30,6 +30,7 @@ from broker_stub.queueing.dispatch.browse import BrowseConsumers
 from broker_stub.queueing.dispatch.deferred import Deferred
 from broker_stub.queueing.dispatch.groups import GroupOwners
 from broker_stub.queueing.dispatch.ready_list import PriorityReadyList, ReadyList
+from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.dispatch.selective import SelectiveConsumers, selects
 from broker_stub.queueing.message import (
     NO_SINK,
@@ -54,6 +55,7 @@ class Dispatcher:
 
     :param messages: of the queue, by number, in order.
     :param is_expired: whether a message has expired.
+    :param time: for the looks of consumers that select, at all queues.
     :ivar waiting: the consumers that may have capacity, the next one first.
     :ivar browse_consumers: those that get copies.
     :ivar suspended: nobody gets anything.
@@ -74,7 +76,11 @@ class Dispatcher:
     )
 
     def __init__(
-        self, queue: Queue, messages: dict[int, Message], is_expired: Callable[[Message], bool]
+        self,
+        queue: Queue,
+        messages: dict[int, Message],
+        is_expired: Callable[[Message], bool],
+        time: SelectionTime,
     ) -> None:
         self.ready_list: ReadyList | PriorityReadyList = ReadyList(queue.drop_expired)
         self._deferred = Deferred(self._suits)
@@ -83,10 +89,15 @@ class Dispatcher:
         self.suspended = False
         self._queue = queue
         self._consumers: set[Consumer] = set()
-        self._browse = BrowseConsumers(messages, is_expired)
+        self._browse = BrowseConsumers(messages, is_expired, time)
         self.browse_consumers = self._browse.consumers
         selective = SelectiveConsumers(
-            messages, self._browse, lambda: queue.last_number, self._give_selected, self._may_select
+            messages,
+            self._browse,
+            lambda: queue.last_number,
+            self._give_selected,
+            self._may_select,
+            time=time,
         )
         self.selecting = selective.waiting
         self._selective = selective

@@ -10,8 +10,9 @@ Rules
 -----
 * They are served before consumers that take anything, or they would find nothing left.
 * They get what they select in order of priority and position.
-* ``_AT_ONCE`` messages are looked at in one iteration of the event loop: a queue may have millions that
-  nobody selects, and other connections wait meanwhile.
+* ``_AT_ONCE`` messages are looked at in a row: a queue may have millions that nobody selects, and other
+  connections wait meanwhile.  When the time for that is over (``selection_time``), the rest waits for the
+  next iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable
 
 from broker_stub.queueing.dispatch.browse import BrowseConsumers
 from broker_stub.queueing.dispatch.ready_list import SLACK
+from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.message import Consumer, Message, MessageState
 
 _AT_ONCE = 500
@@ -35,6 +37,7 @@ class SelectiveConsumers:
     :param last_number: the highest that the queue has given.
     :param give: hands a message to a consumer.
     :param takes: whether a consumer selects a message, and may get it.
+    :param time: for the looks of all queues.
     :ivar waiting: those that may have capacity, in turn.
     :ivar by_priority: whether the queue has messages of several priorities.
     """
@@ -47,6 +50,7 @@ class SelectiveConsumers:
         "_messages",
         "_scheduled",
         "_takes",
+        "_time",
         "by_priority",
         "waiting",
     )
@@ -58,7 +62,10 @@ class SelectiveConsumers:
         last_number: Callable[[], int],
         give: Callable[[Consumer, Message], None],
         takes: Callable[[Consumer, Message], bool],
+        *,
+        time: SelectionTime,
     ) -> None:
+        self._time = time
         self.waiting: dict[Consumer, None] = {}
         self._consumers: set[Consumer] = set()
         self._messages = messages
@@ -93,8 +100,19 @@ class SelectiveConsumers:
     def returned(self, message: Message) -> None:
         """A message is available whose number is not the queue's last one."""
         for consumer in self._consumers:
-            if message.number <= consumer.cursor and self._takes(consumer, message):
-                self._requeue(consumer, message)
+            if message.number <= consumer.cursor:
+                if self._time.over:  # it is found again, with what it has passed since
+                    consumer.cursor = message.number - 1
+                    consumer.ahead.clear()
+                elif self._looks(consumer, message):
+                    self._requeue(consumer, message)
+
+    def _looks(self, consumer: Consumer, message: Message) -> bool:
+        """Whether a consumer takes a message; measured."""
+        began = self._time.now()
+        takes = self._takes(consumer, message)
+        self._time.measure(began)
+        return takes
 
     def _requeue(self, consumer: Consumer, message: Message) -> None:
         returned = consumer.returned
@@ -104,6 +122,8 @@ class SelectiveConsumers:
 
     def pump(self) -> None:
         """Hand out what they select, one to each in turn, while they have room."""
+        if self._scheduled and self._time.over:
+            return
         left = _AT_ONCE
         while self.waiting:
             served = False
@@ -134,10 +154,10 @@ class SelectiveConsumers:
         if self.by_priority:
             # Each is looked at once in any case; the first is known when all have been.
             while left > 0 and (found := self._browse.first_for(consumer, last)) is not None:
-                left -= 1
                 consumer.cursor = found.number
-                if self._takes(consumer, found):
+                if self._looks(consumer, found):
                     self._requeue(consumer, found)
+                left = self._left(left)
             if left <= 0:
                 return None, left
         message = self._take_returned(consumer)
@@ -147,11 +167,16 @@ class SelectiveConsumers:
             found = self._browse.first_for(consumer, last)
             if found is None:
                 return None, left
-            left -= 1
             consumer.cursor = found.number
-            if self._takes(consumer, found):
+            takes = self._looks(consumer, found)
+            left = self._left(left)
+            if takes:
                 return found, left
         return None, left
+
+    def _left(self, looks: int) -> int:
+        """How many looks are left after one of so many."""
+        return 0 if self._time.over else looks - 1
 
     def _take_returned(self, consumer: Consumer) -> Message | None:
         returned = consumer.returned
@@ -161,7 +186,7 @@ class SelectiveConsumers:
             if (
                 _is_available(message)
                 and not self._browse.is_expired(message)
-                and self._takes(consumer, message)
+                and self._looks(consumer, message)
             ):
                 return message
         return None

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker_stub.queueing.selectors.pattern import pattern_matcher
+from broker_stub.queueing.selectors.pattern import MAX_COMPARED, pattern_matcher
 
 Value = str | int | float | bool | None
 Lookup = Callable[[str], Value]
@@ -127,12 +127,14 @@ def one_of(term: Expression, strings: frozenset[str]) -> Expression:
 
 
 def like(term: Expression, pattern: str, escape: str | None) -> Expression:
-    """``LIKE``."""
+    """``LIKE``: unknown for a text of more than ``MAX_COMPARED`` characters."""
     matches = pattern_matcher(pattern, escape)
 
     def matched(lookup: Lookup) -> Value:
         value = term(lookup)
-        return None if value is None else isinstance(value, str) and matches(value)
+        if value is None or (isinstance(value, str) and len(value) > MAX_COMPARED):
+            return None
+        return isinstance(value, str) and matches(value)
 
     return matched
 

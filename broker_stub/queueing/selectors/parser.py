@@ -21,6 +21,7 @@ from broker_stub.queueing.selectors.conditions import (
     negated,
     one_of,
 )
+from broker_stub.queueing.selectors.pattern import MAX_WILDCARDS, wildcards
 from broker_stub.queueing.selectors.words import SelectorError, Word, fail, words_of
 
 MAX_LENGTH = 4096
@@ -30,9 +31,13 @@ MAX_DEPTH = 50
 
 
 class Parser:
-    """Recursive descent, one method for each level of precedence."""
+    """Recursive descent, one method for each level of precedence.
 
-    def __init__(self, text: str) -> None:
+    :param bounded: refuse patterns with too many wildcards; not of a selector that a store has already.
+    """
+
+    def __init__(self, text: str, *, bounded: bool) -> None:
+        self._bounded = bounded
         if len(text) > MAX_LENGTH:
             raise SelectorError(f"no selector: {len(text):,} characters, and {MAX_LENGTH:,} is the most")
         self._words = words_of(text)
@@ -135,6 +140,8 @@ class Parser:
             escape = self._string()
             if len(escape) != 1:
                 fail("an escape is one character", self._next.position)
+        if self._bounded and wildcards(pattern, escape) > MAX_WILDCARDS:
+            fail(f"more than {MAX_WILDCARDS} wildcards in a pattern", self._next.position)
         return pattern, escape
 
     def _sum(self) -> Expression:

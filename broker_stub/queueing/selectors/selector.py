@@ -10,14 +10,16 @@ from broker_stub.queueing.selectors.parser import Parser
 class Selector:
     """A condition on messages.
 
+    :param bounded: refuse what costs too much; not of a selector that the cluster has already, for it would
+        keep a member from its queues.
     :raises SelectorError: when the text is no selector; says where.
     """
 
     __slots__ = ("_matches", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, bounded: bool = True) -> None:
         self.text = text
-        self._matches = Parser(text).parse()
+        self._matches = Parser(text, bounded=bounded).parse()
 
     def selects(self, data: bytes) -> bool:
         """Whether an encoded message meets the condition; bytes that are no message do not."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from broker_stub.queueing.selectors import Selector, SelectorError
 from broker_stub.queueing.selectors.parser import MAX_DEPTH, MAX_LENGTH
+from broker_stub.queueing.selectors.pattern import MAX_COMPARED, MAX_WILDCARDS
 
 RED = {"colour": "red", "weight": 2500, "ratio": 0.5, "insured": True, "phone": "12993", "_x$1": "a"}
 
@@ -126,8 +127,30 @@ def test_the_longest_chains_are_evaluated() -> None:
 
 
 def test_a_pattern_with_many_wildcards_takes_no_longer() -> None:
+    """Of a selector that a store has: a new one has fewer."""
     pattern = "%" + "a%" * 1500 + "b"
-    assert not holds(f"text LIKE '{pattern}'", {"text": "a" * 100_000})
+    selector = Selector(f"text LIKE '{pattern}'", bounded=False)
+    assert not selector.holds({"text": "a" * MAX_COMPARED}.get)
+
+
+def test_a_pattern_has_a_bounded_number_of_wildcards() -> None:
+    for wildcard in ("%a", "_"):
+        assert holds(f"missing IS NULL OR phone LIKE '{wildcard * MAX_WILDCARDS}'")
+        text = f"phone LIKE '{wildcard * (MAX_WILDCARDS + 1)}'"
+        with pytest.raises(SelectorError, match="more than 100 wildcards"):
+            Selector(text)
+        assert not Selector(text, bounded=False).holds(RED.get)
+    escaped = "!_" * (MAX_WILDCARDS + 1)
+    assert holds(f"phone LIKE '{escaped}' ESCAPE '!'", {"phone": "_" * (MAX_WILDCARDS + 1)})
+
+
+def test_a_text_that_is_longer_than_a_selector_is_unknown_to_a_pattern() -> None:
+    at_most, longer = {"text": "a" * MAX_COMPARED}, {"text": "a" * (MAX_COMPARED + 1)}
+    for pattern in ("%", "a%", "%a_%"):
+        assert holds(f"text LIKE '{pattern}'", at_most)
+        assert not holds(f"text LIKE '{pattern}'", longer)
+        assert not holds(f"text NOT LIKE '{pattern}'", longer)
+    assert holds("text = text AND text IS NOT NULL", longer)
 
 
 def test_header_and_properties_have_names() -> None:

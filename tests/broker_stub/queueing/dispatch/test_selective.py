@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker_stub.amqp.message_format import Envelope
 from broker_stub.queueing.dispatch.ready_list import SLACK
+from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
 
@@ -169,3 +173,66 @@ async def test_what_selective_consumers_took_is_not_kept() -> None:
         <= 2 * SLACK + 4
     )
     assert not taker.consumer.returned
+
+
+class SlowTaker(Taker):
+    """A consumer whose selector takes 20 ms, by a clock of its own."""
+
+    now = 0.0
+
+    def selects(self, message: Message) -> bool:
+        SlowTaker.now += 0.02
+        return super().selects(message)
+
+
+def slow_queues(count: int) -> list[Queue]:
+    """Queues of one member, which have the time for looks together."""
+    time = SelectionTime(lambda: SlowTaker.now)
+    return [Queue(f"q{number}", lambda: 0.0, selection_time=time) for number in range(count)]
+
+
+@pytest.mark.parametrize("browsing", [False, True])
+async def test_a_slow_selector_is_asked_a_few_times_in_one_iteration_of_the_loop(browsing: bool) -> None:
+    [queue] = slow_queues(1)
+    taker = SlowTaker(queue, b"x", credit=10, browsing=browsing)
+    for each in (b"other",) * 20 + (b"x",):  # each new message has consumers looked for
+        queue.enqueue(each, lambda _: None, None)
+    asked = [taker.asked]
+    while not taker.held:
+        await asyncio.sleep(0)
+        asked.append(taker.asked)
+    assert taker.asked == 21
+    assert max(after - before for before, after in itertools.pairwise([0, *asked])) <= 4
+
+
+async def test_the_time_for_looks_is_that_of_all_queues() -> None:
+    queues = slow_queues(5)
+    takers = [SlowTaker(queue, b"x", credit=10) for queue in queues]
+    for queue in queues:
+        for each in (b"other",) * 9 + (b"x",):
+            queue.enqueue(each, lambda _: None, None)
+    most = 0
+    while not all(taker.held for taker in takers):
+        before = sum(taker.asked for taker in takers)
+        await asyncio.sleep(0)
+        most = max(most, sum(taker.asked for taker in takers) - before)
+    assert sum(taker.asked for taker in takers) == 50
+    assert most <= 3 + len(queues)  # each goes on by one in any case
+
+
+@pytest.mark.parametrize("priority", [4, 7])
+async def test_what_comes_back_when_the_time_is_over_is_found_again(priority: int) -> None:
+    [queue] = slow_queues(1)
+    takers = [SlowTaker(queue, b"x", credit=1) for _ in range(10)]
+    for number in range(4):
+        queue.enqueue(b"x%d" % number, lambda _: None, None, Envelope(priority=priority))
+    while sum(len(taker.held) for taker in takers) < 4:  # noqa: ASYNC110 - each turn is a piece
+        await asyncio.sleep(0)
+    holders = [taker for taker in takers if taker.held]
+    for taker in holders:
+        [message] = taker.held
+        taker.held.clear()
+        queue.release(taker.consumer, message)
+    while sum(len(taker.held) for taker in takers) < 4:  # noqa: ASYNC110 - each turn is a piece
+        await asyncio.sleep(0)
+    assert sorted(each.data for taker in takers for each in taker.held) == [b"x0", b"x1", b"x2", b"x3"]
