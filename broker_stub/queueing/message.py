@@ -218,6 +218,16 @@ class Observer(Protocol):
 class SiteEventListener(Protocol):
     """Makes site events of a queue's changes, after every observer."""
 
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for more events: producers wait then."""
+
+    def when_not_full(self, call: Call) -> None:
+        """Call once when there may be room again."""
+
+    def stop_waiting(self, call: Call) -> None:
+        """Do not call it any more."""
+
     def enqueued(self, queue: Queue, message: Message) -> None:
         """A producer's message has its number and its place."""
 

@@ -18,7 +18,8 @@ Rules
   the same number to different messages.
 * A backup's queue takes its numbers from the primary (``insert``, ``discard``).
 * A ``full`` queue still takes messages, but senders get no new credit; all queues are full while there are
-  too many bytes in them together (``queue_limits``).
+  too many bytes in them together (``queue_limits``), and those with events for another site while too many of
+  these wait.
 
 Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4 (delivery state).
 """
@@ -162,7 +163,13 @@ class Queue:
     @property
     def full(self) -> bool:
         """Whether senders should get no new credit."""
-        return not self.deleted and self._watermarks.full(len(self._messages), self.size)
+        return not self.deleted and (
+            self._watermarks.full(len(self._messages), self.size) or self._events_are_full
+        )
+
+    @property
+    def _events_are_full(self) -> bool:
+        return self.site_listener is not None and self.site_listener.full
 
     @property
     def full_itself(self) -> bool:
@@ -190,6 +197,12 @@ class Queue:
     def when_not_full(self, call: Callable[[], None]) -> None:
         """Call once when this queue and all together are below their low watermarks, or it is deleted."""
         self._watermarks.wait(call)
+        if self.site_listener is not None and self.site_listener.full:
+            self.site_listener.when_not_full(self.ask_again)
+
+    def ask_again(self) -> None:
+        """Let all who wait for credit ask for it again."""
+        self._watermarks.notify()
 
     def stop_waiting(self, call: Callable[[], None]) -> None:
         """Do not call it any more."""
@@ -200,6 +213,8 @@ class Queue:
         self.deleted = True
         if self._delays is not None:
             self._delays.close()
+        if self.site_listener is not None:
+            self.site_listener.stop_waiting(self.ask_again)
         self._watermarks.close(self.size)
         self._dispatcher.close()
 
@@ -444,7 +459,7 @@ class Queue:
             observer.dequeued(self, message)
         if self.site_listener is not None:
             self.site_listener.dequeued(self, message)
-        if self._watermarks.waiting:
+        if self._watermarks.waiting and not self._events_are_full:
             self._watermarks.shrunk(len(self._messages), self.size)
 
     def _compact(self) -> None:

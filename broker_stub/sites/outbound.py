@@ -11,6 +11,8 @@ published when it is safe itself.
 Rules
 -----
 * Events are published in their order, each when all before it are.
+* Producers of queues with events get no credit while the replication queue is full by its own limits.  What
+  leaves a queue has its event all the same: there are no more of these than messages.
 * A member that does not serve makes no events: what changes its queues has its event already.
 * When it begins to serve, a message above the position ``evented`` gets its event (``reconcile``).  So does
   everything in a queue that had no events before.
@@ -150,6 +152,7 @@ class Outbound:
         queue.site_listener = None
         self._encoders.pop(queue.identity, None)
         self.begin(queue)
+        queue.ask_again()  # its producers may have waited for room for events that it has no more
 
     def end(self, queue: Queue) -> None:
         """This member serves no longer: make no more events of a queue."""
@@ -160,6 +163,20 @@ class Outbound:
             self._encoders.clear()
 
     # -- the listener of a queue ----------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """Whether as many events wait as a queue may have messages, or bytes."""
+        return self._held is not None and self._held.log.full_itself
+
+    def when_not_full(self, call: Callable[[], None]) -> None:
+        """Call once when the replication queue is below its low watermark."""
+        self._open_held().log.when_not_full(call)
+
+    def stop_waiting(self, call: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        if self._held is not None:
+            self._held.log.stop_waiting(call)
 
     def enqueued(self, queue: Queue, message: Message) -> None:
         """A message has come: producer and event wait for each other."""

@@ -253,7 +253,11 @@ class Writer:
         self._commit_count.close(sync=finish.clean)
 
     def _abandon(self) -> None:
-        """Close without another attempt to write: the log stays as it is for the next start."""
+        """Close without another attempt to commit.
+
+        SQLite moves what the log has committed into the database when it closes, and deletes the log, if the
+        disk takes that; else the log is there at the next start.
+        """
         for end in (
             self._connection.rollback,
             self._connection.close,

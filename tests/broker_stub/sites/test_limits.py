@@ -12,10 +12,12 @@ import pytest
 from proton import Message
 
 from broker_stub.broker import Broker
+from broker_stub.connections.incoming_links import CREDIT
 from broker_stub.queueing.exchanges import ExchangeType
-from broker_stub.queueing.queue_limits import StoreLimits
-from broker_stub.queueing.site_state import SiteMode
+from broker_stub.queueing.queue_limits import QueueLimits, StoreLimits
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode
 from broker_stub.sites.at_limit import AtLimit
+from haclient.outcome import ACCEPTED
 from haclient.telemetry import TelemetrySettings
 from tests.broker_stub.clients import Client, running, until
 
@@ -126,3 +128,91 @@ async def test_a_link_that_is_at_its_limit_can_be_stopped(at_limit: AtLimit) -> 
         await until(lambda: target.addresses.total.excessive)
         async with asyncio.timeout(10):
             await target.site.close()
+
+
+LIMIT = 50
+
+
+async def send_all(client: Client, sender: Any, count: int) -> int:
+    """Send messages while there is credit, and wait for their outcomes; how many there were."""
+    sent = 0
+    while sent < count and sender.credit > 0:
+        sender.send(bytes(Message(body=b"x").encode()), None)
+        sent += 1
+    for _ in range(sent):
+        assert await client.outcomes.get() is ACCEPTED
+    return sent
+
+
+@asynccontextmanager
+async def draining(broker: Broker, queue: str) -> AsyncIterator[None]:
+    """A consumer that takes all that comes."""
+    client = await Client().connect(broker.address)
+    receiver = await client.attach("receiver", "r", queue)
+    receiver.grant(100_000)
+
+    async def take() -> None:
+        while True:
+            await client.receive()
+
+    taking = asyncio.create_task(take())
+    yield
+    taking.cancel()
+    await client.close()
+
+
+async def test_producers_wait_while_the_events_for_another_site_are_as_many_as_a_queue_may_have() -> None:
+    """Their own queue is empty all the time, for a consumer takes what they send."""
+    async with running(limits=QueueLimits(messages=LIMIT)) as broker:
+        queue = broker.addresses.declare("q", site=SiteMode.ENQUEUES)
+        log = broker.addresses.queue(REPLICATION_QUEUE)
+        async with draining(broker, "q"):
+            client = await Client().connect(broker.address)
+            sender = await client.attach("sender", "s", "q")
+            sent = 0
+            while more := await send_all(client, sender, 5000 - sent):
+                sent += more
+            assert LIMIT <= log.depth == sent <= LIMIT + CREDIT
+            await until(lambda: queue.depth == 0)
+            assert queue.full
+
+            reader = await Client().connect(broker.address)
+            (await reader.attach("receiver", "events", REPLICATION_QUEUE)).grant(sent)
+            for _ in range(sent):
+                await reader.receive()
+            await until(lambda: sender.credit > 0)
+            assert not queue.full
+            await reader.close()
+            await client.close()
+
+
+async def test_producers_go_on_when_their_queue_has_no_events_any_more() -> None:
+    async with running(limits=QueueLimits(messages=LIMIT)) as broker:
+        queue = broker.addresses.declare("q", site=SiteMode.ALL)
+        other = broker.addresses.declare("other")
+        async with draining(broker, "q"):
+            client = await Client().connect(broker.address)
+            sender = await client.attach("sender", "s", "q")
+            while await send_all(client, sender, 5000):
+                pass
+            assert queue.full
+            assert not other.full
+            assert await send_all(client, await client.attach("sender", "t", "other"), 1) == 1
+            broker.addresses.set_site(queue, SiteMode.NONE)
+            await until(lambda: sender.credit > 0)
+            await client.close()
+
+
+async def test_a_queue_that_is_deleted_waits_for_no_room_for_events() -> None:
+    async with running(limits=QueueLimits(messages=LIMIT)) as broker:
+        queue = broker.addresses.declare("q", site=SiteMode.ENQUEUES)
+        client = await Client().connect(broker.address)
+        sender = await client.attach("sender", "s", "q")
+        while await send_all(client, sender, 5000):
+            pass
+        log = broker.addresses.queue(REPLICATION_QUEUE)
+        assert queue.full
+        assert log._watermarks.waiting
+        broker.addresses.delete(queue)
+        assert not log._watermarks.waiting
+        await client.close()

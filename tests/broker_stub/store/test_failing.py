@@ -14,6 +14,7 @@ import pytest
 
 from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.store import SqliteStore, StoreFailedError, open_store
+from broker_stub.store.disk_space import LOG
 from tests.broker_stub.store.contents import ORDERS, declare, messages
 
 
@@ -154,6 +155,7 @@ async def test_a_commit_that_was_not_counted_is_not_reported(
     with pytest.raises(StoreFailedError, match="count cannot be written"):
         await store.write_generation(2)
     assert store.committed == 1
+    assert not (tmp_path / LOG).exists(), "SQLite moves it into the database at its close"
     await store.close()
 
 
