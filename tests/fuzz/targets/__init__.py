@@ -10,6 +10,7 @@ NAMES = (
     "codec",
     "cluster_url",
     "selector",
+    "selection",
     "store_headers",
     "store",
     "server",
