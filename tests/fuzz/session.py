@@ -88,6 +88,10 @@ def main() -> None:
     arguments = {}
     if target.scripted:
         arguments = {"custom_mutator": _mutate, "custom_crossover": script.splice}
+    elif target.mutates:
+        arguments = {
+            "custom_mutator": lambda data, limit, seed: target.mutated(data, limit, seed, atheris.Mutate)
+        }
     if target.words:
         words = _dictionary(target.words)
         flags.append(f"-dict={words.name}")

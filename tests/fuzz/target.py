@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 _LENGTH_OF_HASH = 40
+
+Mutate = Callable[[bytes, int], bytes]
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -20,11 +23,13 @@ class Target(ABC):
 
     :cvar name: on the command line, and of its folder in the corpus.
     :cvar scripted: whether its inputs are scripts of steps (``script``), which are mutated as such.
+    :cvar mutates: whether the target makes some of its inputs itself (``mutated``).
     :cvar words: what inputs of any bytes are made of here: the mutations put them in.
     """
 
     name: str
     scripted = False
+    mutates = False
     words: tuple[bytes, ...] = ()
 
     @abstractmethod
@@ -37,6 +42,10 @@ class Target(ABC):
     @abstractmethod
     def planted(self) -> AbstractContextManager[object]:
         """A bug in the code, which the fuzzer must find: the proof that it can find one."""
+
+    def mutated(self, data: bytes, limit: int, seed: int, otherwise: Mutate) -> bytes:
+        """Another input, for a target that ``mutates``; ``otherwise`` is what libFuzzer makes of it."""
+        return otherwise(data, limit)
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
         """Give back what the target holds."""

@@ -12,6 +12,7 @@ NAMES = (
     "configuration",
     "dns_answers",
     "selector",
+    "selection",
     "send_json",
     "store_headers",
     "store",
