@@ -1,0 +1,53 @@
+"""The texts of the errors of proton's API are printable lines, whatever a peer puts into its conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import proton
+import pytest
+from proton import Message
+
+from haclient.testing.threads import in_thread
+from haclient.utils import BlockingConnection, LinkDetached
+from tests.cli.hostile import EVIL, assert_printable
+from tests.dropin.waiting import on_its_thread
+from tests.peers import url
+from tests.peers.primary import Primary, primary
+
+CONDITION = proton.Condition(f"amqp:{EVIL}", EVIL)
+
+
+def refused(peer: Primary, connection: BlockingConnection) -> None:
+    peer.refuses["orders"] = CONDITION
+    connection.create_sender("orders")
+
+
+def detached(peer: Primary, connection: BlockingConnection) -> None:
+    receiver = connection.create_receiver("orders")
+    on_its_thread(peer, peer.detach, CONDITION)
+    receiver.receive()
+
+
+def closed(peer: Primary, connection: BlockingConnection) -> None:
+    sender = connection.create_sender("orders")
+    peer.refuses_opens, peer.outcome = CONDITION, None
+    on_its_thread(peer, peer.close, CONDITION)
+    sender.send(Message(body="one"))
+
+
+@pytest.mark.parametrize("case", [refused, detached, closed])
+@pytest.mark.parametrize("reconnect", [None, False], ids=["failover", "once"])
+def test_the_text_of_an_error_is_printable(
+    case: Callable[[Primary, BlockingConnection], None], reconnect: bool | None
+) -> None:
+    with in_thread(primary(container_id=EVIL)) as peer:
+        connection = BlockingConnection(url(peer, deadline=0.5), timeout=2, reconnect=reconnect)
+        with pytest.raises(proton.ProtonException) as caught:
+            case(peer, connection)
+        connection.close()
+    assert_printable(str(caught.value))
+    if case in {refused, detached}:
+        assert isinstance(caught.value, LinkDetached)
+        assert caught.value.condition == CONDITION.name.partition("\0")[0]  # as the peer sent it
+        assert "FORGED" in str(caught.value)
