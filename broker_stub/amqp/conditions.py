@@ -26,7 +26,6 @@ FRAMING_ERROR = "amqp:connection:framing-error"
 
 LINK_MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 LINK_STOLEN = "amqp:link:stolen"
-LINK_TRANSFER_LIMIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 
 ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
 """The property of an Open that a Close follows at once."""

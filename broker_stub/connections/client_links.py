@@ -51,8 +51,8 @@ from broker_stub.queueing.node_lifetime import LifetimePolicy
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
-from haclient.engine import unsettled
-from haclient.engine.links import ReceiverLink, SenderLink, raw_name
+from haclient.engine import peer_fields, unsettled
+from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Engine
 from haclient.engine.wire import attach_frame
 
@@ -123,7 +123,7 @@ class ClientLinks:
         if isinstance(link, ReceiverLink):
             self._accept_incoming(engine, link)
         elif (queue := self._resumed(link)) is not None:
-            queue.confirmations.steal(owner_of(self._client.client_id, raw_name(link)))
+            queue.confirmations.steal(owner_of(self._client.client_id, peer_fields.link_name(link.endpoint)))
             queue.confirmations.when_recorded(self._resume, (engine, link))
         else:
             self._accept_outgoing(engine, link)
@@ -138,7 +138,11 @@ class ClientLinks:
 
     def _owner(self, link: SenderLink) -> bytes | None:
         """Who accepts over a link, if it asks for confirmations."""
-        return owner_of(self._client.client_id, raw_name(link)) if link.is_asked_to_confirm else None
+        return (
+            owner_of(self._client.client_id, peer_fields.link_name(link.endpoint))
+            if link.is_asked_to_confirm
+            else None
+        )
 
     def _requested_subscription(self, link: SenderLink) -> SubscriptionRequest | None:
         is_exchange = self._targets.is_exchange(link.endpoint.remote_source.address)

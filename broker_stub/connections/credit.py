@@ -6,8 +6,7 @@ Rules
   hold, and one in any case.
 * A message that is larger than those before it counts at once; smaller ones count little by little, so that
   a link of mixed sizes has the credit of its large ones.
-* Credit may be taken back, but what the client sent before it learned that is no violation: a client may
-  reach the highest delivery-count that it ever had credit for.
+* Credit may be taken back.  The engine watches that the client keeps to the most that it had.
 
 Source: AMQP 1.0 part 2, section 2.6.7 (flow control): link-credit is a value, and may fall.
 """
@@ -33,7 +32,6 @@ class CreditWindow:
         "_held",
         "_held_by",
         "_messages",
-        "_most_granted",
         "_received",
         "_size",
         "_small",
@@ -46,7 +44,7 @@ class CreditWindow:
         self._half = messages // 2
         self._small = size / messages
         self._typical = 0.0  # while the credit does not depend on it
-        self._received = self._granted = self._most_granted = 0
+        self._received = self._granted = 0
         self._held = 0
         self._held_by: dict[Hashable, int] = {}
 
@@ -69,11 +67,6 @@ class CreditWindow:
         """The target is no longer full: the end of each ``hold`` for it."""
         self._held -= self._held_by.pop(target)
 
-    @property
-    def violated(self) -> bool:
-        """Whether the client has sent more than it ever had credit for."""
-        return self._received > self._most_granted
-
     def due(self) -> int:
         """The change that is due: 0 while at least half of the credit is left, negative to take some back."""
         wanted, credit = self._messages, self._granted - self._received
@@ -84,7 +77,6 @@ class CreditWindow:
     def change(self, change: int) -> None:
         """The client is told of a change of credit."""
         self._granted += change
-        self._most_granted = max(self._most_granted, self._granted)
 
     def _window(self) -> int:
         if self._typical * self._messages <= self._size:

@@ -28,7 +28,6 @@ from typing import Protocol
 import proton
 
 from broker_stub.amqp.conditions import (
-    LINK_TRANSFER_LIMIT_EXCEEDED,
     RESOURCE_DELETED,
     UNAUTHORIZED_ACCESS,
 )
@@ -125,7 +124,12 @@ class _MessageLink:
 
     def start(self) -> None:
         """Give the client credit."""
+        self.link.on_violation = self._violated
         self._change_credit(self._window.due())
+
+    def _violated(self, link: ReceiverLink, condition: proton.Condition) -> None:
+        """Drop what waits without the client's Detach: a client that breaks the rules may send none."""
+        self.end()
 
     def link_opened(self, link: ReceiverLink) -> None:
         """The peer attached first; nothing is left to do."""
@@ -203,10 +207,7 @@ class IncomingLink(_MessageLink):
             release(link, delivery, error)
 
     def _change_credit(self, change: int) -> None:
-        if self._window.violated:
-            self.end()
-            self.link.close(proton.Condition(LINK_TRANSFER_LIMIT_EXCEEDED, "sent without credit"))
-        elif change < 0 or not (self._intake.full or self._target.full):
+        if change < 0 or not (self._intake.full or self._target.full):
             self._window.change(change)
             self.link.change_credit(change)
         elif not self._stalled:
@@ -304,10 +305,7 @@ class AnonymousIncomingLink(_MessageLink):
         self._change_credit(self._window.due())
 
     def _change_credit(self, change: int) -> None:
-        if self._window.violated:
-            self.end()
-            self.link.close(proton.Condition(LINK_TRANSFER_LIMIT_EXCEEDED, "sent without credit"))
-        elif change:
+        if change:
             self._window.change(change)
             self.link.change_credit(change)
 

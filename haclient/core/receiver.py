@@ -5,6 +5,7 @@ Rules
 * ``credit`` is a window: credit at the peer, messages in the inbox, those that a call has just taken and the
   credit that is still to be granted add up to it.
 * With ``credit=0`` the application grants the credit: it gets as many messages as it asked for, no more.
+* A primary that sends more than it ever had credit for loses the link: the inbox is bounded by the window.
 * A drain takes the credit back.  None is granted until a call waits for a message, nor over a new session.
 * After a loss the inbox is emptied, for the new primary delivers those messages again, and the
   new link is granted the window once, and nothing of the old link's credit.
@@ -248,7 +249,7 @@ class ReceiverCore:
         """Attach the link over a session, and grant the window."""
         self.session_number += 1
         link = engine.receiver(session, self.name, self)
-        link.on_flow = self._flowed
+        link.on_flow, link.on_violation = self._flowed, self._violated
         source = link.endpoint.source
         self._source.apply(source)
         if self.redirected_to is not None:
@@ -375,6 +376,13 @@ class ReceiverCore:
             self._requested = max(0, self._requested - returned)
         if self._draining is not None and link.credit <= 0:
             self._end_drain()
+
+    def _violated(self, link: ReceiverLink, condition: proton.Condition) -> None:
+        if link is self._link:
+            why = f"the primary exceeded a limit ({condition.name}: {condition.description})"
+            self.fail(
+                LinkClosed(f"the client closed the receiver for {self.address!r}: {why}", condition.name)
+            )
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ Rules
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.
 * What a sender forgets is settled after the peer: Broker-J 10.1.0 drops the connection if it commits what the
   sender has settled.  Beyond ``_MOST_FORGOTTEN``, a default window, the oldest is settled now, for memory.
+* A peer may send what its credit was at the most, also after a part was taken back: it may not know that yet.
+  Beyond that the receiver closes, and keeps nothing more.
 * In rcv-settle-mode *second* the receiver gives an outcome, the sender settles it when that has taken effect,
   and the receiver after that.  The sender keeps the delivery until then, even if the peer settles it before.
 
@@ -29,7 +31,8 @@ import proton
 from cproton_ffi import ffi, lib
 
 from haclient.engine import peer_fields
-from haclient.engine.proton_objects import write_outcome
+from haclient.engine.peer_fields import link_name
+from haclient.engine.proton_objects import close_link, is_durable, write_outcome
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
 if TYPE_CHECKING:
@@ -59,6 +62,10 @@ _OVERRUN = -1
 # The same after that message: what was on its way behind it is released.
 _CLOSING = -2
 _MOST_FORGOTTEN = 1000
+# RabbitMQ 4 counts deliveries from 2^32 - 5, and so reads a Flow before its Attach as five messages more.
+_EARLY_FLOW = 5
+_TOO_MANY = "amqp:link:transfer-limit-exceeded", "sent without credit"
+_TOO_LARGE = "amqp:link:message-size-exceeded", "message too large"
 
 
 class SenderLink:
@@ -177,7 +184,7 @@ class SenderLink:
 
     def read_unsettled(self) -> None:
         """Read the map of the peer's Attach, which has just arrived (called by the engine only)."""
-        self.peer_unsettled = self._engine.incoming.unsettled(raw_name(self), from_receiver=True)
+        self.peer_unsettled = self._engine.incoming.unsettled(link_name(self.endpoint), from_receiver=True)
 
     def drained(self) -> None:
         """Give back the credit that could not be used."""
@@ -200,7 +207,7 @@ class SenderLink:
 
     def close(self, condition: proton.Condition | None = None) -> None:
         """Close the link, with the reason when there is one."""
-        _close(self, condition)
+        close_link(self, condition)
 
     def kill(self) -> None:
         """Drop proton's objects after the connection ended."""
@@ -235,9 +242,12 @@ class ReceiverLink:
     __slots__ = (
         "_buffer",
         "_engine",
+        "_is_server",
         "_limit",
+        "_most_allowed",
         "_partial",
         "_pn",
+        "_received",
         "_unsettled",
         "_updated",
         "_view",
@@ -247,6 +257,7 @@ class ReceiverLink:
         "endpoint",
         "on_flow",
         "on_unfinished",
+        "on_violation",
         "owner",
         "peer_unsettled",
     )
@@ -264,6 +275,10 @@ class ReceiverLink:
         self.peer_unsettled = b""
         """The unsettled map of the peer's answer, if the link confirms: see ``wire.attach_frame``."""
         self._limit = engine.settings.max_message_size
+        self._is_server = engine.settings.sasl_server is not None
+        self._received = self._most_allowed = 0
+        self.on_violation: Callable[[ReceiverLink, proton.Condition], None] | None = None
+        """Called when the link was closed because the peer sent too much."""
         self.on_flow: Callable[[ReceiverLink, int], None] | None = None
         """Called at each Flow of the peer, with the credit that it gave back unused."""
         self.on_unfinished: Callable[[ReceiverLink, int], None] | None = None
@@ -280,13 +295,13 @@ class ReceiverLink:
 
     def grant(self, credit: int) -> None:
         """Allow the peer that many more messages."""
-        if credit > 0 and not self.dead:
-            lib.pn_link_flow(self._pn, credit)
-            self._engine.wake()
+        if credit > 0:
+            self.change_credit(credit)
 
     def change_credit(self, change: int) -> None:
         """Give the peer more credit, or take some back that it may not have used yet."""
         if change and not self.dead:
+            self._note_allowed()
             lib.pn_link_flow(self._pn, change)
             self._engine.wake()
 
@@ -342,7 +357,7 @@ class ReceiverLink:
 
     def read_unsettled(self) -> None:
         """Read the map of the peer's Attach, which has just arrived (called by the engine only)."""
-        self.peer_unsettled = self._engine.incoming.unsettled(raw_name(self), from_receiver=False)
+        self.peer_unsettled = self._engine.incoming.unsettled(link_name(self.endpoint), from_receiver=False)
 
     def close(self, condition: proton.Condition | None = None, *, keep: bool | None = None) -> None:
         """Close the link, with the reason when there is one.
@@ -350,7 +365,7 @@ class ReceiverLink:
         :param keep: the link is detached, and its source stays at the peer; proton sends no reason then.
             By default a durable source is kept.
         """
-        _close(self, condition, keep=_is_durable(self.endpoint.source) if keep is None else keep)
+        close_link(self, condition, keep=is_durable(self.endpoint.source) if keep is None else keep)
 
     def release(self) -> None:
         """Release the unsettled deliveries of a closed link, as ``released``.
@@ -376,7 +391,14 @@ class ReceiverLink:
         self._limit = _OVERRUN
         self._drop_partial()
         # proton sends no reason with a Detach that keeps the source, and a server has none to keep.
-        self.close(condition, keep=False if self._engine.settings.sasl_server is not None else None)
+        self.close(condition, keep=False if self._is_server else None)
+        if self.on_violation is not None:
+            self.on_violation(self, condition)
+
+    def _note_allowed(self) -> None:
+        """Note up to which message the peer has credit: proton knows, and asking costs a call."""
+        allowed = self._received + lib.pn_link_credit(self._pn) + (0 if self._is_server else _EARLY_FLOW)
+        self._most_allowed = max(self._most_allowed, allowed)
 
     def _drop_partial(self) -> None:
         if self._partial is not None:
@@ -391,6 +413,7 @@ class ReceiverLink:
                 self._confirmed(delivery)
             return
         if _pn_delivery_aborted(delivery):
+            self._received += 1
             self._drop_partial()
             self._limit = _CLOSING if self._limit == _OVERRUN else self._limit
             lib.pn_delivery_settle(delivery)
@@ -401,6 +424,7 @@ class ReceiverLink:
         if data is None:
             return
         _pn_link_advance(self._pn)
+        self._received += 1
         if _pn_delivery_settled(delivery):
             lib.pn_delivery_settle(delivery)
             pointer = None
@@ -434,7 +458,8 @@ class ReceiverLink:
                 self._view = ffi.buffer(buffer)
             count = _pn_link_recv(self._pn, buffer, size)
             data = self._view[:count] if count > 0 else b""
-        if self._partial is None and size <= self._limit and not _pn_delivery_partial(delivery):
+        allowed = self._partial is None and self._received < self._most_allowed
+        if allowed and size <= self._limit and not _pn_delivery_partial(delivery):
             return data
         return self._assemble(delivery, data)
 
@@ -443,10 +468,12 @@ class ReceiverLink:
             self._skip(delivery)
             return None
         if self._partial is None:
+            self._note_allowed()
             self._partial = bytearray()
         self._partial += data
-        if len(self._partial) > self._limit:
-            self.discard(proton.Condition("amqp:link:message-size-exceeded", "message too large"))
+        too_many = self._received >= self._most_allowed
+        if too_many or len(self._partial) > self._limit:
+            self.discard(proton.Condition(*(_TOO_MANY if too_many else _TOO_LARGE)))
             self._skip(delivery)
             return None
         if lib.pn_delivery_partial(delivery):
@@ -471,30 +498,3 @@ class ReceiverLink:
 
 Link = SenderLink | ReceiverLink
 _MISSING = object()
-
-
-def raw_name(link: Link) -> bytes:
-    """The name of a link, which may be any bytes where the peer chose it."""
-    return ffi.string(lib.pn_link_name(link._pn))  # type: ignore[no-any-return]
-
-
-def _close(link: Link, condition: proton.Condition | None, *, keep: bool = False) -> None:
-    """Detach.
-
-    :param keep: the peer keeps the terminus: ``closed`` destroys it (section 2.6.6).
-    """
-    if link.dead:
-        return
-    link.closed_here = True
-    if condition is not None:
-        link.endpoint.condition = condition
-    if keep:
-        link.endpoint.detach()
-    else:
-        link.endpoint.close()
-    link._engine.wake()
-
-
-def _is_durable(terminus: proton.Terminus) -> bool:
-    """Whether a terminus outlives its link (part 3, sections 3.5.5 and 3.5.6)."""
-    return bool(terminus.durability) or terminus.expiry_policy == proton.Terminus.EXPIRE_NEVER

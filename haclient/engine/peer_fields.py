@@ -46,6 +46,11 @@ def desired_capabilities(connection: proton.Connection) -> frozenset[str]:
     return frozenset(map(str, found)) if isinstance(found, Iterable) else frozenset()
 
 
+def link_name(link: proton.Link) -> bytes:
+    """The name of a link, which may be any bytes where the peer chose it."""
+    return ffi.string(lib.pn_link_name(link._impl))  # type: ignore[no-any-return]
+
+
 def node_properties(terminus: proton.Terminus) -> dict[str, Any]:
     """The dynamic node properties of a terminus, by plain string."""
     found = _read(lambda: _value(terminus.properties))

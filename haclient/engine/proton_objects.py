@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cproton
 import proton
@@ -12,6 +12,9 @@ from proton import symbol
 from haclient.engine import sasl
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
+
+if TYPE_CHECKING:
+    from haclient.engine.links import Link
 
 
 class ProtonObjects:
@@ -73,3 +76,25 @@ def write_outcome(delivery: Any, outcome: Outcome) -> None:
         lib.pn_data_decode(
             lib.pn_disposition_annotations(local), outcome.annotations, len(outcome.annotations)
         )
+
+
+def close_link(link: Link, condition: proton.Condition | None, *, keep: bool = False) -> None:
+    """Detach a link from this side.
+
+    :param keep: the peer keeps the terminus: ``closed`` destroys it (AMQP 1.0 part 2, section 2.6.6).
+    """
+    if link.dead:
+        return
+    link.closed_here = True
+    if condition is not None:
+        link.endpoint.condition = condition
+    if keep:
+        link.endpoint.detach()
+    else:
+        link.endpoint.close()
+    link._engine.wake()
+
+
+def is_durable(terminus: proton.Terminus) -> bool:
+    """Whether a terminus outlives its link (part 3, sections 3.5.5 and 3.5.6)."""
+    return bool(terminus.durability) or terminus.expiry_policy == proton.Terminus.EXPIRE_NEVER

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from haclient.engine.links import Link, raw_name
+from haclient.engine import peer_fields
+from haclient.engine.links import Link
 from haclient.engine.wire import attach_frame
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def attach(engine: Engine, link: Link, states: Mapping[bytes, int]) -> int:
         engine.attach(link)
         return 0
     limit = engine.transport.remote_max_frame_size or _NO_LIMIT
-    name = raw_name(link)
+    name = peer_fields.link_name(link.endpoint)
     sent = 0
 
     def add(output: bytes) -> bytes:

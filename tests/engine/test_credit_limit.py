@@ -1,0 +1,230 @@
+"""A peer sends no more messages than it ever had credit for: beyond that the receiver closes the link.
+
+The peer is bytes, for proton sends nothing without credit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import proton
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from proton import Described, uint, ulong, ushort
+
+from haclient.engine.links import ReceiverLink
+from haclient.engine.protocol import Engine
+from haclient.testing.peers.listening import settings
+from tests.broker_stub.raw_client import (
+    ATTACH,
+    BEGIN,
+    OPEN,
+    WINDOW,
+    attach_sender,
+    begin,
+    frame,
+    transfer,
+)
+from tests.engine.pair import Owner, client_settings
+from tests.engine.test_hostile_peers import AMQP_HEADER, Wire
+
+EARLY = 5
+"""What RabbitMQ 4 may send beyond its credit, for the Flow that is before its Attach."""
+EXCEEDED = "amqp:link:transfer-limit-exceeded"
+
+
+class _Peer:
+    """The sending end, in bytes, of one link to an engine.
+
+    :ivar refusals: the conditions by which the engine closed the link.
+    """
+
+    def __init__(self, engine: Engine, owner: Owner, link: ReceiverLink) -> None:
+        self.engine, self.owner, self.link = engine, owner, link
+        self.refusals: list[proton.Condition] = []
+        link.on_violation = lambda _, condition: self.refusals.append(condition)
+        self._number = 0
+
+    @property
+    def delivered(self) -> int:
+        return len(self.owner.deliveries)
+
+    def send(self, count: int = 1, *, more: bool = False, settled: bool = False, data: bytes = b"x") -> None:
+        for _ in range(count):
+            self.engine.data_received(transfer(0, self._number, data, more=more, settled=settled))
+            self._number += not more
+
+    def abort(self) -> None:
+        """Begin a message, and abort it."""
+        self.send(more=True)
+        fields = [uint(0), uint(self._number), None, None, None, False, None, None, None, None, True]
+        self.engine.data_received(frame(0x14, fields))
+        self._number += 1
+
+    def give_back(self, count: int) -> None:
+        """Announce a delivery-count as after a drain: section 2.6.7."""
+        fields = [uint(0), WINDOW, uint(0), WINDOW, uint(0), uint(self._number + count), uint(0)]
+        self.engine.data_received(frame(0x13, fields))
+
+
+def attach(initial: int) -> bytes:
+    """The Attach of a sender that counts its deliveries from there."""
+    ends = [Described(ulong(0x28), ["q"]), Described(ulong(0x29), [])]
+    return frame(ATTACH, ["r", uint(0), False, None, None, *ends, None, None, uint(initial)])
+
+
+@contextmanager
+def client(*, before: int = 0, initial: int = 0) -> Iterator[_Peer]:
+    """The client's receiver, attached.
+
+    :param before: credit that is granted before the peer's Attach.
+    :param initial: the delivery-count in that.
+    """
+    loop = asyncio.new_event_loop()
+    owner = Owner()
+    engine = Engine(owner, client_settings(sasl=False), loop)
+    engine.connection_made(Wire())
+    engine.open()
+    engine.begin()
+    engine.data_received(AMQP_HEADER + frame(OPEN, ["peer"]))
+    loop.run_until_complete(asyncio.sleep(0))
+    engine.data_received(frame(BEGIN, [ushort(0), uint(0), WINDOW, WINDOW]))
+    assert owner.session is not None
+    link = engine.receiver(owner.session, "r", owner)
+    link.endpoint.source.address = "q"
+    engine.attach(link)
+    link.grant(before)
+    loop.run_until_complete(asyncio.sleep(0))
+    engine.data_received(attach(initial))
+    try:
+        yield _Peer(engine, owner, link)
+    finally:
+        engine.abort()
+        loop.close()
+
+
+@contextmanager
+def server() -> Iterator[_Peer]:
+    """A member's receiver, attached, with one credit."""
+    loop = asyncio.new_event_loop()
+    owner = Owner(server=True, grants=1)
+    engine = Engine(owner, settings(), loop)
+    engine.connection_made(Wire())
+    engine.data_received(AMQP_HEADER + frame(OPEN, ["peer"]) + begin() + attach_sender("s", 0, "q"))
+    loop.run_until_complete(asyncio.sleep(0))
+    (link,) = owner.links
+    assert isinstance(link, ReceiverLink)
+    try:
+        yield _Peer(engine, owner, link)
+    finally:
+        engine.abort()
+        loop.close()
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_is_beyond_the_credit_closes_the_link_and_is_not_delivered(*, settled: bool) -> None:
+    with client() as peer:
+        peer.link.grant(10)
+        peer.send(1000, settled=settled)
+        assert peer.delivered == 10 + EARLY
+        assert [each.name for each in peer.refusals] == [EXCEEDED]
+        assert peer.link.closed_here
+
+
+def test_a_member_allows_its_clients_exactly_their_credit() -> None:
+    with server() as peer:
+        peer.send(1)
+        assert not peer.refusals
+        peer.send(2)
+        assert peer.delivered == 1
+        assert [each.name for each in peer.refusals] == [EXCEEDED]
+
+
+def test_nothing_is_kept_of_an_unfinished_message_beyond_the_credit() -> None:
+    with server() as peer:
+        kept: list[int] = []
+        peer.link.on_unfinished = lambda _, size: kept.append(size)
+        peer.send(1)
+        peer.send(100, more=True, data=bytes(1000))
+        assert max(kept, default=0) == 0
+        assert [each.name for each in peer.refusals] == [EXCEEDED]
+
+
+def test_credit_that_was_taken_back_may_have_been_used_already() -> None:
+    with server() as peer:
+        peer.link.grant(9)
+        peer.link.change_credit(-8)
+        peer.send(10)
+        assert peer.delivered == 10
+        assert not peer.refusals
+        peer.send(1)
+        assert peer.refusals
+
+
+def test_credit_that_proton_was_given_directly_counts() -> None:
+    with client() as peer:
+        peer.link.endpoint.flow(20)
+        peer.send(20)
+        assert not peer.refusals
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 100])
+def test_a_peer_that_counts_from_minus_five_may_send_five_more_for_an_early_flow(count: int) -> None:
+    with client(before=count, initial=2**32 - EARLY) as peer:
+        peer.send(count + EARLY)
+        assert peer.delivered == count + EARLY
+        assert not peer.refusals
+        peer.link.grant(count + EARLY)
+        peer.send(count)  # by the delivery-count of the peer, the five are used up
+        assert not peer.refusals
+
+
+@pytest.mark.parametrize("initial", [2**32 - 1_000_000, 2**31, 2**31 - 1, 1])
+def test_no_other_initial_count_allows_more(initial: int) -> None:
+    with client(before=10, initial=initial) as peer:
+        peer.send(1000)
+        assert peer.delivered == 10 + EARLY
+        assert peer.refusals
+
+
+def test_a_peer_that_says_it_used_more_credit_than_there_is_cannot_send_more() -> None:
+    with client() as peer:
+        returned: list[int] = []
+        peer.link.on_flow = lambda link, count: (returned.append(count), link.grant(count))[0]
+        peer.link.grant(10)
+        peer.give_back(1_000_000)
+        assert returned == [1_000_000]
+        peer.send(1000)
+        assert peer.delivered <= 10 + EARLY
+        assert peer.refusals
+
+
+@given(st.lists(st.tuples(st.sampled_from(["send", "grant", "lower", "abort"]), st.integers(1, 9))))
+def test_a_client_may_reach_the_highest_limit_and_no_more(steps: list[tuple[str, int]]) -> None:
+    """By the arithmetic of section 2.6.7: the limit is the delivery-count and the credit."""
+    with server() as peer:
+        count, credit_now, highest = 0, 1, 1
+        for step, number in steps:
+            match step:
+                case "grant":
+                    peer.link.grant(number)
+                    credit_now += number
+                case "lower":
+                    peer.link.change_credit(-number)
+                    credit_now -= number
+                case "send" | "abort":
+                    used = min(number, highest - count)
+                    for _ in range(used):
+                        peer.abort() if step == "abort" else peer.send()
+                    count, credit_now = count + used, credit_now - used
+            highest = max(highest, count + credit_now)
+            assert not peer.refusals
+        peer.send(highest - count)
+        assert not peer.refusals
+        delivered = peer.delivered
+        peer.send(3)
+        assert peer.delivered == delivered
+        assert [each.name for each in peer.refusals] == [EXCEEDED]
