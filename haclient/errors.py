@@ -58,6 +58,7 @@ __all__ = [
     "LinkRefused",
     "LinkTimeout",
     "MessageNotAccepted",
+    "MessageTooLarge",
     "ReceiveTimeout",
     "ResolutionError",
     "SaslUnavailableError",
@@ -302,6 +303,27 @@ class MessageNotAccepted(HaclientError, proton.LinkException):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class MessageTooLarge(HaclientError, proton.LinkException):
+    """The message is larger than the primary takes (the max-message-size of its Attach).
+
+    ``delivered`` is ``None`` for a message that another primary had been sent before a failover.
+
+    :ivar size: of the encoded message, in bytes.
+    :ivar limit: what the primary takes, in bytes.
+    """
+
+    code = "message-too-large"
+    safe_to_retry = False
+
+    def __init__(
+        self, message: str, size: int = 0, limit: int = 0, *, delivered: bool | None = False
+    ) -> None:
+        super().__init__(message)
+        self.size = size
+        self.limit = limit
+        self.delivered = delivered
 
 
 class WindowFull(HaclientError, proton.LinkException):

@@ -74,6 +74,7 @@ class Sender:
             broker with duplicate detection stores one message.  Made up when left out.
         :raises TypeError: for what AMQP cannot carry, with its path, such as ``body['items'][3]['price']``.
         :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
+        :raises MessageTooLarge: when it is larger than the primary takes.
         :raises SendTimeout: ``delivered`` says whether it may have arrived.
         :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
         :raises LinkClosed: when the sender is closed.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import copy
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from haclient.errors import (
     HaclientError,
     LinkClosed,
     MessageNotAccepted,
+    MessageTooLarge,
     another,
 )
 from haclient.outcome import ACCEPTED, Outcome
@@ -86,6 +88,8 @@ class SenderCore:
         self._answered = False
         # The link's credit, counted along: asking proton costs a C call a message.
         self._credit = 0
+        # The peer's max-message-size, once the link is attached.
+        self._max_size = sys.maxsize
         # Whether it ended with messages that had no outcome.
         self._undelivered = False
         self._waiting_for_window: deque[asyncio.Future[None]] = deque()
@@ -97,11 +101,17 @@ class SenderCore:
     def submit(self, data: bytes, waiter: Waiter) -> Entry[Waiter]:
         """Take responsibility for an encoded message.  Never blocks; see ``wait_window``.
 
+        A message that is larger than the primary takes fails at once, and alone.
+
         :raises HaclientError: when the sender is closed.
         """
         if self.error is not None:
             raise another(self.error)
         ledger = self.ledger
+        if len(data) > self._max_size:
+            self._wake_waiters()  # the place in the window is another call's
+            _fail(waiter, too_large(len(data), self._max_size, self.address))
+            return Entry(b"", waiter)
         entry = ledger.add(data, waiter)
         # A link is dead from the end of its engine on, and not only from ``on_disconnected``.
         link, engine = self._link, self._engine
@@ -290,11 +300,22 @@ class SenderCore:
         refused = link.endpoint.remote_target.address is None and self.address is not None
         if not refused:
             self.refusal = None
+            self._limit_size(int(link.endpoint.remote_max_message_size or sys.maxsize))
             if not self.opened.done():
                 self.opened.set_result(None)
                 self._advise(link)
         self._answered = True
         self.on_attached(link)
+
+    def _limit_size(self, size: int) -> None:
+        """Give up what is larger than this primary takes: it would cost the link, and all behind it."""
+        self._max_size = size
+        for entry in [each for each in self.ledger if len(each.data) > size]:
+            delivered = None if entry.sent else False
+            error = too_large(len(entry.data), size, self.address, delivered=delivered)
+            self.ledger.withdraw(entry)
+            _fail(entry.waiter, error)
+        self._wake_waiters()
 
     def _advise(self, link: SenderLink) -> None:
         engine = self._engine
@@ -341,7 +362,7 @@ class SenderCore:
 
     def _clear_link(self) -> None:
         self._engine = self._link = None
-        self._credit = 0
+        self._credit, self._max_size = 0, sys.maxsize
 
     def _pump(self) -> None:
         engine, link, unsent = self._engine, self._link, self.ledger.unsent
@@ -381,6 +402,15 @@ class SenderCore:
                 pending.popleft()
             if (error is not None or not pending) and not waiter.done():
                 waiter.set_result(error if pending else None)
+
+
+def too_large(
+    size: int, limit: int, address: str | None, *, delivered: bool | None = False
+) -> MessageTooLarge:
+    """The error for a message that is larger than the primary takes for this address."""
+    node = "" if address is None else f" for {address!r}"
+    text = f"the message has {size} bytes, and the primary takes {limit} at most{node}"
+    return MessageTooLarge(text, size, limit, delivered=delivered)
 
 
 def _not_accepted(outcome: Outcome | None) -> HaclientError:

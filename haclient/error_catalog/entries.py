@@ -278,6 +278,12 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Rejected: the text has the condition, such as a full address or a message that is too large. "
             "Released or modified: the node cannot take it now.",
         ),
+        "message-too-large": Entry(
+            "The message is larger than the primary takes. The text has both sizes; to this primary nothing "
+            "was sent.",
+            "Raise the broker's limit of the message size, or send less at a time. If only some members "
+            "refuse it, their limits differ: set one for all.",
+        ),
         "unencodable-value": Entry(
             "AMQP cannot carry a value of the message. The text has its path and its type; nothing was sent.",
             "Convert the value: a datetime needs a time zone, a Decimal becomes a str, an int has 64 bits at "

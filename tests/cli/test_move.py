@@ -306,6 +306,18 @@ async def test_what_is_refused_does_not_hold_up_the_others() -> None:
         assert "1 not accepted" in command.errors[-1]
 
 
+async def test_what_is_too_large_for_the_target_stays_at_the_source() -> None:
+    async with two(max_message_size=1000, grants=1000) as (source, target):
+        put(source, "one", "x" * 1000, "two")
+        with moving(source, target, "--timeout", "0.5", "--json") as command:
+            assert await ended(command) == 1
+            figures = json.loads(command.line())
+        assert (figures["moved"], figures["not_accepted"]) == (2, 1)
+        assert source.outcomes.count(ACCEPTED) == 2
+        assert target.bodies == ["one", "two"]
+        assert "not moved: the message has " in command.errors[0]
+
+
 async def test_a_target_that_refuses_everything_ends_it() -> None:
     async with two(outcome=REJECTED, grants=1000) as (source, target):
         put(source, *range(400))

@@ -111,6 +111,16 @@ async def test_only_what_the_primary_accepts_counts() -> None:
     assert counts.items() <= figures(shown.stdout).items()
 
 
+async def test_a_message_that_is_too_large_is_not_accepted_and_the_others_are() -> None:
+    lines = f"one\n{'x' * 1000}\ntwo\n"
+    async with scripted_primary(max_message_size=1000) as peer:
+        sent = await asyncio.to_thread(run, "send", f"amqp://{peer.address}", QUEUE, text=lines)
+    assert sent.returncode == 1
+    assert peer.bodies == ["one", "two"]
+    assert "message 2: the message has " in sent.stderr
+    assert sent.stderr.splitlines()[-1].endswith("; 1 not accepted")
+
+
 @pytest.mark.slow
 async def test_capabilities_are_asked_of_the_node() -> None:
     asked = ("--capability", "queue", "--capability", "shared")

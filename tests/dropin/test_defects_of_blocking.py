@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from proton import Delivery, Message
+from proton import Delivery, LinkException, Message
 
 from haclient.outcome import ACCEPTED
 from haclient.testing.peers.deaf import silence
@@ -83,3 +83,13 @@ def test_a_member_that_says_nothing_does_not_use_up_the_time_of_a_call(peer: Pri
         with BlockingConnection(urls=urls, timeout=10 * PATIENCE, **FAST) as connection:
             connection.create_sender("orders").send(Message(body="one"))
     assert peer.bodies == ["one"]
+
+
+def test_a_message_that_is_too_large_fails_alone(peer: Primary, connection: BlockingConnection) -> None:
+    """proton sends it, and the broker closes the link: what is behind it has no outcome."""
+    peer.max_message_size = 1000
+    sender = connection.create_sender("orders")
+    with pytest.raises(LinkException, match="takes 1000 at most for 'orders'"):
+        sender.send(Message(body=bytes(1000)))
+    assert sender.send(Message(body="small")).remote_state == Delivery.ACCEPTED
+    assert peer.bodies == ["small"]

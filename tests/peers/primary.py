@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import proton
@@ -63,6 +63,7 @@ class Primary(Peer):
     :ivar refuses_by: whether it refuses them by a Detach, an End or a Close, or drops the connection.
     :ivar attaches: the address of each Attach, and when it arrived, by the loop's clock.
     :ivar max_frame_size: the largest frame it takes, in bytes.
+    :ivar max_message_size: what it says that it takes, in bytes; it takes more.
     :ivar channel_max: the highest number of a session that it takes.
     :ivar begin_after: seconds from a client's Begin to the answer.
     :ivar opening: connections that are not usable yet, and the most there were at once.
@@ -98,6 +99,7 @@ class Primary(Peer):
     refuses_by: Literal["detach", "end", "close", "drop"] = "detach"
     attaches: list[tuple[str, float]] = field(default_factory=list)
     max_frame_size: int = 65536
+    max_message_size: int = 0
     channel_max: int = 65535
     begin_after: float = 0.0
     opening: int = 0
@@ -266,7 +268,10 @@ class Primary(Peer):
             if link.peer_unsettled:
                 self.asked.append(attach_frame.states(link.peer_unsettled))
                 states = {tag: self.resumes[tag] for tag in self.asked[-1] if tag in self.resumes}
+        own = engine.settings
+        engine.settings = replace(own, max_message_size=self.max_message_size)
         unsettled.attach(engine, link, states)
+        engine.settings = own
         if isinstance(link, SenderLink):
             self._out[link] = {}
             self._source[link] = str(endpoint.remote_source.address)

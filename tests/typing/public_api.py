@@ -412,6 +412,9 @@ def every_error(error: errors.HaclientError) -> None:
             assert_type(error.outcome, Outcome)
         case errors.SendManyError():
             assert_type(error.results, list[Outcome | errors.HaclientError])
+        case errors.MessageTooLarge():
+            assert_type(error.size, int)
+            assert_type(error.limit, int)
         case errors.WindowFull():
             assert_type(error.window, int)
         case errors.UnencodableValue():
@@ -434,6 +437,7 @@ def errors_of_a_link_are_those_of_proton(
     error: errors.LinkRefused
     | errors.LinkClosed
     | errors.MessageNotAccepted
+    | errors.MessageTooLarge
     | errors.SendManyError
     | errors.WindowFull
     | errors.DeliveryUnknown

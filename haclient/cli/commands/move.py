@@ -50,7 +50,14 @@ from haclient.cluster_url.options import Options
 from haclient.command_line.interrupts import code_of
 from haclient.command_line.signals import until_stopped
 from haclient.core.sender import SenderCore
-from haclient.errors import DeliveryUnknown, HaclientError, MessageNotAccepted, ReceiveTimeout, StaleDelivery
+from haclient.errors import (
+    DeliveryUnknown,
+    HaclientError,
+    MessageNotAccepted,
+    MessageTooLarge,
+    ReceiveTimeout,
+    StaleDelivery,
+)
 from haclient.event_log import AsyncEvents
 from haclient.factory import FactoryCore
 from haclient.outcome import Outcome
@@ -198,7 +205,7 @@ class _Moving:
         """Wait for the outcome at the target, and give the delivery its own."""
         try:
             await future
-        except (MessageNotAccepted, DeliveryUnknown) as error:
+        except (MessageNotAccepted, MessageTooLarge, DeliveryUnknown) as error:
             self._refuse(delivery, error)
         except HaclientError as error:  # the sender has ended
             self.unsettled += 1

@@ -29,7 +29,7 @@ from haclient.cli.streams import LineInput, descriptor_of
 from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, target_of
 from haclient.command_line.interrupts import code_of
 from haclient.command_line.signals import until_stopped
-from haclient.errors import DeliveryUnknown, MessageNotAccepted, SendTimeout
+from haclient.errors import DeliveryUnknown, MessageNotAccepted, MessageTooLarge, SendTimeout
 from haclient.outcome import Outcome
 
 # How long an interrupted send waits for messages that are not settled.
@@ -82,7 +82,7 @@ class _SendResults:
         match future.exception():
             case None:
                 self.progress.add(1)
-            case MessageNotAccepted() as error:
+            case MessageNotAccepted() | MessageTooLarge() as error:
                 self.not_accepted += 1
                 self._complain(self.not_accepted, f"message {number}: {error}")
             case SendTimeout() | DeliveryUnknown() as error:

@@ -28,6 +28,7 @@ import proton
 from cproton_ffi import ffi, lib
 from proton import Endpoint, Link, Terminus
 
+from haclient.core.sender import too_large
 from haclient.engine.codec import decode
 from haclient.reactor.endpoints.deliveries import Delivery
 from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
@@ -157,6 +158,8 @@ class Sender(_Link, proton.Sender):
         """Send a message (or bytes of the current delivery), as proton does.
 
         It never blocks: what there is no credit for waits, and goes out with the next credit.
+
+        :raises MessageTooLarge: when the peer takes no message of that size; proton would lose the link.
         """
         if not isinstance(obj, proton.Message):
             return obj.send(self, tag=tag) if hasattr(obj, "send") else self.stream(obj)
@@ -166,6 +169,9 @@ class Sender(_Link, proton.Sender):
         if marker is not None and (binding.ids_live_with_messages or obj.durable):
             mark = marker.next()
         data = binding.encode(obj, mark)
+        limit = lib.pn_link_remote_max_message_size(self._impl)
+        if limit and len(data) > limit:
+            raise too_large(len(data), limit, self.target.address)
         if self._given_up is not None:
             mark, data = self._repeated(obj) or (mark, data)
         delivery = self.delivery(tag or self.delivery_tag())
