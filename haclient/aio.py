@@ -38,7 +38,7 @@ from haclient.cluster_url.url_list import URLArgument
 from haclient.connect_params import CredentialsProvider, GivenCredentials
 from haclient.core.attach.source import source_params
 from haclient.core.connection import ConnectionCore, State
-from haclient.core.message_encoder import EncodeHook, MessageEncoder
+from haclient.core.message_encoder import EncodeHook, MessageEncoder, check_encoding
 from haclient.core.receiver import ReceiverCore
 from haclient.event_log import AsyncEvents
 from haclient.factory import FactoryCore, check_one_timeout
@@ -226,6 +226,7 @@ class Connection(BaseConnection):
         :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
+        check_encoding(durable=durable, on_encode=on_encode)
 
         async def create() -> Sender:
             check_loop(self._loop)

@@ -46,7 +46,7 @@ from haclient.cluster_url.url_list import URLArgument
 from haclient.connect_params import CredentialsProvider, GivenCredentials
 from haclient.core.attach.source import source_params
 from haclient.core.connection import ConnectionCore, State
-from haclient.core.message_encoder import EncodeHook, MessageEncoder
+from haclient.core.message_encoder import EncodeHook, MessageEncoder, check_encoding
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.errors import ConnectionClosed
@@ -246,6 +246,7 @@ class Connection(BaseConnection):
         :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
+        check_encoding(durable=durable, on_encode=on_encode)
         options, links = self._factory._core.options, self._core.links
         create = partial(
             links.create_sender, address, name=name, capabilities=capabilities, configure=configure

@@ -25,11 +25,13 @@ from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.options import Options
 from haclient.cluster_url.seed import Seed
 from haclient.cluster_url.url import ClusterURL
+from haclient.core.attach.target import target_capabilities
 from haclient.core.attempt import ConnectParams
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.topology import Topology
 from haclient.engine import tls
 from haclient.engine.settings import Settings
+from haclient.error_catalog.arguments import check_text
 from haclient.version import package_version
 
 
@@ -61,6 +63,7 @@ def as_credentials(given: object, origin: str = "credentials") -> Credentials:
     for name, text in zip(_FIELDS, (user, password), strict=True):
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{origin}: the {name} must be text, not {type(text).__name__}")
+        check_text(f"{origin}: the {name}", text, optional=True)
     return Credentials(user, password)
 
 
@@ -172,7 +175,7 @@ class EndpointParams:
     ) -> None:
         self._options = options
         self._client_id = client_id
-        self._desired_capabilities = desired_capabilities
+        self._desired_capabilities = target_capabilities(desired_capabilities, "desired_capabilities")
         self._source = source
         self._in_use = in_use
         self._context = context

@@ -39,6 +39,7 @@ from haclient.core.connection import ConnectionCore, Shared
 from haclient.core.link_set import in_parallel
 from haclient.discovery.topology import Topology
 from haclient.engine.sasl import check_available
+from haclient.error_catalog.arguments import check_timeout, check_type
 from haclient.errors import ConnectionClosed, WrongThread
 from haclient.event_hub import EventHub
 from haclient.event_log import AsyncEvents, BlockingEvents, CallbackSubscription
@@ -63,17 +64,6 @@ class FactoryArguments(OptionArguments, total=False):
     on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None
     rng: random.Random | None
     telemetry: str | os.PathLike[str] | TelemetrySettings | None
-
-
-def check_timeout(timeout: object) -> None:
-    """Refuse what is no time to wait.
-
-    :raises TypeError, ValueError: say so.
-    """
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
-        raise TypeError(f"timeout: expected seconds, or math.inf for no limit, not {type(timeout).__name__}")
-    if math.isnan(timeout):
-        raise ValueError(f"timeout: {timeout} is no time to wait: seconds are expected, or math.inf")
 
 
 def check_one_timeout(timeout: float | None, options: OptionArguments) -> None:
@@ -135,6 +125,9 @@ class FactoryCore:
         **options: Unpack[OptionArguments],
     ) -> None:
         self.url = read_url(url)
+        check_type("ssl_context", ssl_context, ssl.SSLContext, type(None))
+        check_type("rng", rng, random.Random, type(None))
+        check_type("telemetry", telemetry, str, os.PathLike, TelemetrySettings, type(None))
         chosen = choose_credentials(user, password, credentials)
         settings = telemetry if isinstance(telemetry, TelemetrySettings) else None
         overrides: dict[str, object] = {**options}

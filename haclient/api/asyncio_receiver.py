@@ -14,15 +14,20 @@ from haclient.api.receiving import (
     arrived,
     check_counts,
     confirm_many,
+    cores_of,
     drain,
+    listed,
+    modified,
     nothing_arrived,
+    rejected,
     take,
     wait_confirmed,
 )
 from haclient.core.delivery import DeliveryCore, accept_all, mark_accepted
 from haclient.core.receiver import ReceiverCore
+from haclient.error_catalog.arguments import check_flag
 from haclient.errors import HaclientError
-from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
+from haclient.outcome import ACCEPTED, RELEASED, Outcome
 
 
 class Receiver:
@@ -54,7 +59,8 @@ class Receiver:
         core = self._core
         if running_loop() is not core.loop:
             raise wrong_loop()
-        if not core.inbox and not await arrived(core, 1, limit(timeout)):
+        seconds = limit(timeout)
+        if not core.inbox and not await arrived(core, 1, seconds):
             raise nothing_arrived(timeout)
         delivery = core.inbox.popleft()
         core.replenish_credit(1, delivery.session_number)
@@ -76,8 +82,9 @@ class Receiver:
         core = self._core
         check_loop(core.loop)
         check_counts(core, max_count, min_count)
+        seconds = limit(timeout)
         if len(core.inbox) < min_count:
-            await arrived(core, min_count, limit(timeout))
+            await arrived(core, min_count, seconds)
         taken = take(core, max_count)
         core.replenish_credit(len(taken), core.session_number)
         return [Delivery(each, self._call_timeout) for each in taken]
@@ -95,12 +102,14 @@ class Receiver:
         :raises AlreadySettled: when one was settled before, or is here twice.  None is accepted then.
         """
         check_loop(self._core.loop)
-        given = list(deliveries)
+        given = listed(deliveries)
+        cores = cores_of(given)
+        check_flag("confirm", confirm)
+        seconds = limit(timeout, self._call_timeout)
         if confirm:
-            seconds = limit(timeout, self._call_timeout)
-            confirmed = await confirm_many(self._core, [each._core for each in given], seconds)
+            confirmed = await confirm_many(self._core, cores, seconds)
             return [each for each in given if each._core not in confirmed]
-        accepted = mark_accepted(self._core, [each._core for each in given])
+        accepted = mark_accepted(self._core, cores)
         accept_all(accepted)
         if len(accepted) == len(given):  # as it is but for a lost connection
             return []
@@ -193,15 +202,20 @@ class Delivery(BaseDelivery):
         :raises ConnectionClosed: when the connection ended meanwhile: the accept may have taken effect.
         :raises ValueError: when the receiver asked for no confirmations.
         """
-        if not confirm:
+        if confirm is False and timeout is None:
             self._settle(ACCEPTED)
             return
-        check_loop(self._core.loop)
-        await wait_confirmed(self._core, limit(timeout, self._call_timeout))
+        check_flag("confirm", confirm)
+        seconds = limit(timeout, self._call_timeout)
+        if confirm:
+            check_loop(self._core.loop)
+            await wait_confirmed(self._core, seconds)
+        else:
+            self._settle(ACCEPTED)
 
     async def reject(self, condition: str | None = None, description: str | None = None) -> None:
         """The message is at fault; the broker must not deliver it as it is."""
-        self._settle(Outcome(OutcomeState.REJECTED, condition, description))
+        self._settle(rejected(condition, description))
 
     async def release(self) -> None:
         """Give it back, as if it had not been delivered."""
@@ -209,11 +223,7 @@ class Delivery(BaseDelivery):
 
     async def modify(self, *, delivery_failed: bool = True, undeliverable_here: bool = False) -> None:
         """Give it back, counted as a failed delivery, or never to be delivered here again."""
-        self._settle(
-            Outcome(
-                OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
-            )
-        )
+        self._settle(modified(delivery_failed=delivery_failed, undeliverable_here=undeliverable_here))
 
     def __repr__(self) -> str:
         return describe_delivery("haclient.aio", self._core)

@@ -130,9 +130,10 @@ class Sender:
         if running_loop() is not self._loop:
             raise wrong_loop()
         core = self._core
+        seconds = self._timeout if timeout is None else limit(timeout)
         data = self._encode(message, duplicate_id, durable=durable)
         if core.ledger.full:
-            await self._wait_window(limit(timeout, self._timeout), duplicate_id)
+            await self._wait_window(seconds, duplicate_id)
         return self._submit(data)
 
     def submit_nowait(

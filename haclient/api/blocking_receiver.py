@@ -16,17 +16,22 @@ from haclient.api.receiving import (
     arrived,
     check_counts,
     confirm_many,
+    cores_of,
     drain,
+    listed,
     live,
+    modified,
     nothing_arrived,
+    rejected,
     take,
     wait_confirmed,
 )
 from haclient.core.delivery import DeliveryCore, accept_all, mark_accepted
 from haclient.core.receiver import ReceiverCore
+from haclient.error_catalog.arguments import check_flag
 from haclient.errors import ConnectionClosed, HaclientError
 from haclient.loop_thread import LoopThread
-from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
+from haclient.outcome import ACCEPTED, RELEASED, Outcome
 
 
 class Receiver:
@@ -59,10 +64,11 @@ class Receiver:
         :raises ConnectionClosed: when the connection is closed; ``ConnectionGaveUp`` when it gave up.
         """
         self._thread.check()
+        seconds = limit(timeout)
         try:
             delivery = self._core.inbox.popleft()
         except IndexError:
-            delivery = self._wait_delivery(limit(timeout))
+            delivery = self._wait_delivery(seconds)
         self._thread.post(self._core.replenish_credit, 1, delivery.session_number)
         return Delivery(self._thread, delivery, self._call_timeout)
 
@@ -110,12 +116,14 @@ class Receiver:
         :raises ValueError: when one is of another receiver.  None is accepted then.
         :raises AlreadySettled: when one was settled before, or is here twice.  None is accepted then.
         """
-        given = list(deliveries)
+        given = listed(deliveries)
+        cores = cores_of(given)
+        check_flag("confirm", confirm)
+        seconds = limit(timeout, self._call_timeout)
         if confirm:
-            seconds, cores = limit(timeout, self._call_timeout), [each._core for each in given]
             confirmed = self._thread.call(confirm_many(self._core, cores, seconds))
             return [each for each in given if each._core not in confirmed]
-        accepted = mark_accepted(self._core, [each._core for each in given])
+        accepted = mark_accepted(self._core, cores)
         if accepted:
             self._thread.post(accept_all, accepted)
         if len(accepted) == len(given):  # as it is but for a lost connection
@@ -226,14 +234,19 @@ class Delivery(BaseDelivery):
         :raises ConnectionClosed: when the connection ended meanwhile: the accept may have taken effect.
         :raises ValueError: when the receiver asked for no confirmations.
         """
-        if not confirm:
+        if confirm is False and timeout is None:
             self._settle(ACCEPTED)
+            return
+        check_flag("confirm", confirm)
+        seconds = limit(timeout, self._call_timeout)
+        if confirm:
+            self._thread.call(wait_confirmed(self._core, seconds))
         else:
-            self._thread.call(wait_confirmed(self._core, limit(timeout, self._call_timeout)))
+            self._settle(ACCEPTED)
 
     def reject(self, condition: str | None = None, description: str | None = None) -> None:
         """The message is at fault; the broker must not deliver it as it is."""
-        self._settle(Outcome(OutcomeState.REJECTED, condition, description))
+        self._settle(rejected(condition, description))
 
     def release(self) -> None:
         """Give it back, as if it had not been delivered."""
@@ -241,11 +254,7 @@ class Delivery(BaseDelivery):
 
     def modify(self, *, delivery_failed: bool = True, undeliverable_here: bool = False) -> None:
         """Give it back, counted as a failed delivery, or never to be delivered here again."""
-        self._settle(
-            Outcome(
-                OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
-            )
-        )
+        self._settle(modified(delivery_failed=delivery_failed, undeliverable_here=undeliverable_here))
 
     def __repr__(self) -> str:
         return describe_delivery("haclient", self._core)

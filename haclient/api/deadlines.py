@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
+from haclient.error_catalog.arguments import check_timeout
 from haclient.errors import (
     ConnectionGaveUp,
     DeadlineExceeded,
@@ -30,9 +31,12 @@ def limit(timeout: float | None, default: float | None = None) -> float | None:
 
     :param timeout: that of the call: ``None`` if it names none, ``math.inf`` for no limit.
     :param default: that of the option.
+    :raises TypeError, ValueError: for what is no time to wait.
     """
-    seconds = default if timeout is None else timeout
-    return None if seconds == math.inf else seconds
+    if timeout is None:
+        return None if default == math.inf else default
+    check_timeout(timeout)
+    return None if timeout == math.inf else timeout
 
 
 async def wait_opened(

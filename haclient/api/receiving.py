@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
+from haclient.api.bases import BaseDelivery
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore, confirm_all
 from haclient.core.receiver import ReceiverCore
+from haclient.error_catalog.arguments import check_flag, check_text, check_type, check_whole, wrong_type
 from haclient.errors import (
     ConfirmTimeout,
     DeadlineExceeded,
@@ -18,6 +21,9 @@ from haclient.errors import (
     StaleDelivery,
     another,
 )
+from haclient.outcome import Outcome, OutcomeState
+
+D = TypeVar("D", bound=BaseDelivery)
 
 
 async def unsubscribe(
@@ -121,12 +127,58 @@ async def arrived(core: ReceiverCore, needed: int, seconds: float | None) -> boo
 def check_counts(core: ReceiverCore, max_count: int, min_count: int) -> None:
     """Check how many messages a call asks for.
 
+    :raises TypeError: for what is no whole number.
     :raises ValueError: when it can never have so many, or none.
     """
+    check_whole("max_count", max_count)
+    check_whole("min_count", min_count)
     if not 1 <= min_count <= max_count:
         raise ValueError(f"min_count is 1 or more and at most max_count, not {min_count} of {max_count}")
     if 0 < core.credit < min_count:
         raise ValueError(f"min_count is at most the receiver's credit of {core.credit}, not {min_count}")
+
+
+def listed(deliveries: Iterable[D]) -> list[D]:
+    """What a call was given as deliveries, as a list.
+
+    :raises TypeError: for what cannot be iterated over.
+    """
+    check_type("deliveries", deliveries, Iterable)
+    return list(deliveries)
+
+
+def cores_of(deliveries: Sequence[BaseDelivery]) -> list[DeliveryCore]:
+    """The cores of what a call was given as deliveries.
+
+    :raises TypeError: for anything else.
+    """
+    try:
+        return [each._core for each in deliveries]
+    except AttributeError:
+        other = next(each for each in deliveries if not hasattr(each, "_core"))
+        raise wrong_type("deliveries", "deliveries of this receiver", other) from None
+
+
+def rejected(condition: str | None, description: str | None) -> Outcome:
+    """The outcome *rejected*.
+
+    :raises TypeError, ValueError: for what is no text.
+    """
+    check_text("condition", condition, optional=True)
+    check_text("description", description, optional=True)
+    return Outcome(OutcomeState.REJECTED, condition, description)
+
+
+def modified(*, delivery_failed: bool, undeliverable_here: bool) -> Outcome:
+    """The outcome *modified*.
+
+    :raises TypeError: for what is no flag.
+    """
+    check_flag("delivery_failed", delivery_failed)
+    check_flag("undeliverable_here", undeliverable_here)
+    return Outcome(
+        OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
+    )
 
 
 def nothing_arrived(seconds: float | None) -> ReceiveTimeout:

@@ -127,7 +127,7 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
     """
     fields = {str(key): value for key, value in info.items()}
     names = [fields.get(key) or "" for key in ("network-host", "hostname", "scheme")]
-    if not all(isinstance(name, str) for name in names):
+    if not all(isinstance(name, str) and "\0" not in name for name in names):
         return None
     network_host, server_name, scheme = map(str, names)
     host, scheme = (network_host or server_name).strip("[]").lower(), scheme.lower()

@@ -37,6 +37,7 @@ from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import MAX_PARKED_LINKS
+from haclient.error_catalog.arguments import check_callable, check_flag, check_text, check_whole
 from haclient.errors import HaclientError, LinkClosed, another
 
 logger = logging.getLogger("haclient")
@@ -105,10 +106,12 @@ class LinkSet:
         """Create a sender; its ``opened`` is done when the primary accepts the link.
 
         :raises ValueError: when the connection has a sender of this name, or the address is empty.
-        :raises TypeError: when ``capabilities`` are no list of strings.
+        :raises TypeError: for an argument of a type that it cannot have.
         """
+        check_text("address", address, optional=True)
+        check_callable("configure", configure)
         if address == "":
-            raise ValueError("an address is a name; None asks for the anonymous terminus")
+            raise ValueError("address: it is a name, or None for the anonymous terminus, and not empty")
         core = SenderCore(
             self._loop,
             self._link_name(SenderCore, name),
@@ -135,9 +138,17 @@ class LinkSet:
         """Create a receiver; its ``opened`` is done when the primary accepts the link.
 
         :param credit: 0 grants none but what the application adds.
-        :raises ValueError: when the connection has a receiver of this name, or the credit is not possible.
+        :raises ValueError: when the connection has a receiver of this name, the credit is not possible, or
+            there is an address for a dynamic node.
+        :raises TypeError: for an argument of a type that it cannot have.
         """
-        credit = self._options.credit if credit is None else credit
+        check_text("address", address, optional=True)
+        check_callable("configure", configure)
+        for argument, flag in (("dynamic", dynamic), ("browse", browse), ("confirm", confirm)):
+            check_flag(argument, flag)
+        if dynamic and address is not None:
+            raise ValueError("dynamic: the primary names the node, so the address is None")
+        credit = self._options.credit if credit is None else check_whole("credit", credit)
         if not 0 <= credit <= MAX_CREDIT:
             raise ValueError(f"credit is 0 to {MAX_CREDIT}, not {credit}")
         core = ReceiverCore(
@@ -168,7 +179,12 @@ class LinkSet:
         """Create a receiver of a subscription.
 
         :raises ValueError: when the name or the client id is missing, or the name is in use.
+        :raises TypeError: for an argument of a type that it cannot have.
         """
+        check_text("topic", topic)
+        check_text("name", name, optional=True)
+        check_flag("durable", durable)
+        check_flag("shared", shared)
         capabilities = subscriptions.subscription_capabilities(
             source.capabilities, durable=durable, shared=shared, client_id=self._options.client_id
         )
@@ -187,6 +203,8 @@ class LinkSet:
 
         :raises ValueError: when the connection has a receiver of it, or it cannot be found by its name.
         """
+        check_text("name", name, optional=True)
+        check_text("topic", topic, optional=True)
         subscriptions.check_name(name)
         source = subscriptions.removal_source(topic, self._options.client_id)
         link = name if source.is_lookup else f"{name}|{GLOBAL}"
@@ -222,6 +240,7 @@ class LinkSet:
 
     def _link_name(self, kind: type[LinkCore], name: str | None) -> str:
         """The name of a new link: peers take two of one name and direction for one (section 2.6.1)."""
+        check_text("name", name, optional=True)
         if name:
             if (kind, name) in self._names:
                 raise ValueError(f"the link name {name!r} is in use")

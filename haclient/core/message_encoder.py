@@ -25,6 +25,7 @@ import proton
 
 from haclient.engine.amqp_values.message import Message, SendableBody
 from haclient.engine.codec import Encoder, automatic_ids, encode_body, message_of
+from haclient.error_catalog.arguments import check_callable, check_flag
 
 if TYPE_CHECKING:
     from haclient.core.sender import SenderCore
@@ -55,6 +56,15 @@ class Additions:
 
 
 EncodeHook = Callable[[OutgoingMessage], Additions | None]
+
+
+def check_encoding(*, durable: object, on_encode: object) -> None:
+    """Check what an application passes for the encoder of a sender.
+
+    :raises TypeError: for an argument of a type that it cannot have.
+    """
+    check_flag("durable", durable)
+    check_callable("on_encode", on_encode)
 
 
 class MessageEncoder:
@@ -89,6 +99,8 @@ class MessageEncoder:
         encode: Callable[..., bytes] = self._encode
         if durable is None:
             durable = self._durable
+        elif durable is not True and durable is not False:
+            check_flag("durable", durable)
         if duplicate_id is not None:
             encode = self._encode_with_id
         elif self._stem is not None and (durable or self._core.ids_live_with_messages):

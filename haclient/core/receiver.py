@@ -29,6 +29,7 @@ from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import PLAIN, SourceParams
 from haclient.core.delivery import LOST, DeliveryCore
+from haclient.error_catalog.arguments import check_whole
 from haclient.errors import (
     ConfirmNotSupported,
     ConnectionClosed,
@@ -138,17 +139,19 @@ class ReceiverCore:
     def add_credit(self, count: int) -> None:
         """Ask for so many more messages.
 
+        :raises TypeError: when it is no whole number.
         :raises ValueError: when it is no positive number, too large, or the receiver grants its own credit.
         :raises HaclientError: when the receiver is closed.
         """
+        count = check_whole("count", count)
         if self.credit:
             raise ValueError(
                 f"the receiver grants its credit itself: add_credit is for credit=0, not {self.credit}"
             )
         if count < 1:
-            raise ValueError(f"the credit to add is 1 or more, not {count}")
+            raise ValueError(f"count: the credit to add is 1 or more, not {count}")
         if self._requested + count > MAX_CREDIT:
-            raise ValueError(f"the credit is {MAX_CREDIT} at most")
+            raise ValueError(f"count: the credit is {MAX_CREDIT} at most")
         self.check_open()
         self._requested += count
         self._to_grant += count

@@ -13,6 +13,7 @@ from typing import Any
 from proton import Endpoint, SSLDomain, Terminus, Url, symbol
 from proton._reactor import SessionPerConnection
 
+from haclient.error_catalog.arguments import check_text
 from haclient.reactor.addresses import cluster, split_path
 from haclient.reactor.connect_options import ConnectOptions
 from haclient.reactor.connectors import FailoverConnector, PlainConnector
@@ -76,6 +77,12 @@ class Container(Reactor):
         **kwargs: Any,
     ) -> Connection:
         user, password = kwargs.get("user", self.user), kwargs.get("password", self.password)
+        for argument, text in (
+            ("user", user),
+            ("password", password),
+            ("virtual_host", kwargs.get("virtual_host")),
+        ):
+            check_text(argument, text, optional=True)
         members = cluster([url] if url else urls or (), user, password)
         options = ConnectOptions.of(self, kwargs, heartbeat=heartbeat, ssl_domain=ssl_domain).with_tls(
             self, members
@@ -121,6 +128,7 @@ class Container(Reactor):
 
         :param context: a connection, a session, or a URL (a cluster URL too) to connect to.
         """
+        _check_names(target, *args[:2], kwargs.get("source"), kwargs.get("name"))
         context, path = self._resolve(context)
         made: Any = super().create_sender(context, target or path, *args, **kwargs)
         sender: Sender = made
@@ -128,6 +136,7 @@ class Container(Reactor):
 
     def create_receiver(self, context: Any, source: str | None = None, *args: Any, **kwargs: Any) -> Receiver:
         """A receiver; see ``proton.reactor.Container.create_receiver``."""
+        _check_names(source, *args[:2], kwargs.get("target"), kwargs.get("name"))
         context, path = self._resolve(context)
         made: Any = super().create_receiver(context, source or path, *args, **kwargs)
         receiver: Receiver = made
@@ -178,3 +187,9 @@ class Container(Reactor):
         :raises OSError: when it cannot be bound.
         """
         return Acceptor(self, host, int(port), handler)
+
+
+def _check_names(*names: object) -> None:
+    """Refuse the names and addresses of a link that C would shorten: they would be another node's."""
+    for name in names:
+        check_text("name or address", name, optional=True)

@@ -47,7 +47,7 @@ def callbacks(
     """
     if given is None:
         return []
-    if isinstance(given, Iterable):
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes):  # whose elements are of their kind
         return [each for one in given for each in callbacks(one, redactor)]
     if isinstance(given, Sink):
         return [given.listener(redactor)]

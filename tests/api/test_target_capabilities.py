@@ -43,10 +43,10 @@ async def test_by_default_there_are_none(api: API) -> None:
 @pytest.mark.parametrize(
     ("wrong", "kind", "text"),
     [
-        ("queue", TypeError, "capabilities is a list of strings, not 'queue'"),
-        ([1], TypeError, "a capability is a string, not 1"),
-        (["é"], ValueError, "a capability is a symbol"),
-        ([""], ValueError, "a capability is a symbol"),
+        ("queue", TypeError, "capabilities: expected a list of text, not str"),
+        ([1], TypeError, "capabilities: expected text, not int"),
+        (["é"], ValueError, "capabilities: 'é' is no symbol"),
+        ([""], ValueError, "capabilities: '' is no symbol"),
     ],
 )
 async def test_what_is_no_list_of_symbols_is_refused(

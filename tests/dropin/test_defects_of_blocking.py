@@ -93,3 +93,15 @@ def test_a_message_that_is_too_large_fails_alone(peer: Primary, connection: Bloc
         sender.send(Message(body=bytes(1000)))
     assert sender.send(Message(body="small")).remote_state == Delivery.ACCEPTED
     assert peer.bodies == ["small"]
+
+
+def test_a_nul_leads_to_no_other_node(peer: Primary, connection: BlockingConnection) -> None:
+    """proton cuts names and addresses there."""
+    for create in (connection.create_sender, connection.create_receiver):
+        with pytest.raises(ValueError, match=r"there is a NUL at \[6\]"):
+            create("orders\0news")
+        with pytest.raises(ValueError, match=r"there is a NUL at \[1\]"):
+            create("orders", name="a\0b")
+    with pytest.raises(ValueError, match="user: there is a NUL"):
+        BlockingConnection(url(peer), user="us\0er", password="secret")
+    assert peer.attaches == []

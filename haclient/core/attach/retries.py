@@ -235,7 +235,7 @@ def _target(info: Mapping[Any, Any], peer: Endpoint) -> tuple[Endpoint | None, s
     address = fields.get("address")
     if not fields.get("network-host") and not fields.get("hostname"):
         info = {**info, "network-host": peer.host}
-    named = address if isinstance(address, str) and address else None
+    named = address if isinstance(address, str) and address and "\0" not in address else None
     return failures.redirect_target(info, peer), named
 
 

@@ -23,6 +23,7 @@ import proton
 
 from haclient.core.attach.target import target_capabilities
 from haclient.engine import peer_fields
+from haclient.error_catalog.arguments import check_flag, check_text, check_type
 from haclient.errors import FilterNotSupported, HaclientError, LinkRefused
 
 SELECTOR = "apache.org:selector-filter:string"
@@ -93,10 +94,11 @@ def source_params(
     :raises ValueError: for an empty selector, and for one that is among the filters, too.
     :raises TypeError: for what AMQP cannot carry.
     """
+    check_text("selector", selector, optional=True)
+    check_type("filters", filters, Mapping, type(None))
+    check_flag("strict", strict)
     asked: dict[str, Any] = dict(filters or {})
     if selector is not None:
-        if not isinstance(selector, str):
-            raise TypeError(f"a selector is a string, not {selector!r}")
         if not selector.strip():
             raise ValueError("a selector is not empty; None is for every message")
         if SELECTOR in asked:
@@ -108,21 +110,22 @@ def source_params(
 
 def _filter_name(name: object) -> str:
     if not isinstance(name, str) or not name or not name.isascii():
-        raise TypeError(f"the name of a filter is a string of ASCII characters, not {name!r}")
+        raise TypeError(f"filters: the name of a filter is a string of ASCII characters, not {name!r}")
+    check_text("filters", name)
     return str(name)
 
 
 def _described(name: str, value: Any) -> proton.Described:
     """The filter as proton reads it back, to compare it with the peer's."""
     if value is None:
-        raise TypeError(f"the filter {name!r} has no value")
+        raise TypeError(f"filters: the filter {name!r} has no value")
     if not isinstance(value, proton.Described):
         value = proton.Described(proton.symbol(name), value)
     data = proton.Data()
     try:
         data.put_object(value)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"AMQP cannot carry the filter {name!r}: {value.value!r}") from error
+        raise TypeError(f"filters: AMQP cannot carry the filter {name!r}: {value.value!r}") from error
     data.rewind()
     data.next()
     read: Any = data.get_object()

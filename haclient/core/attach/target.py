@@ -6,24 +6,27 @@ mapping of Apache Qpid, by which Apache ActiveMQ Artemis chooses ANYCAST or MULT
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import proton
+
+from haclient.error_catalog.arguments import check_text, wrong_type
 
 # The annotation of its argument leaves out its own constant.
 _UNDESCRIBED: Any = proton.UNDESCRIBED
 
 
-def target_capabilities(names: Sequence[str]) -> tuple[proton.symbol, ...]:
+def target_capabilities(names: Sequence[str], argument: str = "capabilities") -> tuple[proton.symbol, ...]:
     """The capabilities of a target.
 
+    :param argument: for errors, what the application calls them.
     :raises TypeError: for a single string, and for what is no string.
     :raises ValueError: for text that is no AMQP symbol.
     """
-    if isinstance(names, str):
-        raise TypeError(f"capabilities is a list of strings, not {names!r}")
-    return tuple(map(_symbol, names))
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise wrong_type(argument, "a list of text", names)
+    return tuple(_symbol(name, argument) for name in names)
 
 
 def request_capabilities(target: proton.Terminus, names: tuple[proton.symbol, ...]) -> None:
@@ -33,9 +36,9 @@ def request_capabilities(target: proton.Terminus, names: tuple[proton.symbol, ..
         target.capabilities.put_object(proton.Array(_UNDESCRIBED, proton.Data.SYMBOL, *names))
 
 
-def _symbol(name: object) -> proton.symbol:
-    if not isinstance(name, str):
-        raise TypeError(f"a capability is a string, not {name!r}")
+def _symbol(name: object, argument: str) -> proton.symbol:
+    check_text(argument, name)
+    assert isinstance(name, str)
     if not name or not name.isascii():
-        raise ValueError(f"a capability is a symbol (ASCII text), not {name!r}")
+        raise ValueError(f"{argument}: {name!r} is no symbol (ASCII text)")
     return proton.symbol(name)
