@@ -6,7 +6,6 @@ list as a key, text that is not UTF-8, a capability that is no symbol.  Such a f
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,17 +14,37 @@ from cproton_ffi import ffi, lib
 
 from haclient.outcome import Outcome, OutcomeState
 
+# Names that this project and other brokers send: one string for all connections, which keep them.
+# Not by ``sys.intern``, nor for what a peer makes up: CPython 3.12.1 keeps interned strings for ever.
+_KNOWN = {
+    name: name
+    for name in (
+        "product",
+        "version",
+        "platform",
+        "failover-server-list",
+        "haclient:address",
+        "haclient:cluster",
+        "haclient:connection",
+        "haclient:connections",
+        "haclient:generation",
+        "haclient:ids-live-with-messages",
+        "haclient:member",
+        "haclient:role",
+        "haclient:setup-rate",
+    )
+}
 _OUTCOMES = {state.value: state for state in OutcomeState}
 # What proton raises for a value that Python cannot hold; bad UTF-8 is a ValueError.
 _UNREADABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def properties(endpoint: proton.Connection | proton.Link) -> dict[str, Any]:
-    """The properties of an Open or an Attach, by plain string: one string for all connections to a peer."""
+    """The properties of an Open or an Attach, by plain string."""
     found = _read(lambda: endpoint.remote_properties)
     if not isinstance(found, Mapping):
         return {}
-    return {sys.intern(str(key)): _shared(value) for key, value in found.items()}
+    return {_KNOWN.get(name := str(key), name): value for key, value in found.items()}
 
 
 def container_id(connection: proton.Connection) -> str | None:
@@ -132,10 +151,6 @@ def _encoded(data: Any) -> bytes:
 def _value(data: proton.Data) -> Any:
     data.rewind()
     return data.get_object() if data.next() else None
-
-
-def _shared(value: Any) -> Any:
-    return sys.intern(value) if type(value) is str else value
 
 
 def _read(read: Callable[[], Any]) -> Any:
