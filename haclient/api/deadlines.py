@@ -10,6 +10,7 @@ from haclient.core.connection import ConnectionCore, State
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.error_catalog.arguments import check_timeout
+from haclient.error_catalog.base import quoted
 from haclient.errors import (
     ConnectionGaveUp,
     DeadlineExceeded,
@@ -59,7 +60,9 @@ async def wait_opened(
             raise another(core.refusal)
         connected = connection.state is State.CONNECTED
         because = "" if connected else f": {_NOBODY}"
-        error = LinkTimeout(f"the link to {core.address!r} was not attached within {seconds} s{because}")
+        error = LinkTimeout(
+            f"the link to {quoted(core.address)} was not attached within {seconds} s{because}"
+        )
         raise error if connected else _with_code(error, ConnectionGaveUp.code)
     if isinstance(refused := core.opened.exception(), HaclientError):
         raise another(refused)

@@ -9,6 +9,7 @@ from haclient.core.connection import ConnectionCore
 from haclient.core.delivery import DeliveryCore
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
+from haclient.error_catalog.base import quoted
 from haclient.factory import FactoryCore
 from haclient.outcome import Outcome
 
@@ -39,21 +40,20 @@ def describe_connection(package: str, core: ConnectionCore) -> str:
 def describe_sender(package: str, core: SenderCore, unsettled: int) -> str:
     """A sender."""
     state = _link_state(core, attached=core.connected)
-    return (
-        f"<{package}.Sender to {core.address!r}: {state}, unsettled={unsettled} window={core.ledger.window}>"
-    )
+    counts = f"unsettled={unsettled} window={core.ledger.window}"
+    return f"<{package}.Sender to {quoted(core.address)}: {state}, {counts}>"
 
 
 def describe_receiver(package: str, core: ReceiverCore) -> str:
     """A receiver."""
     state = _link_state(core, attached=core.connected)
-    return f"<{package}.Receiver from {core.address!r}: {state}, prefetched={len(core.inbox)}>"
+    return f"<{package}.Receiver from {quoted(core.address)}: {state}, prefetched={len(core.inbox)}>"
 
 
 def describe_delivery(package: str, core: DeliveryCore) -> str:
     """A delivery: the size of its message, and nothing of what is in it."""
     state = "settled" if core.settled else "stale" if core.stale else "unsettled"
-    return f"<{package}.Delivery from {core.address!r}: {state}, {len(core.data)} bytes>"
+    return f"<{package}.Delivery from {quoted(core.address)}: {state}, {len(core.data)} bytes>"
 
 
 def describe_future(package: str, core: SenderCore, future: AnyFuture) -> str:
@@ -66,7 +66,7 @@ def describe_future(package: str, core: SenderCore, future: AnyFuture) -> str:
         state = type(error).__name__
     else:
         state = future.result().state.name.lower()
-    return f"<{package} send to {core.address!r}: {state}>"
+    return f"<{package} send to {quoted(core.address)}: {state}>"
 
 
 def _link_state(core: SenderCore | ReceiverCore, *, attached: bool) -> str:

@@ -12,6 +12,7 @@ from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore, confirm_all
 from haclient.core.receiver import ReceiverCore
 from haclient.error_catalog.arguments import check_flag, check_text, check_type, check_whole, wrong_type
+from haclient.error_catalog.base import quoted
 from haclient.errors import (
     ConfirmTimeout,
     DeadlineExceeded,
@@ -43,7 +44,9 @@ async def unsubscribe(
         if connection.state is State.CONNECTED and removal.refusal is not None:
             raise another(removal.refusal) from None
         because = "" if connection.state is State.CONNECTED else ": the connection has no primary"
-        raise LinkTimeout(f"the subscription {name!r} was not removed within {seconds} s{because}") from None
+        raise LinkTimeout(
+            f"the subscription {quoted(name)} was not removed within {seconds} s{because}"
+        ) from None
     finally:
         removal.close()
 

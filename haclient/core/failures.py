@@ -22,6 +22,7 @@ from haclient.engine.sasl import WITHOUT_CYRUS, usable_mechanisms
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_proof import UNPROVEN
+from haclient.error_catalog.base import brief
 
 REDIRECT = "amqp:connection:redirect"
 INVALID_FIELD = "amqp:invalid-field"
@@ -73,7 +74,7 @@ def from_close(condition: proton.Condition | None, source: Endpoint) -> Failure:
     if condition is None:
         return Failure(kind=FailureReason.CLOSED, detail="closed without a condition")
     info = condition.info if isinstance(condition.info, Mapping) else {}
-    detail = f"{condition.name}: {condition.description}" if condition.description else condition.name
+    detail = brief(f"{condition.name}: {condition.description}" if condition.description else condition.name)
     retry_after = _retry_after(info)
     if condition.name == REDIRECT:
         target = redirect_target(info, source)

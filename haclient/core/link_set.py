@@ -38,6 +38,7 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import MAX_PARKED_LINKS
 from haclient.error_catalog.arguments import check_callable, check_flag, check_text, check_whole
+from haclient.error_catalog.base import quoted
 from haclient.errors import HaclientError, LinkClosed, another
 
 logger = logging.getLogger("haclient")
@@ -209,7 +210,7 @@ class LinkSet:
         source = subscriptions.removal_source(topic, self._options.client_id)
         link = name if source.is_lookup else f"{name}|{GLOBAL}"
         if self._is_receiver(link):
-            raise ValueError(f"the subscription {name!r} has a receiver: close it first")
+            raise ValueError(f"the subscription {quoted(name)} has a receiver: close it first")
         address = name if topic is None else topic
         return subscriptions.Removal(self.create_receiver(address, name=link, credit=0, source=source))
 
@@ -243,7 +244,7 @@ class LinkSet:
         check_text("name", name, optional=True)
         if name:
             if (kind, name) in self._names:
-                raise ValueError(f"the link name {name!r} is in use")
+                raise ValueError(f"the link name {quoted(name)} is in use")
             return name
         while True:
             self._named += 1
@@ -359,7 +360,9 @@ class LinkSet:
         if link is not None:
             text = f"{reason}; so ended each connection that it was attached over"
             name = reason.condition.name if reason.condition else None
-            link.fail(link_error(f"the link to {link.address!r} failed: {text}", name, opened=link.was_open))
+            link.fail(
+                link_error(f"the link to {quoted(link.address)} failed: {text}", name, opened=link.was_open)
+            )
 
     def _waits_for_answer(self) -> int:
         return sum(link.was_open and link.unanswered for link in self._links)
@@ -428,7 +431,7 @@ class LinkSet:
 
 
 def _fail_too_large(link: LinkCore, error: AttachTooLarge) -> None:
-    message = f"the link to {link.address!r} cannot be attached: {error}"
+    message = f"the link to {quoted(link.address)} cannot be attached: {error}"
     link.fail(link_error(message, FRAME_SIZE_TOO_SMALL, opened=link.was_open))
 
 

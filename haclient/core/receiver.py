@@ -30,6 +30,7 @@ from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import PLAIN, SourceParams
 from haclient.core.delivery import LOST, DeliveryCore
 from haclient.error_catalog.arguments import check_whole
+from haclient.error_catalog.base import quoted
 from haclient.errors import (
     ConfirmNotSupported,
     ConnectionClosed,
@@ -224,7 +225,7 @@ class ReceiverCore:
             self.closed_here = True
             if self._link is not None:
                 self._link.close(keep=keep)
-            self.fail(error or LinkClosed(f"the receiver for {self.address!r} is closed"))
+            self.fail(error or LinkClosed(f"the receiver for {quoted(self.address)} is closed"))
 
     # -- the connection's side ----------------------------------------------------------------
 
@@ -295,7 +296,9 @@ class ReceiverCore:
         if self.confirmations is not None:
             self.confirmations.fail(error)
         closed = isinstance(error, LinkClosed) and self.closed_here
-        self._end_session(f"the receiver for {self.address!r} was closed" if closed else str(error.args[0]))
+        self._end_session(
+            f"the receiver for {quoted(self.address)} was closed" if closed else str(error.args[0])
+        )
         if not self.opened.done():
             self.opened.set_exception(error)
             self.opened.exception()
@@ -366,7 +369,7 @@ class ReceiverCore:
         if self.confirmations is None or link.is_confirmed:
             return None
         return ConfirmNotSupported(
-            f"the primary does not confirm what is accepted from {self.address!r}: "
+            f"the primary does not confirm what is accepted from {quoted(self.address)}: "
             "it answered the attach with another rcv-settle-mode than second"
         )
 
@@ -384,7 +387,9 @@ class ReceiverCore:
         if link is self._link:
             why = f"the primary exceeded a limit ({condition.name}: {condition.description})"
             self.fail(
-                LinkClosed(f"the client closed the receiver for {self.address!r}: {why}", condition.name)
+                LinkClosed(
+                    f"the client closed the receiver for {quoted(self.address)}: {why}", condition.name
+                )
             )
 
     # -- inside -------------------------------------------------------------------------------

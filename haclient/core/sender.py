@@ -23,6 +23,7 @@ from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.target import request_capabilities
 from haclient.core.ledger import Entry, Ledger, Waiter
 from haclient.engine import peer_fields
+from haclient.error_catalog.base import brief, quoted
 from haclient.errors import (
     ConnectionClosed,
     DeliveryUnknown,
@@ -200,7 +201,7 @@ class SenderCore:
         if self.error is None:
             if self._link is not None:
                 self._link.close()
-            self.fail(error or LinkClosed(f"the sender for {self.address!r} is closed"))
+            self.fail(error or LinkClosed(f"the sender for {quoted(self.address)} is closed"))
 
     # -- the connection's side ----------------------------------------------------------------
 
@@ -408,7 +409,7 @@ def too_large(
     size: int, limit: int, address: str | None, *, delivered: bool | None = False
 ) -> MessageTooLarge:
     """The error for a message that is larger than the primary takes for this address."""
-    node = "" if address is None else f" for {address!r}"
+    node = "" if address is None else f" for {quoted(address)}"
     text = f"the message has {size} bytes, and the primary takes {limit} at most{node}"
     return MessageTooLarge(text, size, limit, delivered=delivered)
 
@@ -417,7 +418,10 @@ def _not_accepted(outcome: Outcome | None) -> HaclientError:
     if outcome is None:
         return DeliveryUnknown("the primary settled the message without an outcome")
     name = outcome.state.name.lower()
-    because = f" ({outcome.condition}: {outcome.description or ''})" if outcome.condition else ""
+    because = ""
+    if outcome.condition:
+        detail = brief(f"{outcome.condition}: {outcome.description or ''}")
+        because = f" ({detail})"
     return MessageNotAccepted(f"the message was {name}{because}", outcome)
 
 

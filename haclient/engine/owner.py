@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import proton
 
+from haclient.error_catalog.base import brief
+
 if TYPE_CHECKING:
     from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
     from haclient.engine.protocol import Engine
@@ -29,7 +31,7 @@ class CloseReason:
     def __str__(self) -> str:
         if self.condition is not None:
             detail = f": {self.condition.description}" if self.condition.description else ""
-            return f"{self.condition.name}{detail}"
+            return brief(f"{self.condition.name}{detail}")
         if self.by_peer:
             return "closed by the peer"
         return str(self.error) if self.error else "the peer closed the socket"

@@ -18,3 +18,21 @@ class HaclientError(Exception):
     connection_usable: bool = True
     delivered: bool | None = False
     safe_to_retry: bool = True
+
+
+_MOST_CHARACTERS = 200
+"""Of a text of others in an error: two lines of a terminal show what it is, a peer may send a megabyte."""
+
+
+def brief(text: str) -> str:
+    """A text of a peer or the application as part of an error: its beginning, if it is long."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"
+
+
+def quoted(text: object) -> str:
+    """The same in quotation marks; ``None`` has none."""
+    if not isinstance(text, str) or len(text) <= _MOST_CHARACTERS:
+        return brief(repr(text))
+    return f"{text[:_MOST_CHARACTERS]!r}… ({len(text)} characters)"

@@ -25,6 +25,7 @@ from typing import Protocol, TypeVar
 
 import proton
 
+from haclient.error_catalog.base import brief, quoted
 from haclient.errors import HaclientError, LinkClosed, LinkRefused
 
 L_contra = TypeVar("L_contra", contravariant=True)
@@ -81,9 +82,11 @@ def closed_by_peer(
     :param addition: what else is to be said.
     """
     name = condition.name if condition else None
-    detail = f"{name}: {condition.description}" if condition else "no reason given"
+    detail = brief(f"{name}: {condition.description}") if condition else "no reason given"
     verb = "detached" if opened else "refused"
-    return link_error(f"the primary {verb} the link to {address!r} ({detail}){addition}", name, opened=opened)
+    return link_error(
+        f"the primary {verb} the link to {quoted(address)} ({detail}){addition}", name, opened=opened
+    )
 
 
 def link_error(message: str, condition: str | None, *, opened: bool) -> HaclientError:

@@ -32,6 +32,7 @@ from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.engine.links import Link
 from haclient.engine.protocol import Engine
+from haclient.error_catalog.base import brief, quoted
 from haclient.errors import HaclientError, LinkRefused
 from haclient.retry.backoff import Backoff
 
@@ -196,9 +197,9 @@ class Reattachment:
             reason = f"redirected more than {self._policy.max_redirects} times"
         else:
             reason = "redirected to another peer" if target else "the redirect names no usable target"
-        where = f"{target or ''}/{address or ''}"
+        where = brief(f"{target or ''}/{address or ''}")
         return LinkRefused(
-            f"the primary refused the link to {link.address!r} ({reason}: {where})",
+            f"the primary refused the link to {quoted(link.address)} ({reason}: {where})",
             condition.name,
             redirect=target,
             redirect_address=address,

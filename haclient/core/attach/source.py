@@ -24,6 +24,7 @@ import proton
 from haclient.core.attach.target import target_capabilities
 from haclient.engine import peer_fields
 from haclient.error_catalog.arguments import check_flag, check_text, check_type
+from haclient.error_catalog.base import quoted
 from haclient.errors import FilterNotSupported, HaclientError, LinkRefused
 
 SELECTOR = "apache.org:selector-filter:string"
@@ -78,7 +79,9 @@ class SourceParams:
         if missing or other:
             return _not_supported(address, missing, {name: granted[name] for name in other})
         if SHARED in self.capabilities and not _shares(endpoint):
-            message = f"the primary does not share subscriptions: each receiver of {address!r} would get all"
+            message = (
+                f"the primary does not share subscriptions: each receiver of {quoted(address)} would get all"
+            )
             return LinkRefused(message, "amqp:not-implemented")
         return None
 
@@ -110,7 +113,7 @@ def source_params(
 
 def _filter_name(name: object) -> str:
     if not isinstance(name, str) or not name or not name.isascii():
-        raise TypeError(f"filters: the name of a filter is a string of ASCII characters, not {name!r}")
+        raise TypeError(f"filters: the name of a filter is a string of ASCII characters, not {quoted(name)}")
     check_text("filters", name)
     return str(name)
 
@@ -118,14 +121,16 @@ def _filter_name(name: object) -> str:
 def _described(name: str, value: Any) -> proton.Described:
     """The filter as proton reads it back, to compare it with the peer's."""
     if value is None:
-        raise TypeError(f"filters: the filter {name!r} has no value")
+        raise TypeError(f"filters: the filter {quoted(name)} has no value")
     if not isinstance(value, proton.Described):
         value = proton.Described(proton.symbol(name), value)
     data = proton.Data()
     try:
         data.put_object(value)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"filters: AMQP cannot carry the filter {name!r}: {value.value!r}") from error
+        raise TypeError(
+            f"filters: AMQP cannot carry the filter {quoted(name)}: {quoted(value.value)}"
+        ) from error
     data.rewind()
     data.next()
     read: Any = data.get_object()
@@ -145,10 +150,12 @@ def _not_supported(
 ) -> FilterNotSupported:
     reasons = []
     if missing:
-        reasons.append(f"ignores {', '.join(map(repr, missing))}")
-    reasons += [f"answers {name!r} with {getattr(each, 'value', each)!r}" for name, each in other.items()]
+        reasons.append(f"ignores {', '.join(map(quoted, missing))}")
+    reasons += [
+        f"answers {quoted(name)} with {quoted(getattr(each, 'value', each))}" for name, each in other.items()
+    ]
     why = " and ".join(reasons)
-    message = f"the primary does not filter the messages of {address!r}: it {why}; strict=False goes on"
+    message = f"the primary does not filter the messages of {quoted(address)}: it {why}; strict=False goes on"
     return FilterNotSupported(message, (*missing, *other))
 
 

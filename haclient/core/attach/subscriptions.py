@@ -24,6 +24,7 @@ import proton
 
 from haclient.core.attach.refusals import NOT_FOUND
 from haclient.core.attach.source import GLOBAL, SHARED, TOPIC, SourceParams
+from haclient.error_catalog.base import quoted
 from haclient.errors import HaclientError, LinkClosed
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def link_name(
     shared, common = SHARED in capabilities, GLOBAL in capabilities
     if not durable and not shared:
         if name is not None:
-            raise ValueError(f"the name {name!r} is of no use: only a durable or shared subscription has one")
+            raise ValueError(
+                f"the name {quoted(name)} is of no use: only a durable or shared subscription has one"
+            )
         return None
     check_name(name)
     if not shared:
@@ -91,9 +94,9 @@ def check_name(name: object) -> None:
     :raises ValueError: when it cannot be one.
     """
     if not isinstance(name, str) or not name:
-        raise ValueError(f"a durable or shared subscription has a name, not {name!r}")
+        raise ValueError(f"a durable or shared subscription has a name, not {quoted(name)}")
     if _DELIMITER in name:
-        raise ValueError(f"the name of a subscription has no {_DELIMITER!r}: {name!r}")
+        raise ValueError(f"the name of a subscription has no {_DELIMITER!r}: {quoted(name)}")
 
 
 def removal_source(topic: str | None, client_id: str | None) -> SourceParams:

@@ -12,6 +12,7 @@ from typing import Any
 import proton
 
 from haclient.error_catalog.arguments import check_text, wrong_type
+from haclient.error_catalog.base import quoted
 
 # The annotation of its argument leaves out its own constant.
 _UNDESCRIBED: Any = proton.UNDESCRIBED
@@ -40,5 +41,5 @@ def _symbol(name: object, argument: str) -> proton.symbol:
     check_text(argument, name)
     assert isinstance(name, str)
     if not name or not name.isascii():
-        raise ValueError(f"{argument}: {name!r} is no symbol (ASCII text)")
+        raise ValueError(f"{argument}: {quoted(name)} is no symbol (ASCII text)")
     return proton.symbol(name)
