@@ -35,7 +35,7 @@ sender.send(Message(body="to a handler"))
 connection.wait(lambda: handler.seen)
 
 try:
-    connection.create_receiver("$no/such\x00place")
+    connection.create_receiver("$no/such place")
 except LinkDetached as error:
     print(type(error).__name__, error.condition)
 connection.close()
