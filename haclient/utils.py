@@ -37,6 +37,8 @@ from proton import utils as proton_utils
 from proton._utils import Fetcher as ProtonFetcher
 from proton.utils import ConnectionClosed, LinkDetached, SendException
 
+from haclient.error_catalog.base import quoted
+from haclient.errors import LinkClosed
 from haclient.reactor import Container
 from haclient.reactor.background_loop import background_loop_of, release_loop, turn_until
 from haclient.reactor.endpoints.binding import Binding
@@ -68,6 +70,16 @@ class _Fetcher(ProtonFetcher):
         settled = [entry for entry in self.incoming if entry[1].settled]
         self.incoming.clear()
         self.incoming.extend(settled)
+
+    def on_link_local_close(self, event: proton.Event) -> None:
+        """End the call that waits, if the receiver was closed because the peer sent without credit."""
+        link: Any = event.link
+        if link.condition is not None:
+            raise LinkClosed(
+                f"the client closed the receiver for {quoted(link.source.address)}: the primary exceeded a "
+                f"limit ({link.condition.name}: {link.condition.description})",
+                link.condition.name,
+            )
 
 
 class _Locked:

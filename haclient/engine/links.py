@@ -63,7 +63,7 @@ _OVERRUN = -1
 _CLOSING = -2
 _MOST_FORGOTTEN = 1000
 # RabbitMQ 4 counts deliveries from 2^32 - 5, and so reads a Flow before its Attach as five messages more.
-_EARLY_FLOW = 5
+EARLY_FLOW = 5
 _TOO_MANY = "amqp:link:transfer-limit-exceeded", "sent without credit"
 _TOO_LARGE = "amqp:link:message-size-exceeded", "message too large"
 
@@ -397,7 +397,7 @@ class ReceiverLink:
 
     def _note_allowed(self) -> None:
         """Note up to which message the peer has credit: proton knows, and asking costs a call."""
-        allowed = self._received + lib.pn_link_credit(self._pn) + (0 if self._is_server else _EARLY_FLOW)
+        allowed = self._received + lib.pn_link_credit(self._pn) + (0 if self._is_server else EARLY_FLOW)
         self._most_allowed = max(self._most_allowed, allowed)
 
     def _drop_partial(self) -> None:

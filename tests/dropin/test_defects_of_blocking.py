@@ -15,6 +15,7 @@ from haclient.testing.peers.deaf import silence
 from haclient.testing.peers.listening import url
 from haclient.testing.threads import in_thread
 from haclient.utils import BlockingConnection
+from tests.broker_stub.raw_client import message, transfer
 from tests.dropin.recorder import FAST, PATIENCE
 from tests.dropin.waiting import on_its_thread, wait_until
 from tests.failover.forwarder import Forwarder
@@ -105,3 +106,26 @@ def test_a_nul_leads_to_no_other_node(peer: Primary, connection: BlockingConnect
     with pytest.raises(ValueError, match="user: there is a NUL"):
         BlockingConnection(url(peer), user="us\0er", password="secret")
     assert peer.attaches == []
+
+
+def test_a_broker_that_sends_without_credit_fills_no_memory(
+    peer: Primary, connection: BlockingConnection
+) -> None:
+    """proton keeps whatever is sent."""
+    receiver = connection.create_receiver("news")
+
+    def flood() -> None:
+        (engine,) = peer.engines
+        for number in range(2000):
+            engine.tcp.write(transfer(0, number, message(1000), channel=1))
+
+    def receive_all() -> None:
+        while True:
+            receiver.receive(timeout=PATIENCE)
+            receiver.accept()
+
+    on_its_thread(peer, flood)
+    with pytest.raises(LinkException, match="sent without credit"):
+        receive_all()
+    assert len(receiver.fetcher.incoming) <= 6
+    assert connection.create_sender("orders").send(Message(body=1)).remote_state == Delivery.ACCEPTED

@@ -306,6 +306,9 @@ class Binding:
             delivery = None if link is None else link.deliveries.get(pointer)
             if delivery is None:
                 link = self.link(lib.pn_delivery_link(pointer))
+                known = pointer in link.deliveries
+                if not known and isinstance(link, Receiver) and link.drops(pointer):
+                    continue
                 delivery = link.delivery_of(pointer)
             container.dispatch(DeliveryEvent(self, link, delivery))
         container.pending |= container.failed

@@ -30,6 +30,7 @@ from proton import Endpoint, Link, Terminus
 
 from haclient.core.sender import too_large
 from haclient.engine.codec import decode
+from haclient.engine.links import EARLY_FLOW
 from haclient.reactor.endpoints.deliveries import Delivery
 from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
 from haclient.reactor.endpoints.tag_buffer import TagBuffer
@@ -335,10 +336,14 @@ class Receiver(_Link, proton.Receiver):
 
     _most = 0
     """The most credit there was at once."""
+    _seen = 0
+    _allowed = 0
+    """The highest count of messages that the peer was ever allowed, as far as was looked."""
 
     def flow(self, n: int) -> None:
         """Allow the peer so many more messages."""
         if n:
+            self._note_allowed()
             lib.pn_link_flow(self._impl, n)
             self._most = max(self._most, lib.pn_link_credit(self._impl))
             self._binding.wake()
@@ -366,7 +371,32 @@ class Receiver(_Link, proton.Receiver):
     def on_disconnected(self) -> list[TransactionEnded]:
         """Forget the deliveries of a lost connection: the primary sends them again."""
         self.deliveries = {}
+        self._seen = self._allowed = 0
         return []
+
+    def drops(self, pointer: Any) -> bool:
+        """Whether a new delivery is beyond the credit: it is dropped then, and the link closed.
+
+        A receiver that collects messages would grow as the peer likes (``engine.links`` has the rule).
+        """
+        if self._seen >= self._allowed:
+            self._note_allowed()
+        if self._seen < self._allowed:
+            self._seen += 1
+            return False
+        if self.state & _ACTIVE:
+            self.condition = proton.Condition("amqp:link:transfer-limit-exceeded", "sent without credit")
+            self.close()
+        size = lib.pn_delivery_pending(pointer)
+        if lib.pn_delivery_partial(pointer):
+            lib.pn_link_recv(self._impl, ffi.new("char[]", size), size)
+        else:
+            lib.pn_delivery_update(pointer, proton.Delivery.RELEASED)
+            lib.pn_delivery_settle(pointer)
+        return True
+
+    def _note_allowed(self) -> None:
+        self._allowed = max(self._allowed, self._seen + lib.pn_link_credit(self._impl) + EARLY_FLOW)
 
 
 def is_coordinator(link: Any) -> bool:
