@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Described, uint, ulong, ushort
 
+from haclient.engine.link_table import repeat_credit
 from haclient.engine.links import ReceiverLink
 from haclient.engine.protocol import Engine
 from haclient.testing.peers.listening import settings
@@ -180,6 +181,21 @@ def test_a_peer_that_counts_from_minus_five_may_send_five_more_for_an_early_flow
         peer.link.grant(count + EARLY)
         peer.send(count)  # by the delivery-count of the peer, the five are used up
         assert not peer.refusals
+
+
+def test_credit_that_is_repeated_is_neither_more_nor_less() -> None:
+    """For RabbitMQ the client lowers the credit and raises it again: see ``core.quirks``."""
+    with client() as peer:
+        peer.link.grant(10)
+        for _ in range(5):
+            repeat_credit(peer.engine)
+            peer.send(2)
+        assert not peer.refusals
+        repeat_credit(peer.engine)
+        peer.send(EARLY)
+        assert not peer.refusals
+        peer.send(1)
+        assert peer.refusals
 
 
 @pytest.mark.parametrize("initial", [2**32 - 1_000_000, 2**31, 2**31 - 1, 1])

@@ -76,7 +76,8 @@ if TYPE_CHECKING:
 
         At run time this is ``proton.Message``.  Each attribute is also a keyword of the constructor, and can
         be assigned.  An unknown name is an ``AttributeError``, a number that its field cannot hold an
-        ``OverflowError``.
+        ``OverflowError``.  A text of ``address``, ``subject`` and the other fields that are not the body or a
+        map ends at a NUL, when it is assigned and when it is read: proton keeps them in C.
 
         No failover changes an attribute: the client encodes a message where ``send`` is called, and sends the
         same bytes again to the next primary.  What is assigned after ``send`` does not reach that message.
