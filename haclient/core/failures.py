@@ -74,7 +74,9 @@ def from_close(condition: proton.Condition | None, source: Endpoint) -> Failure:
     if condition is None:
         return Failure(kind=FailureReason.CLOSED, detail="closed without a condition")
     info = condition.info if isinstance(condition.info, Mapping) else {}
-    detail = brief(f"{condition.name}: {condition.description}" if condition.description else condition.name)
+    detail = brief(condition.name)
+    if condition.description:
+        detail += f": {brief(condition.description)}"
     retry_after = _retry_after(info)
     if condition.name == REDIRECT:
         target = redirect_target(info, source)

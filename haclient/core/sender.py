@@ -420,8 +420,7 @@ def _not_accepted(outcome: Outcome | None) -> HaclientError:
     name = outcome.state.name.lower()
     because = ""
     if outcome.condition:
-        detail = brief(f"{outcome.condition}: {outcome.description or ''}")
-        because = f" ({detail})"
+        because = f" ({brief(outcome.condition)}: {brief(outcome.description or '')})"
     return MessageNotAccepted(f"the message was {name}{because}", outcome)
 
 

@@ -12,8 +12,7 @@ Rules
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.
 * What a sender forgets is settled after the peer: Broker-J 10.1.0 drops the connection if it commits what the
   sender has settled.  Beyond ``_MOST_FORGOTTEN``, a default window, the oldest is settled now, for memory.
-* A peer may send what its credit was at the most, also after a part was taken back: it may not know that yet.
-  Beyond that the receiver closes, and keeps nothing more.
+* A peer may send what its credit was at the most, before a part was taken back.  Beyond that the link closes.
 * In rcv-settle-mode *second* the receiver gives an outcome, the sender settles it when that has taken effect,
   and the receiver after that.  The sender keeps the delivery until then, even if the peer settles it before.
 
@@ -362,8 +361,7 @@ class ReceiverLink:
     def close(self, condition: proton.Condition | None = None, *, keep: bool | None = None) -> None:
         """Close the link, with the reason when there is one.
 
-        :param keep: the link is detached, and its source stays at the peer; proton sends no reason then.
-            By default a durable source is kept.
+        :param keep: detach, so that the source stays (by default a durable one); proton sends no reason then.
         """
         close_link(self, condition, keep=is_durable(self.endpoint.source) if keep is None else keep)
 
@@ -417,6 +415,8 @@ class ReceiverLink:
             self._drop_partial()
             self._limit = _CLOSING if self._limit == _OVERRUN else self._limit
             lib.pn_delivery_settle(delivery)
+            if self._limit >= 0 and not lib.pn_link_get_drain(self._pn):
+                self.change_credit(1)  # its owner never hears of the message that has used it
             return
         if not _pn_delivery_readable(delivery):
             return

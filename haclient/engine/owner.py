@@ -30,8 +30,8 @@ class CloseReason:
 
     def __str__(self) -> str:
         if self.condition is not None:
-            detail = f": {self.condition.description}" if self.condition.description else ""
-            return brief(f"{self.condition.name}{detail}")
+            detail = f": {brief(self.condition.description)}" if self.condition.description else ""
+            return f"{brief(self.condition.name)}{detail}"
         if self.by_peer:
             return "closed by the peer"
         return str(self.error) if self.error else "the peer closed the socket"

@@ -67,8 +67,9 @@ async def test_send_many_has_it_as_the_result_of_that_message(api: API) -> None:
         assert sizes(peer) == [5, 5]
 
 
-async def test_no_limit_is_announced_by_0(api: API) -> None:
-    async with primary(max_message_size=0) as peer, connected(api, peer) as connection:
+@pytest.mark.parametrize("limit", [0, 2**64 - 1])
+async def test_0_and_the_largest_number_are_no_limit(api: API, limit: int) -> None:
+    async with primary(max_message_size=limit) as peer, connected(api, peer) as connection:
         assert (await (await connection.create_sender("q")).send(bytes(300_000))).accepted
 
 

@@ -61,7 +61,7 @@ class _Peer:
     def abort(self) -> None:
         """Begin a message, and abort it."""
         self.send(more=True)
-        fields = [uint(0), uint(self._number), None, None, None, False, None, None, None, None, True]
+        fields = [uint(0), uint(self._number), None, None, None, False, None, None, None, True]
         self.engine.data_received(frame(0x14, fields))
         self._number += 1
 
@@ -218,6 +218,26 @@ def test_a_peer_that_says_it_used_more_credit_than_there_is_cannot_send_more() -
         assert peer.refusals
 
 
+def test_messages_that_are_aborted_use_up_no_credit() -> None:
+    for attached in (client, server):
+        with attached() as peer:
+            peer.link.grant(1 if attached is server else 2)
+            for _ in range(10):
+                peer.abort()
+            assert peer.link.credit == 2
+            peer.send(2)
+            assert peer.delivered == 2
+            assert not peer.refusals
+
+
+def test_a_drain_is_not_ended_by_a_message_that_is_aborted() -> None:
+    with client() as peer:
+        peer.link.grant(3)
+        peer.link.drain()
+        peer.abort()
+        assert peer.link.credit == 2
+
+
 @given(st.lists(st.tuples(st.sampled_from(["send", "grant", "lower", "abort"]), st.integers(1, 9))))
 def test_a_client_may_reach_the_highest_limit_and_no_more(steps: list[tuple[str, int]]) -> None:
     """By the arithmetic of section 2.6.7: the limit is the delivery-count and the credit."""
@@ -231,11 +251,15 @@ def test_a_client_may_reach_the_highest_limit_and_no_more(steps: list[tuple[str,
                 case "lower":
                     peer.link.change_credit(-number)
                     credit_now -= number
-                case "send" | "abort":
+                case "send":
                     used = min(number, highest - count)
-                    for _ in range(used):
-                        peer.abort() if step == "abort" else peer.send()
+                    peer.send(used)
                     count, credit_now = count + used, credit_now - used
+                case "abort":
+                    for _ in range(min(number, highest - count)):
+                        peer.abort()
+                        count += 1  # and the credit is as it was
+                        highest = max(highest, count + credit_now)
             highest = max(highest, count + credit_now)
             assert not peer.refusals
         peer.send(highest - count)

@@ -82,7 +82,9 @@ def closed_by_peer(
     :param addition: what else is to be said.
     """
     name = condition.name if condition else None
-    detail = brief(f"{name}: {condition.description}") if condition else "no reason given"
+    detail = (
+        f"{brief(condition.name)}: {brief(str(condition.description))}" if condition else "no reason given"
+    )
     verb = "detached" if opened else "refused"
     return link_error(
         f"the primary {verb} the link to {quoted(address)} ({detail}){addition}", name, opened=opened
