@@ -329,27 +329,6 @@ class MessageTooLarge(HaclientError, proton.LinkException):
         self.delivered = delivered
 
 
-class MessageTooLarge(HaclientError, proton.LinkException):
-    """The message is larger than the primary takes (the max-message-size of its Attach).
-
-    ``delivered`` is ``None`` for a message that another primary had been sent before a failover.
-
-    :ivar size: of the encoded message, in bytes.
-    :ivar limit: what the primary takes, in bytes.
-    """
-
-    code = "message-too-large"
-    safe_to_retry = False
-
-    def __init__(
-        self, message: str, size: int = 0, limit: int = 0, *, delivered: bool | None = False
-    ) -> None:
-        super().__init__(message)
-        self.size = size
-        self.limit = limit
-        self.delivered = delivered
-
-
 class WindowFull(HaclientError, proton.LinkException):
     """``submit_nowait`` found as many unsettled messages as the sender's ``window`` allows.
 

@@ -37,7 +37,6 @@ Source: the replicating browser of Apache Qpid's hot-standby design.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
