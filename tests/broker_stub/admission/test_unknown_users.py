@@ -119,11 +119,14 @@ async def test_the_answer_to_plain_does_not_depend_on_whether_a_user_exists(prim
 
 @pytest.mark.parametrize("mechanism", SCRAM)
 async def test_a_client_of_an_unknown_user_gets_the_error_of_a_wrong_password(
-    primary: Endpoint, mechanism: str
+    primary: Endpoint, mechanism: str, tmp_path: Path
 ) -> None:
+    """And the log names its address."""
     for user in (KNOWN, UNKNOWN):
         client = await Client().connect(primary, user=user, password="x", mechanisms=(mechanism,))
         assert (await client.end()).condition.name == "amqp:unauthorized-access"
+    log = (tmp_path / "member.log").read_text()
+    assert len(re.findall(r"from 127\.0\.0\.1:\d+ ended: .*the client did not prove who it is", log)) == 2
 
 
 @given(st.binary(max_size=40) | st.text(",=nra\0 ", max_size=20).map(str.encode), st.sampled_from(SCRAM))
