@@ -213,6 +213,27 @@ def test_a_program_that_ends_without_a_close_says_how_many(program: str) -> None
     assert said.count("orders/1: the connection ended, and 50 messages have no outcome") == 1, said
 
 
+def test_a_task_that_closes_when_the_program_ends_has_closed() -> None:
+    """``asyncio.run`` cancels the application's tasks and the client's own together."""
+    program = """
+import asyncio, sys, haclient.aio
+async def work(submitted):
+    async with haclient.aio.connect(sys.argv[1], client_id="orders", close_timeout=0.1) as connection:
+        sender = await connection.create_sender("q")
+        for number in range(50):
+            await sender.submit(number)
+        submitted.set()
+        await asyncio.sleep(600)
+async def main():
+    submitted = asyncio.Event()
+    task = asyncio.create_task(work(submitted))
+    await submitted.wait()
+asyncio.run(main())
+"""
+    said = run_to_its_end(program, "-W", "always::ResourceWarning")
+    assert said == "orders/1: the connection ended, and 50 messages have no outcome: it was closed\n"
+
+
 @pytest.mark.parametrize("program", [BLOCKING, ASYNCIO], ids=["blocking", "aio"])
 def test_a_program_that_closes_nothing_gets_a_resource_warning(program: str) -> None:
     said = run_to_its_end(program, "-W", "always::ResourceWarning")

@@ -8,6 +8,7 @@ import pty
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import proton
@@ -70,7 +71,7 @@ def test_watch(refusal: proton.Condition, form: tuple[str, ...]) -> None:
 )
 def test_send(facts: dict[str, Any], more: tuple[str, ...]) -> None:
     with hostile(**facts) as (_, url):
-        shown = said("send", f"{url}?startup_deadline=0.3", "q", *more, text="one\n")
+        shown = said("send", f"{url}?max_attempts=2", "q", *more, text="one\n")
         assert "FORGED" in shown or more == ("--json",)
 
 
@@ -132,3 +133,18 @@ def test_the_table_of_a_real_terminal_holds_no_control_character_of_a_peer() -> 
     assert "\x9b" not in shown
     assert "FORGED" in shown
     assert "\nFORGED" not in shown
+
+
+def test_telemetry_validate(tmp_path: Path) -> None:
+    """Whoever writes telemetry chooses its types."""
+    line = {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "haclient",
+        "type": f"io.haclient.{EVIL}",
+        "time": "2026-01-01T00:00:00Z",
+        "dataschema": "urn:haclient:telemetry:1",
+        "data": {EVIL: EVIL},
+    }
+    (tmp_path / f"{EVIL[:9]}.jsonl").write_text(json.dumps(line) + "\n" + json.dumps({EVIL: EVIL}) + "\n")
+    assert "FORGED" in said("telemetry", "validate", str(tmp_path))
