@@ -243,14 +243,15 @@ class Inbound:
         return message
 
     def _dequeue(self, queue: Queue, event: Event, done: Done, token: Any) -> None:
-        number = self._index(queue).pop(event.origin.queue_position, 0)
-        message = queue.message(number)
+        index = self._index(queue)
+        message = queue.message(index.get(event.origin.queue_position, 0))
         if message is None:
             self._report(
                 "gone", f"position {event.position} of {queue.name!r} was removed before", event.sequence
             )
         else:
             queue.remove(message)
+        index.pop(event.origin.queue_position, None)
         self._record(queue, event, done, token)
 
     def _record(self, queue: Queue, event: Event, done: Done, token: Any) -> None:

@@ -38,6 +38,12 @@ _NO_REASON = proton.Condition("amqp:internal-error", "the peer ended the session
 _LinkReference = weakref.ReferenceType[proton.Link]
 
 
+def _name(link: Link) -> bytes | None:
+    """The name of a link; of one that the peer attached any bytes, ``None`` where its Attach has none."""
+    name = lib.pn_link_name(link._pn)
+    return None if name == ffi.NULL else ffi.string(name)
+
+
 class LinkTable:
     """The live links, by proton's pointer."""
 
@@ -67,13 +73,9 @@ class LinkTable:
 
         :returns: whether there is such a link.
         """
-        wanted = name.encode()  # not as text: the name of a link that the peer attached may be any bytes
+        wanted = name.encode()
         for link in self.by_pointer.values():
-            if (
-                isinstance(link, kind)
-                and link.closed_here
-                and ffi.string(lib.pn_link_name(link._pn)) == wanted
-            ):
+            if isinstance(link, kind) and link.closed_here and _name(link) == wanted:
                 self._then[link] = then
                 return True
         return False

@@ -69,23 +69,32 @@ class Arrivals:
         producer: str | None,
     ) -> Message | None:
         """Take a message; see ``Queue.enqueue``."""
-        queue = self._queue
-        if envelope.duplicate_id is not None:
-            first = queue.duplicates.first_copy(envelope.duplicate_id)
-            if first is not None:
-                queue.counters.duplicates += 1
-                self._complete(self.held.incomplete(first), done, token)
-                return None
-        message = Message(queue.last_number + 1, data, envelope)
-        message.producer = producer
-        if lifetime is not None or envelope.is_timed:
-            self._set_times(message, lifetime)
-        self._enter(message)
-        available = message.state is MessageState.AVAILABLE
-        self._complete(message, done, token)
-        if available:
-            self._dispatch()
+        queue, duplicate_id = self._queue, envelope.duplicate_id
+        first = None if duplicate_id is None else queue.duplicates.first_copy(duplicate_id)
+        message, available = None, False
+        if first is None:
+            message = Message(queue.last_number + 1, data, envelope)
+            message.producer = producer
+            if lifetime is not None or envelope.is_timed:
+                self._set_times(message, lifetime)
+            self._enter(message)
+            available = message.state is MessageState.AVAILABLE
+        # The message is in: its producer must not take any error for one of the message.
+        try:
+            self._complete(message or self._first_copy(first), done, token)
+        except Exception:
+            logger.exception("%s: a transfer could not be settled; its sender waits", queue.name)
+        try:
+            if available:
+                self._dispatch()
+        except Exception:
+            logger.exception("%s: a consumer failed when it was given a message", queue.name)
         return message
+
+    def _first_copy(self, number: int | None) -> Message | None:
+        """The first copy of a message, while it is not complete."""
+        self._queue.counters.duplicates += 1
+        return None if number is None else self.held.incomplete(number)
 
     def hold(self, data: bytes) -> Message:
         """Take a message that is not available; see ``Queue.hold``."""
@@ -158,20 +167,14 @@ class Arrivals:
     # -- afterwards -----------------------------------------------------------------------------
 
     def _complete(self, message: Message | None, done: Done, token: Any) -> None:
-        try:
-            if self._queue.guard is None:
-                done(token)
-            else:
-                self._queue.guard.when_complete(message or SAFE, done, token)
-        except Exception:
-            logger.exception("%s: a transfer could not be settled; its sender waits", self._queue.name)
+        if self._queue.guard is None:
+            done(token)
+        else:
+            self._queue.guard.when_complete(message or SAFE, done, token)
 
     def _dispatch(self) -> None:
         dispatcher = self._dispatcher
-        try:
-            if dispatcher.browse_consumers:
-                dispatcher.feed_browse_consumers()
-            if dispatcher.waiting or dispatcher.selecting:
-                dispatcher.pump()
-        except Exception:
-            logger.exception("%s: a consumer failed when it was given a message", self._queue.name)
+        if dispatcher.browse_consumers:
+            dispatcher.feed_browse_consumers()
+        if dispatcher.waiting or dispatcher.selecting:
+            dispatcher.pump()

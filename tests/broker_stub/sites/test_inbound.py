@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import logging
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +26,7 @@ from broker_stub.sites.inbound import APPLYING, KEEP, MISSING
 from haclient import aio
 from haclient.errors import LinkRefused, MessageNotAccepted
 from tests.broker_stub.clients import running
+from tests.broker_stub.connections.faulty_calls import Fault, FaultyCalls
 from tests.broker_stub.sites.watching import PATIENCE
 
 
@@ -274,3 +277,34 @@ async def test_an_event_that_could_not_be_applied_is_applied_when_it_comes_again
         other.apply_event(event)
         assert other.places() == [1, 2]
         assert other.facts["duplicates"] == 0
+
+
+async def test_whichever_call_fails_an_event_that_comes_again_has_its_effect_once() -> None:
+    logging.disable()  # each fault is logged with its traceback
+    try:
+        for number in itertools.count():
+            if not await _applied_with_a_fault(number):
+                break
+        assert number > 50
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+async def _applied_with_a_fault(number: int) -> bool:
+    """Apply events of which one fails at this call, and again; whether there were that many calls."""
+    async with other_site() as other:
+        other.enqueue(1)
+        message = proton.Message(properties={"_AMQ_DUPL_ID": "two"})
+        events = [other.event(Op.ENQUEUE, 2, message), other.event(Op.DEQUEUE, 1)]
+        faulty = FaultyCalls(number)
+        with faulty.within("apply_event"), contextlib.suppress(Fault):  # which ends the link
+            for event in events:
+                other.apply_event(event)
+        where = faulty.names[-1:]
+        if faulty.raised:
+            for event in events:
+                other.apply_event(event)
+        assert other.places() == [2], where
+        assert len(other.orders.duplicates) == 1, where
+        assert set(other.settled) == {1, 2, 3}, where
+        return faulty.raised
