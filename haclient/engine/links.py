@@ -8,8 +8,7 @@ Rules
 * A link belongs to one connection and dies with it.  After ``dead`` is set no call reaches proton, for its
   objects are gone.
 * A delivery is known by its C pointer, and only while it is not settled: proton uses its memory again.
-* ``closed_here`` says that the Detach was made here, answered or not; ``closed_by_peer``, that the receiver's
-  Detach gave up the source as well (section 2.6.6).
+* ``closed_here``: the Detach was made here; ``closed_by_peer``: the receiver's gave up the source (2.6.6).
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.
 * What a sender forgets is settled after the peer: Broker-J 10.1.0 drops the connection if it commits what the
   sender has settled.  Beyond ``_MOST_FORGOTTEN``, a default window, the oldest is settled now, for memory.
@@ -30,6 +29,7 @@ from cproton_ffi import ffi, lib
 
 from haclient.engine import peer_fields
 from haclient.engine.proton_objects import write_outcome
+from haclient.engine.wire.outgoing import WRITE_HIGH_WATER
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ class SenderLink:
         return self._next_tag
 
     def _set_tag_size(self, size: int) -> None:
-        start = ffi.cast("char *", self._tag_number)
-        self._tag = ffi.new("pn_delivery_tag_t *", {"size": size, "start": start})[0]
+        self._tag = ffi.new("pn_delivery_tag_t *", [size, ffi.cast("char *", self._tag_number)])[0]
 
     def set_tag_scope(self, scope: bytes) -> None:
         """Have each tag say where the number of its message is from.
@@ -143,7 +142,8 @@ class SenderLink:
         self._next_tag += 1
         pn = self._pn
         delivery = _pn_delivery(pn, self._tag)
-        _pn_link_send(pn, data, len(data))
+        give = _pn_link_send if len(data) <= WRITE_HIGH_WATER else self._engine.give_in_pieces
+        give(pn, data, len(data))
         if settled:
             lib.pn_delivery_settle(delivery)
         else:

@@ -162,8 +162,9 @@ class Engine(asyncio.Protocol):
 
     @property
     def written(self) -> int:
-        """Bytes that the socket has been given so far."""
-        return self._outgoing.taken
+        """Bytes that have left the process so far, as far as the socket says."""
+        waiting = 0 if self._socket is None else self._socket.get_write_buffer_size()
+        return self._outgoing.taken - waiting
 
     @property
     def next_tick(self) -> float:
@@ -281,6 +282,19 @@ class Engine(asyncio.Protocol):
         else:
             self._outgoing.change(self._socket, call, change)
 
+    def give_in_pieces(self, link: Any, data: bytes, size: int) -> None:
+        """Give proton a large message in pieces, and the socket what comes of each.
+
+        To copy the whole message first, and all its frames then, is a silence that ends connections.
+        """
+        start = ffi.from_buffer(data)
+        for position in range(0, size, WRITE_HIGH_WATER):
+            # All of what was given before, whether the socket's buffer is full or not: proton turns a buffer
+            # round that has been read from and is filled again, which takes seconds if it is large.
+            if position and self._socket is not None:
+                self._outgoing.write_all(self._socket)
+            lib.pn_link_send(link, start + position, min(WRITE_HIGH_WATER, size - position))
+
     def pause_writing(self) -> None:
         """asyncio: the socket's buffer is full."""
         self.writable = False
@@ -301,15 +315,8 @@ class Engine(asyncio.Protocol):
             if self._timer is None:  # the peer may be silent while its socket is full
                 self._tick()
             return
-        if self._socket.is_closing():  # uvloop refuses to write then; ``connection_lost`` follows
+        if not self._outgoing.write(self._socket, self.wake):  # ``connection_lost`` follows
             return
-        output = self._outgoing.take(self.wake)
-        if output:
-            try:
-                self._socket.write(output)
-            except RuntimeError:
-                # uvloop closes the socket of a cancelled ``create_connection`` without any call.
-                return
         self._dispatch()
         self.links.free_sessions()
         if self.close_reason is None and lib.pn_transport_pending(self._pt) == _PN_EOS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -48,11 +47,29 @@ class OutgoingBytes:
         self.taken += len(output)
         return output
 
+    def write(self, socket: asyncio.Transport, more: Callable[[], object] = bool) -> bool:
+        """Write the next bytes; whether the socket takes any.
+
+        :param more: as for ``take``.
+        """
+        if socket.is_closing():
+            return False
+        return self._put(socket, self.take(more))
+
     def write_all(self, socket: asyncio.Transport) -> None:
         """Write everything, whether the socket's buffer is full or not."""
-        with contextlib.suppress(RuntimeError):  # uvloop refuses to write to a socket that is closing
-            while output := self.take():
+        while not socket.is_closing() and (output := self.take()):
+            self._put(socket, output)
+
+    @staticmethod
+    def _put(socket: asyncio.Transport, output: bytes | bytearray) -> bool:
+        if output:
+            try:
                 socket.write(output)
+            except RuntimeError:
+                # uvloop closes the socket of a cancelled ``create_connection`` without any call.
+                return False
+        return True
 
     def change(
         self, socket: asyncio.Transport, call: Callable[[], None], change: Callable[[bytes], bytes]
@@ -64,5 +81,5 @@ class OutgoingBytes:
         self.write_all(socket)
         call()
         output = change(b"".join(iter(self.take, b"")))
-        with contextlib.suppress(RuntimeError):
-            socket.write(output)
+        if not socket.is_closing():
+            self._put(socket, output)
