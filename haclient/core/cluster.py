@@ -7,6 +7,10 @@ wakes the searches that a change concerns.
 A thousand connections may wait here at once, so ``Cluster`` wakes few of them: all of them only when the
 known primary changes, otherwise one search for a free dial or for a free ownership.  For the same reason
 no search becomes the owner while a primary is known, except one whose own dial to that primary hangs.
+
+A free dial is kept for the search that is woken for it, so that no other one takes it meanwhile.  First come
+the searches that have had none, and those that a member reserved a time for: on a busy machine attempts time
+out, and those that dial again would leave no dial to them.  The owner goes ahead: all wait for what it finds.
 """
 
 from __future__ import annotations
@@ -37,14 +41,17 @@ class PendingSearch:
 
     :ivar wake: called when the search may have something to do.
     :ivar dials: its pending attempts; ``dialled_at``: when the last one began.
-    :ivar queued: it waits for a free dial.
+    :ivar dialled: it has had an attempt, since the last one that ended with a reservation.
+    :ivar queued: it waits for a free dial; ``offered``: one is kept for it.
     :ivar idle: it has nothing to do until it may own the search.
     """
 
     wake: Callable[[], None]
     dials: int = 0
     dialled_at: float = 0.0
+    dialled: bool = False
     queued: bool = False
+    offered: bool = False
     idle: bool = False
 
 
@@ -70,7 +77,9 @@ class Cluster:
         self._searches: dict[PendingSearch, None] = {}
         self._search_owner: PendingSearch | None = None
         self._dials = 0
-        self._waiting: deque[PendingSearch] = deque()
+        self._offered = 0
+        # Those that have had no attempt, and the others.
+        self._waiting: tuple[deque[PendingSearch], deque[PendingSearch]] = (deque(), deque())
         self._resolving: dict[Endpoint, asyncio.Task[None]] = {}
         self._refused: set[Endpoint] = set()
 
@@ -85,6 +94,7 @@ class Cluster:
         self._searches.pop(search, None)
         if not self._searches:
             self.refusals.reset()
+        self.wake_next(search)
         while search.dials:
             self.release_dial(search)
         if self._search_owner is search:
@@ -108,35 +118,72 @@ class Cluster:
 
     @property
     def free_dials(self) -> int:
-        """How many more attempts the factory allows now."""
-        return self.policy.max_dials - self._dials
+        """How many more attempts the factory allows now, without those that are kept for searches."""
+        return self.policy.max_dials - self._dials - self._offered
+
+    def free_for(self, search: PendingSearch) -> int:
+        """How many attempts this search may begin now."""
+        if search is self._search_owner:
+            return self.policy.max_dials - self._dials
+        return self.free_dials + search.offered
 
     def take_dial(self, search: PendingSearch, now: float) -> None:
         """Count an attempt that a search begins."""
+        self._withdraw_offer(search)
         search.dials += 1
         search.dialled_at = now
+        search.dialled = True
         self._dials += 1
 
     def release_dial(self, search: PendingSearch) -> None:
         """Free the dial of an attempt that ended or is parked."""
         search.dials -= 1
         self._dials -= 1
-        self.wake_next()
+        self._offer_dials()
 
     def wait_for_dial(self, search: PendingSearch) -> None:
-        """Wake this search when a dial is free."""
-        if not search.queued:
-            search.queued = True
-            self._waiting.append(search)
+        """Wake this search when a dial is free; before all others if the owner took the one kept for it."""
+        lost_to_owner = self._withdraw_offer(search)
+        if search.queued:
+            return
+        search.queued = True
+        queue = self._waiting[search.dialled]
+        if lost_to_owner:
+            queue.appendleft(search)
+        else:
+            queue.append(search)
 
-    def wake_next(self) -> None:
-        """Offer a free dial to the search that has waited longest."""
-        while self._waiting and self.free_dials > 0:
-            search = self._waiting.popleft()
+    def wake_next(self, search: PendingSearch) -> None:
+        """Offer the dial that is kept for a search, which needs none, to the next one."""
+        if self._withdraw_offer(search):
+            self._offer_dials()
+
+    def _withdraw_offer(self, search: PendingSearch) -> bool:
+        offered, search.offered = search.offered, False
+        self._offered -= offered
+        return offered
+
+    def _offer_dials(self) -> None:
+        """Keep each free dial for the search that is the next one."""
+        while self.free_dials > 0 and (search := self._pop_waiting()) is not None:
             search.queued = False
             if search in self._searches:
+                search.offered = True
+                self._offered += 1
                 search.wake()
-                return
+
+    def _pop_waiting(self) -> PendingSearch | None:
+        """The owner, or the one that has waited longest, first of those that have had no attempt."""
+        owner, (new, others) = self._search_owner, self._waiting
+        if owner is not None and owner.queued:
+            (new if owner in new else others).remove(owner)
+            return owner
+        while new:
+            search = new.popleft()
+            if not search.dialled:
+                return search
+            others.append(search)  # it was the owner, and did not have to wait
+        return others.popleft() if others else None
 
     # -- evidence -----------------------------------------------------------------------------
 
@@ -198,7 +245,7 @@ class Cluster:
                 self._search_owner.wake()
 
     def _wake_all(self) -> None:
-        for search in tuple(self._searches):
+        for search in sorted(self._searches, key=lambda each: each.dialled):
             search.wake()
 
 

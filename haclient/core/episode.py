@@ -180,7 +180,7 @@ class Episode:
             now,
             self._cluster.topology,
             search_owner=owns_search,
-            free_dials=self._cluster.free_dials,
+            free_dials=self._cluster.free_for(self._pending),
             resolving=self._cluster.resolving,
         )
 
@@ -233,10 +233,10 @@ class Episode:
             raise
 
     async def _wait(self, decision: decide.Wait) -> None:
-        if self._cluster.free_dials <= 0:
+        if decision.for_dial:
             self._cluster.wait_for_dial(self._pending)
         else:
-            self._cluster.wake_next()
+            self._cluster.wake_next(self._pending)
         if decision.until is None:
             await self._woken.wait()
             return
@@ -287,6 +287,8 @@ class Episode:
         if attempt is None:  # it broke just after it was adopted: its owner sees that
             return
         failure = self.search.attempt_ended(number, self._loop.time(), failure)
+        if failure.is_reservation:  # the member says when this attempt goes on
+            self._pending.dialled = False
         self._attempt_ended(number, attempt.endpoint, failure)
         self._woken.set()
 

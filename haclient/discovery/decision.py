@@ -7,7 +7,7 @@ end the search.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
@@ -82,9 +82,13 @@ class BackOff:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do before this time (monotonic seconds) or the next fact; ``None``: the next fact."""
+    """Nothing to do before this time (monotonic seconds) or the next fact; ``None``: the next fact.
+
+    :param for_dial: a dial of the factory would be a fact to act on: all of them are in use.
+    """
 
     until: float | None
+    for_dial: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

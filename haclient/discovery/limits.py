@@ -35,6 +35,8 @@ class Limits:
     :ivar deadline: monotonic seconds; infinite when there is none.
     :ivar barred: the members that are not dialled again, and why.
     :ivar refusing: those that refuse the credentials, and may get others.
+    :ivar waits_for_dial: whether the search would dial, and all dials of its factory are in use.
+    :ivar follows: whether another one searches for the factory.
     """
 
     __slots__ = (
@@ -45,8 +47,10 @@ class Limits:
         "attempts",
         "barred",
         "deadline",
+        "follows",
         "refusals",
         "refusing",
+        "waits_for_dial",
     )
 
     def __init__(
@@ -57,6 +61,7 @@ class Limits:
         self.barred: dict[Endpoint, Failure] = {}
         self.refusing: dict[Endpoint, Failure] = {}
         self.refusals = refusals
+        self.waits_for_dial = self.follows = False
         self._policy = policy
         self._first = first
         self._started = now
@@ -86,9 +91,18 @@ class Limits:
         text = self.refusals.text or (refused[1] if refused else "")
         if text:
             detail += f"; {text}"
+        detail += self._without_dial(pending)
         if late:
             return GiveUpReason.DEADLINE, detail
         return refused or (GiveUpReason.MAX_ATTEMPTS, detail)
+
+    def _without_dial(self, pending: PendingAttempts) -> str:
+        dials = f"of the {self._policy.max_dials} dials of its factory (max_dials)"
+        if self.waits_for_dial:
+            return f"; it waits for one {dials}" if pending.total else f"; it was given none {dials}"
+        if self.follows and not pending.total:
+            return f"; it was given none {dials}: another connection searched for all of them"
+        return ""
 
     def after_round(
         self, tried: Round, topology: Topology, candidates: tuple[Endpoint, ...], now: float

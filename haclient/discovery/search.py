@@ -273,9 +273,10 @@ class Search:
             self._redirects.check(topology, self._pending, self._round, self._reservation)
             if not search_owner:
                 self._redirects.clear()
+        decision = self._pick_winner(view) or self._stop(view)
+        self._limits.waits_for_dial, self._limits.follows = False, not search_owner
         return (
-            self._pick_winner(view)
-            or self._stop(view)
+            decision
             or self._time_out(view)
             or self._back_off(view)
             or self._use_reservation(view)
@@ -303,9 +304,8 @@ class Search:
             return None
         reason, detail = self._verdict
         for pending in self._pending:
-            return self._abandon(
-                pending, view.now, FailureReason.STOPPED, f"{reason.value}: {pending.phase()}"
-            )
+            why = f"{reason.value}: {pending.phase()}"
+            return self._abandon(pending, view.now, FailureReason.STOPPED, why)
         self._move(Trigger.LIMIT_REACHED)
         self._ended = GiveUp(reason, detail, self.history)
         return self._ended
@@ -455,6 +455,7 @@ class Search:
             return None
         factory_full = view.free_dials is not None and view.free_dials <= 0
         if factory_full or self._pending.dials >= self._policy.max_dials:
+            self._limits.waits_for_dial = factory_full
             return self._free_a_dial(view)
         self._round.listed += listed
         return self._launch(view, target)
@@ -496,4 +497,4 @@ class Search:
         stagger = self._policy.stagger if looking else math.inf
         times += self._pending.times(self._policy.attempt_timeout, stagger, self._policy.park_timeout)
         until = min((time for time in times if time > view.now), default=math.inf)
-        return Wait(None if until == math.inf else until)
+        return Wait(None if until == math.inf else until, self._limits.waits_for_dial)

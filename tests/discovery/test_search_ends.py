@@ -69,6 +69,39 @@ class TestRule7GivingUp:
         assert len(factory.dials()) == 3
         assert verdict(factory).reason is GiveUpReason.MAX_ATTEMPTS
 
+    def test_a_search_without_a_dial_says_that(self) -> None:
+        """And whether another one searched meanwhile, or has all dials of the factory."""
+        topology, deadline = Topology(seeds=(E[0],)), Policy().startup_deadline
+        assert deadline is not None
+        waiting, following, dialling = search(), search(), search()
+        waiting.next(0.0, topology, free_dials=0)
+        assert waiting.next(0.0, topology, free_dials=0) == Wait(deadline)
+        following.next(0.0, topology, search_owner=False)
+        dialling.next(0.0, topology)
+        assert dialling.next(0.0, topology) == Dial(1, E[0])
+        details = []
+        for each in (waiting, following, dialling):
+            end = each.next(deadline, topology)
+            while not isinstance(end, GiveUp):
+                end = each.next(deadline, topology)
+            details.append(end.detail.removeprefix("no usable session: "))
+        given_none = "0 attempts in 60 s; it was given none of the 4 dials of its factory (max_dials)"
+        another = f"{given_none}: another connection searched for all of them"
+        assert details == [given_none, another, "1 attempts in 60 s"]
+
+    def test_a_search_that_waits_for_a_dial_again_says_that(self) -> None:
+        topology = Topology(seeds=(E[0], E[1]))
+        crowded = search()
+        crowded.next(0.0, topology)
+        assert crowded.next(0.0, topology) == Dial(1, E[0])
+        crowded.attempt_ended(1, 0.1, REFUSED)
+        wait = crowded.next(0.1, topology, free_dials=0)
+        assert isinstance(wait, Wait)
+        assert wait.for_dial
+        end = crowded.next(60.0, topology, free_dials=0)
+        assert isinstance(end, GiveUp)
+        assert "1 attempts in 60 s; it waits for one of the 4 dials of its factory (max_dials)" in end.detail
+
     def test_an_empty_seed_list_is_an_end(self) -> None:
         """Nothing could ever bring a candidate."""
         assert verdict(ran({}, 0)).reason is GiveUpReason.NO_ENDPOINTS
