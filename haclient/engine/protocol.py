@@ -168,8 +168,9 @@ class Engine(asyncio.Protocol):
 
     @property
     def written(self) -> int:
-        """Bytes that the socket has been given so far."""
-        return self._outgoing.taken
+        """Bytes that have left the process so far, as far as the socket says."""
+        waiting = 0 if self._socket is None else self._socket.get_write_buffer_size()
+        return self._outgoing.taken - waiting
 
     @property
     def next_tick(self) -> float:
@@ -288,15 +289,17 @@ class Engine(asyncio.Protocol):
             self._outgoing.change(self._socket, call, change)
 
     def give_in_pieces(self, link: Any, data: bytes, size: int) -> None:
-        """Give proton a large message, and the socket what comes of each piece, while it takes bytes.
+        """Give proton a large message in pieces, and the socket what comes of each.
 
         To copy the whole message first, and all its frames then, is a silence that ends connections.
         """
         start = ffi.from_buffer(data)
         for position in range(0, size, WRITE_HIGH_WATER):
+            # All of what was given before, whether the socket's buffer is full or not: proton turns a buffer
+            # round that has been read from and is filled again, which takes seconds if it is large.
+            if position and self._socket is not None:
+                self._outgoing.write_all(self._socket)
             lib.pn_link_send(link, start + position, min(WRITE_HIGH_WATER, size - position))
-            if self.writable and self._socket is not None:
-                self._outgoing.write(self._socket)
 
     def pause_writing(self) -> None:
         """asyncio: the socket's buffer is full."""

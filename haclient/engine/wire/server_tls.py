@@ -77,6 +77,10 @@ class TlsSocket(asyncio.Transport):
         """Whether it takes no more bytes."""
         return self._socket.is_closing()
 
+    def get_write_buffer_size(self) -> int:
+        """Encrypted bytes that the kernel has not taken."""
+        return self._socket.get_write_buffer_size()
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Of the socket below."""
         self._socket.set_write_buffer_limits(high=high, low=low)
