@@ -15,7 +15,7 @@ export PIP_USER := 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup release lint-workflows demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model docs check format bench clean
+.PHONY: help setup release lint-workflows demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -112,6 +112,13 @@ fuzz: setup  ## fuzz each target with Atheris; hours; FUZZ_ARGS="server --runs 1
 
 fuzz-short:  ## the same for a minute or two: each planted bug once, and a part of the inputs
 	@$(MAKE) --no-print-directory fuzz FUZZ_ARGS="--part 0.0025 --planted 1 --jobs 2"
+
+hostile: setup  ## a hostile broker against every client, then hostile clients against the pair, MINUTES=10 each; SEED=n replays
+	@$(PYTHON) -m tests.hostile broker --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) --jobs 2 $(HOSTILE_ARGS)
+	@$(PYTHON) -m tests.hostile client --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+hostile-short:  ## the same for half a minute each
+	@$(MAKE) --no-print-directory hostile MINUTES=0.5
 
 model: setup  ## every state of three members and four generations: some minutes, 1.2 GB of memory
 	@$(PYTHON) -m tests.broker_stub.election.model --members 3 --generations 4 $(MODEL_ARGS)

@@ -1,0 +1,358 @@
+"""The server side of one connection, which a behaviour may change at any point.
+
+Without a behaviour it serves: everybody is anonymous, each address is a queue with some messages, and each
+message is accepted.  A behaviour replaces the answer to a performative (``instead``), adds something behind
+it (``then``), changes fields of what is sent (``fields``), or acts by itself (``every``, ``flood``).
+
+Source: AMQP 1.0 part 2, sections 2.3.1 (frames) and 2.7 (performatives); part 5, section 5.3.3 (SASL).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, uint, ulong, ushort
+
+from tests.broker_stub.raw_client import (
+    ATTACH,
+    BEGIN,
+    CLOSE,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    OPEN,
+    TRANSFER,
+    WINDOW,
+    frame,
+)
+
+if TYPE_CHECKING:
+    from tests.hostile.broker.listening import HostileBrokers
+
+MECHANISMS, INIT, RESPONSE, OUTCOME = 0x40, 0x41, 0x43, 0x44
+SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
+TCP, HEADER, AMQP = -1, -2, -3
+"""Moments that are no performative: the connection, the header of SASL, that of AMQP."""
+ACCEPTED = Described(ulong(0x24), [])
+_SOURCE, _TARGET, _ERROR = 0x28, 0x29, 0x1D
+_HEADER_SIZE = 8
+# Behind the frame's header, the byte for a described type, and that for a small ulong.
+_DESCRIPTOR_AT = _HEADER_SIZE + 2
+_BODY = b"\x00\x53\x77\xa1\x05hello"
+# A flood stops when so much waits for the client, and goes on when it has read.
+_MOST_UNSENT = 256 * 1024
+_DEPTH = 100
+"""Messages of a queue, for each link: a client is measured while it waits, and so it must come to wait."""
+
+Answer = Callable[["Arrival"], None]
+
+
+def error(name: str, description: Any = None, info: Any = None) -> Described:
+    """An error, as Close, End and Detach have one (section 2.8.14)."""
+    return Described(ulong(_ERROR), [symbol(name), description, info])
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What the client sent: a performative, or a moment."""
+
+    code: int
+    channel: int = 0
+    fields: Sequence[Any] = ()
+
+    def get(self, index: int) -> Any:
+        """A field; ``None`` where the list is shorter."""
+        return self.fields[index] if index < len(self.fields) else None
+
+
+@dataclass(slots=True, eq=False)
+class ServedLink:
+    """A link that the client attached.
+
+    :ivar sends: whether this side sends on it.
+    :ivar credit: what the client granted and is not used; ``count``: deliveries so far.
+    """
+
+    name: str
+    channel: int
+    handle: int
+    sends: bool
+    credit: int = 0
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Sent:
+    """How much went to the clients."""
+
+    frames: int = 0
+    size: int = 0
+
+
+class HostileConnection(asyncio.Protocol):
+    """One connection.
+
+    :param brokers: the one that accepted it and the others.
+    :param rng: what draws the numbers of its behaviours.
+    :ivar instead: takes the place of the answer to a performative or a moment.
+    :ivar then: runs after that answer.
+    :ivar fields: of performatives, by code and index, that have another value.
+    :ivar is_silent: nothing is sent any more.
+    :ivar messages: the payload of the next message.
+    """
+
+    def __init__(self, brokers: HostileBrokers, rng: random.Random) -> None:
+        self.brokers = brokers
+        self.rng = rng
+        self.instead: dict[int, Answer] = {}
+        self.then: dict[int, list[Answer]] = defaultdict(list)
+        self.fields: dict[int, dict[int, Any]] = {}
+        self.mechanisms: tuple[str, ...] = ("ANONYMOUS",)
+        self.is_silent = False
+        self.links: dict[tuple[int, int], ServedLink] = {}
+        self.channels: set[int] = set()
+        self.messages: Callable[[], bytes] = lambda: _BODY
+        self.transport: Any = None
+        self._next_id = 0
+        self._input = bytearray()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._answers: dict[int, Answer] = {
+            HEADER: self._offer_sasl,
+            INIT: lambda _: self.send(OUTCOME, [ubyte(0)], kind=1),
+            AMQP: self._open,
+            BEGIN: self._begin,
+            ATTACH: self._attach,
+            FLOW: self._flow,
+            TRANSFER: self._transfer,
+            DETACH: self._detach,
+            END: self._end,
+            CLOSE: self._close,
+        }
+
+    # -- asyncio ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.transport.set_write_buffer_limits(high=_MOST_UNSENT)
+        self._arrived(Arrival(TCP))
+
+    def data_received(self, data: bytes) -> None:
+        self._input += data
+        while len(self._input) >= _HEADER_SIZE:
+            is_header = self._input.startswith(b"AMQP")
+            size = _HEADER_SIZE if is_header else int.from_bytes(self._input[:4], "big")
+            if len(self._input) < size:
+                return
+            data = bytes(self._input[:size])
+            del self._input[:size]
+            if is_header:
+                self._arrived(Arrival(HEADER if data == SASL_HEADER else AMQP))
+            elif size > _HEADER_SIZE and self._matters(data[_DESCRIPTOR_AT]):
+                self._arrived(_decode(data))
+
+    def _matters(self, code: int) -> bool:
+        """Whether anything is done about a performative: Dispositions come by the thousand."""
+        return code in self._answers or code in self.instead or code in self.then
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_silent = True
+        self._may_write.set()
+        for task in self._tasks:
+            task.cancel()
+
+    def _arrived(self, what: Arrival) -> None:
+        if self.is_silent:
+            return
+        answer = self.instead.get(what.code) or self._answers.get(what.code)
+        if answer is not None:
+            answer(what)
+        for each in self.then[what.code]:
+            each(what)
+
+    # -- for behaviours -----------------------------------------------------------------------
+
+    def answer(self, what: Arrival) -> None:
+        """Answer by the book."""
+        if (answer := self._answers.get(what.code)) is not None:
+            answer(what)
+
+    def send(
+        self, code: int, values: Sequence[Any], payload: bytes = b"", *, channel: int = 0, kind: int = 0
+    ) -> None:
+        """Send a performative, with the fields that a behaviour has changed."""
+        changes = self.fields.get(code, {})
+        every = [*values, *[None] * (max(changes, default=-1) + 1 - len(values))]
+        for index, value in changes.items():
+            every[index] = value
+        self.write(frame(code, every, payload, channel=channel, kind=kind))
+
+    def write(self, data: bytes, frames: int = 1) -> None:
+        """Send bytes: so many frames."""
+        if not self.is_silent and not self.transport.is_closing():
+            self.brokers.sent.frames += frames
+            self.brokers.sent.size += len(data)
+            self.transport.write(data)
+
+    def flood(self, parts: Iterable[tuple[bytes, int]]) -> None:
+        """Send all of these as fast as the client reads: bytes, and how many frames they are."""
+
+        async def run() -> None:
+            for data, frames in parts:
+                await self._may_write.wait()
+                if self.is_silent:
+                    return
+                self.write(data, frames)
+                await asyncio.sleep(0)
+
+        self._run(run())
+
+    def every(self, seconds: float, act: Callable[[], object]) -> None:
+        """Do something at intervals, from now on."""
+
+        async def run() -> None:
+            while not self.is_silent:
+                act()
+                await asyncio.sleep(seconds)
+
+        self._run(run())
+
+    def after(self, seconds: float, act: Callable[[], object]) -> None:
+        """Do something once, if the connection lives so long."""
+
+        async def run() -> None:
+            await asyncio.sleep(seconds)
+            if not self.is_silent:
+                act()
+
+        self._run(run())
+
+    def close(self, *fields: Any) -> None:
+        """Send Close with this error, and nothing more."""
+        self.send(CLOSE, fields)
+        self.is_silent = True
+
+    def message(self, link: ServedLink, payload: bytes, *, settled: bool = False, more: bool = False) -> None:
+        """Send a message, or its beginning."""
+        number, self._next_id = self._next_id, (self._next_id + 1) % 2**32
+        tag = number.to_bytes(4, "big")
+        fields = [uint(link.handle), uint(number), tag, uint(0), settled, more]
+        self.send(TRANSFER, fields, payload, channel=link.channel)
+        link.count += 1
+
+    def link(self, *, sends: bool) -> ServedLink | None:
+        """Any link of this kind."""
+        found = [link for link in self.links.values() if link.sends is sends]
+        return self.rng.choice(found) if found else None
+
+    def _run(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- by the book --------------------------------------------------------------------------
+
+    def _offer_sasl(self, _what: Arrival) -> None:
+        self.write(SASL_HEADER, 0)
+        offered = Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, self.mechanisms))
+        self.send(MECHANISMS, [offered], kind=1)
+
+    def _open(self, _what: Arrival) -> None:
+        self.write(AMQP_HEADER, 0)
+        self.send(OPEN, ["hostile", None, uint(65536), ushort(255)])
+
+    def _begin(self, what: Arrival) -> None:
+        self.channels.add(what.channel)
+        self.send(BEGIN, [ushort(what.channel), uint(0), WINDOW, WINDOW, uint(255)], channel=what.channel)
+
+    def _attach(self, what: Arrival) -> None:
+        name, handle, role = str(what.get(0)), int(what.get(1)), bool(what.get(2))
+        link = ServedLink(name, what.channel, handle, sends=role)
+        self.links[what.channel, handle] = link
+        nodes = [_address(what.get(5)), _address(what.get(6))]
+        source, target = Described(ulong(_SOURCE), [nodes[0]]), Described(ulong(_TARGET), [nodes[1]])
+        first = uint(0) if link.sends else None
+        fields = [name, uint(handle), not role, None, None, source, target, None, None, first]
+        self.send(ATTACH, fields, channel=what.channel)
+        if not link.sends:
+            self.grant(link, 100)
+
+    def grant(self, link: ServedLink, credit: int) -> None:
+        """Let the client send more messages."""
+        fields = [*self._session_flow(), uint(link.handle), uint(link.count), uint(credit)]
+        self.send(FLOW, fields, channel=link.channel)
+
+    def _session_flow(self) -> list[Any]:
+        return [uint(0), WINDOW, uint(self._next_id), WINDOW]
+
+    def _flow(self, what: Arrival) -> None:
+        handle = what.get(4)
+        link = None if handle is None else self.links.get((what.channel, int(handle)))
+        if link is None or not link.sends:
+            return
+        link.credit = (int(what.get(5) or 0) + int(what.get(6) or 0) - link.count) % 2**32
+        for _ in range(min(link.credit, _DEPTH - link.count)):
+            self.message(link, self.messages())
+        if what.get(8) and link.count >= _DEPTH:  # a drain: all credit is used up
+            link.count = (int(what.get(5) or 0) + int(what.get(6) or 0)) % 2**32
+            self.send(
+                FLOW,
+                [*self._session_flow(), uint(link.handle), uint(link.count), uint(0), uint(0), True],
+                channel=link.channel,
+            )
+
+    def _transfer(self, what: Arrival) -> None:
+        link = self.links.get((what.channel, int(what.get(0))))
+        if link is None or what.get(5):
+            return
+        link.count += 1
+        if what.get(1) is not None and not what.get(4):
+            number = uint(what.get(1))
+            self.send(DISPOSITION, [True, number, number, True, ACCEPTED], channel=what.channel)
+        if link.count % 50 == 0:
+            self.grant(link, 100)
+
+    def _detach(self, what: Arrival) -> None:
+        self.links.pop((what.channel, int(what.get(0))), None)
+        self.send(DETACH, [uint(what.get(0)), True], channel=what.channel)
+
+    def _end(self, what: Arrival) -> None:
+        self.channels.discard(what.channel)
+        self.links = {key: link for key, link in self.links.items() if key[0] != what.channel}
+        self.send(END, [], channel=what.channel)
+
+    def _close(self, _what: Arrival) -> None:
+        self.close()
+        self.transport.close()
+
+
+def _address(terminus: Any) -> Any:
+    """The address of a source or a target; one for a dynamic node."""
+    fields = terminus.value if isinstance(terminus, Described) else []
+    is_dynamic = len(fields) > 4 and fields[4]
+    return "temporary" if is_dynamic else next(iter(fields), None)
+
+
+def _decode(data: bytes) -> Arrival:
+    found = Data()
+    found.decode(data[_HEADER_SIZE:])
+    found.rewind()
+    found.next()
+    with contextlib.suppress(ValueError):  # a text of the client that repeats one of ours
+        performative = found.get_object()
+        return Arrival(int(performative.descriptor), int.from_bytes(data[6:8], "big"), performative.value)
+    return Arrival(0)

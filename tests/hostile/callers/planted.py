@@ -1,0 +1,82 @@
+"""Callers with one defect each: ``python -m tests.hostile.callers.planted DEFECT URL SEED SECONDS``.
+
+A round must find it.  They connect and say nothing, which is all that a round needs to begin.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from tests.hostile.rounds import GROWTH
+
+
+def _report(*defects: str) -> None:
+    sys.stdout.write(json.dumps({"ends": {"call: done": 1}, "defects": defects}) + "\n")
+    sys.stdout.flush()
+
+
+def spins(seconds: float) -> None:
+    """Use the processor all the while."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    _report()
+
+
+def grows(seconds: float) -> None:
+    """Keep more than the bound."""
+    kept = bytearray(GROWTH + 8 * 1024 * 1024)
+    kept[::4096] = b"x" * len(kept[::4096])
+    time.sleep(seconds)
+    _report()
+
+
+def hangs(_seconds: float) -> None:
+    """Never end, and take no notice of a request to."""
+    signal.signal(signal.SIGABRT, signal.SIG_DFL)
+    signal.pause()
+
+
+def raises(_seconds: float) -> None:
+    """End with a traceback."""
+    raise KeyError("inside")
+
+
+def reports(_seconds: float) -> None:
+    """Report an error of a call."""
+    _report("send ended with KeyError")
+
+
+def dies(_seconds: float) -> None:
+    """End by a signal, as a segmentation fault does."""
+    signal.raise_signal(signal.SIGSEGV)
+
+
+def behaves(seconds: float) -> None:
+    """Wait, and use next to nothing."""
+    time.sleep(seconds)
+    _report()
+
+
+DEFECTS: dict[str, Callable[[float], None]] = {
+    act.__name__: act for act in (spins, grows, hangs, raises, reports, dies, behaves)
+}
+
+
+def main(defect: str, url: str, _seed: str, seconds: str) -> None:
+    """Connect, and have the defect."""
+    found = re.match(r"amqp://([\d.]+):(\d+)", url)
+    assert found is not None
+    with socket.create_connection((found[1], int(found[2]))):
+        time.sleep(0.3)  # a round looks at a caller ten times a second
+        DEFECTS[defect](float(seconds))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,60 @@
+"""Hostile clients all the while: ``python -m tests.hostile.clients.process OPTIONS``, until its input ends.
+
+    {"addresses": ["127.0.0.1:5672"], "seed": 7, "queues": ["hostile"], "shared": "", "clients": 3}
+
+Each of the clients draws its acts from a seed of its own.  At the end it prints, in JSON, how often each act
+ended how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import sys
+import traceback
+from collections import Counter
+from typing import Any
+
+from broker_stub.amqp.endpoints import parse_endpoint
+from tests.hostile.clients.acts import ACTS, Ground, perform
+
+# Between two acts of one client: the machine is there for others too.
+_PAUSE = 0.1
+
+
+async def act(options: dict[str, Any], number: int, ends: Counter[str], wrong: list[str]) -> None:
+    """One client, for ever."""
+    rng = random.Random(f"{options['seed']} {number}")
+    addresses = [parse_endpoint(address) for address in options["addresses"]]
+    names = options.get("acts") or list(ACTS)
+    while True:
+        name = rng.choice(names)
+        ground = Ground(rng.choice(addresses), tuple(options["queues"]), options.get("shared", ""))
+        try:
+            ends[f"{name}: {await perform(name, ground, rng)}"] += 1
+        except Exception:  # noqa: BLE001 - a mistake in an act, and not of the member
+            wrong.append(f"{name}: {traceback.format_exc()}")
+            return
+        await asyncio.sleep(_PAUSE)
+
+
+async def main(options: dict[str, Any]) -> None:
+    """Until the input ends."""
+    ends: Counter[str] = Counter()
+    wrong: list[str] = []
+    tasks = [asyncio.create_task(act(options, n, ends, wrong)) for n in range(options.get("clients", 3))]
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.read)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    sys.stdout.write(json.dumps({"ends": ends, "wrong": wrong}) + "\n")
+
+
+if __name__ == "__main__":
+    # asyncio warns of each write to a connection that the member has ended.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    asyncio.run(main(json.loads(sys.argv[1])))

@@ -1,0 +1,79 @@
+"""Rounds of the hostile broker find what is planted, and the client passes those of the issue's list."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from tests.hostile import rounds
+from tests.hostile.__main__ import main
+from tests.hostile.rounds import CALLERS, Round
+
+_PLANTED = {
+    "spins": "of a core",
+    "grows": "its memory grew by",
+    "hangs": "did not end",
+    "raises": "KeyError: 'inside'",
+    "reports": "send ended with KeyError",
+    "dies": "it ended with -11",
+}
+_NAMED = (
+    "more than its credit",
+    "tiny idle time-outs",
+    "impossible generations",
+    "endless redirects",
+    "Begins without an end",
+    "a million Dispositions",
+    "a Close each second",
+    "silent after a step",
+    "answers in the wrong order",
+    "smallest and largest sizes",
+    "absurd counters in Flows",
+)
+
+
+def _round(seconds: float) -> Round:
+    return Round(1, "asyncio", ("never drains",), seconds)
+
+
+@pytest.mark.parametrize(("defect", "found"), _PLANTED.items())
+async def test_a_round_finds_a_caller_that(defect: str, found: str) -> None:
+    outcome = await rounds.run(
+        _round(0.7),
+        caller=("tests.hostile.callers.planted", defect),
+        patience=0.0 if defect == "hangs" else 30,
+    )
+    assert any(found in each for each in outcome.defects), outcome.defects
+
+
+async def test_a_caller_that_behaves_has_no_defect() -> None:
+    outcome = await rounds.run(_round(0.5), caller=("tests.hostile.callers.planted", "behaves"))
+    assert outcome.defects == []
+    assert outcome.connections == 1
+
+
+def test_a_seed_draws_the_same_round() -> None:
+    assert [rounds.draw(seed) for seed in range(50)] == [rounds.draw(seed) for seed in range(50)]
+    assert {rounds.draw(seed).caller for seed in range(100)} == set(CALLERS)
+
+
+def test_a_command_repeats_a_round() -> None:
+    what = rounds.draw(5)
+    assert what == rounds.draw(5, callers=(what.caller,), behaviours=what.behaviours, seconds=what.seconds)
+    assert f"--seed 5 --rounds 1 --caller {what.caller}" in what.command
+
+
+@pytest.mark.parametrize("caller", ["asyncio", "send"])
+def test_a_short_run_prints_its_seed_and_passes(caller: str) -> None:
+    arguments = ["broker", "--seed", "7", "--rounds", "1", "--seconds", "1", "--caller", caller]
+    result = CliRunner().invoke(main, [*arguments, "--behaviour", "never drains"])
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("seed 7\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("behaviour", _NAMED)
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_a_client_bears(caller: str, behaviour: str) -> None:
+    outcome = await rounds.run(Round(31, caller, (behaviour,), 2.0))
+    assert outcome.defects == [], outcome.round.command
