@@ -23,6 +23,7 @@ from pathlib import Path
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.testing.network import ARBITER, CLIENTS, Cut
 from tests.faults.cluster import ATTEMPT_TIMEOUT, PATIENCE, Cluster, ClusterOptions, NotWholeError
+from tests.hostile.clients.pair import hostile_clients
 from tests.hosts.lab import Lab
 from tests.hosts.switch import Conditions
 from tests.zookeeper import ZooKeeper
@@ -30,7 +31,9 @@ from tests.zookeeper import ZooKeeper
 MANAGER = "manager"
 MEMBERS = ("member-1", "member-2", "member-3")
 CLIENT_HOSTS = ("client-1", "client-2")
-HOSTS = (*MEMBERS, ARBITER, *CLIENT_HOSTS, MANAGER)
+HOSTILE = "hostile"
+"""Its clients send what no application would, all the while; no fault is for its cables."""
+HOSTS = (*MEMBERS, ARBITER, *CLIENT_HOSTS, MANAGER, HOSTILE)
 
 # Longer than on loopback: a cable with a delay of a second is a fault, and no end of a connection by itself.
 _HEARTBEAT, _BACKUP_TIMEOUT = 2.0, 2.5
@@ -38,6 +41,8 @@ _PORT, _ZOOKEEPER_PORT = 5672, 2181
 _PATH = "/haclient"
 # Of the usual load: messages cross a switch in user space, and ten processes share the machine.
 _SHARE = 0.2
+# The machine has two cores, and all others are on it: some acts a second.
+_HOSTILE_CLIENTS, _HOSTILE_PAUSE = 2, 0.5
 # No end before that of the run: what consumers got before it was settled is never missed.
 _KEPT = 10**6
 _OPTIONS = ClusterOptions(
@@ -122,6 +127,7 @@ class Site:
     folder: Path
     journals: list[Path] = field(default_factory=list)
     _clients: list[subprocess.Popen[str]] = field(default_factory=list)
+    _hostile: subprocess.Popen[str] | None = None
 
     async def start_clients(self, seed: int, hosts: Sequence[str] = CLIENT_HOSTS) -> None:
         """Put a load on the cluster; returns when every client has its connections."""
@@ -146,6 +152,30 @@ class Site:
             async with asyncio.timeout(PATIENCE):
                 if not await asyncio.to_thread(client.stdout.readline):
                     raise NotWholeError(f"a client did not start: see the logs in {self.folder}")
+
+    def start_hostile(self, seed: int) -> None:
+        """Let a host send malformed and extreme frames and messages, to queues of its own."""
+        addresses = [self.members.network.listen(member) for member in MEMBERS]
+        command = hostile_clients(addresses, seed, clients=_HOSTILE_CLIENTS, pause=_HOSTILE_PAUSE)
+        with (self.folder / f"{HOSTILE}.log").open("wb") as log:
+            streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+            self._hostile = self.lab.start(HOSTILE, command, text=True, **streams)
+
+    async def finish_hostile(self) -> dict[str, int]:
+        """End that; how often each act ended how.
+
+        :raises NotWholeError: when its process has ended by itself, or an act had a mistake.
+        """
+        hostile = self._hostile
+        if hostile is None:
+            return {}
+        out, _ = await asyncio.to_thread(hostile.communicate, timeout=PATIENCE)
+        lines = out.splitlines()
+        facts = json.loads(lines[-1]) if len(lines) > 1 else {"wrong": "no report"}
+        if hostile.returncode or facts["wrong"]:
+            raise NotWholeError(f"hostile clients ended with {hostile.returncode}: {facts['wrong']}")
+        ends: dict[str, int] = facts["ends"]
+        return dict(sorted(ends.items()))
 
     def make_queue(self, number: int) -> None:
         """A new queue with a few messages."""

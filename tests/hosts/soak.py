@@ -9,6 +9,9 @@ end all is healed, and the verdict is that of ``tests.faults``: the stores are e
 every client's history is read from its file, nothing acknowledged is lost, nothing came that nobody sent, and
 a producer's order holds.  What a forced promotion may lose by its documentation is counted apart.
 
+All the while clients of another host send malformed and extreme frames and messages, to queues of their own
+(``tests.hostile``).  The stores have to be equal in these too; nobody drains them.
+
 It prints a summary in JSON, and exits with 0 or 1; with 2 when it cannot run here, and says why.  After a
 failure the folder with histories, logs, stores and arbiter stays, and is named.
 """
@@ -63,11 +66,13 @@ class HostsResult(Result):
     :param promotions: those that faults asked for, by how they ended.
     :param forced_seconds: how long each forced promotion may have lost what was acknowledged.
     :param frames: what became of the frames of all cables.
+    :param hostile: how often each act of the hostile clients ended how.
     """
 
     promotions: dict[str, int] = field(default_factory=dict)
     forced_seconds: list[float] = field(default_factory=list)
     frames: dict[str, int] = field(default_factory=dict)
+    hostile: dict[str, int] = field(default_factory=dict)
 
 
 class Soak:
@@ -76,6 +81,7 @@ class Soak:
     :param faults: how many.
     :param folder: for all files.
     :param seconds: after which no fault begins; the reckoning is made all the same.
+    :param hostile: whether there are hostile clients.
     """
 
     def __init__(
@@ -86,11 +92,13 @@ class Soak:
         report: Callable[[str], None],
         *,
         seconds: float | None = None,
+        hostile: bool = True,
     ) -> None:
         self._faults = faults
         self._seconds = math.inf if seconds is None else seconds
         self._folder = folder
         self._report = report
+        self._hostile = hostile
         self._last = Step(0, "", 0.0, 0.0, 0)
         self.result = HostsResult(seed=seed)
 
@@ -124,17 +132,22 @@ class Soak:
         try:
             async with watching(members, history, interval=_LOOK, outages=True):
                 await site.start_clients(result.seed)
+                if self._hostile:
+                    site.start_hostile(result.seed)
                 await self._all_faults(ground)
                 site.lab.heal()
                 await members.whole(_WHOLE)
                 ground.over()
                 self._report("the clients finish")
                 await site.finish_clients()
+                result.hostile = await site.finish_hostile()
                 # Their histories tell which queues there are to drain.
                 for name, queue in read(site.journals).sent.items():
                     history.sent.setdefault(name, queue)
                 result.failovers = members.promoted
-                await reckon(members, result, history, lambda what, _done: self._report(what))
+                await reckon(
+                    members, result, history, lambda what, _done: self._report(what), others=self._hostile
+                )
         finally:
             result.promotions = dict(ground.promotions)
 
@@ -191,7 +204,8 @@ async def soak(run: Soak, lab: Lab) -> HostsResult:
     "--seconds", type=float, help="Begin no fault after this time.  [default: as long as they take]"
 )
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Keep all files there.")
-def main(*, faults: int, seed: int | None, seconds: float | None, folder: Path | None) -> None:
+@click.option("--hostile/--no-hostile", default=True, help="Whether hostile clients act all the while.")
+def main(*, faults: int, seed: int | None, seconds: float | None, folder: Path | None, hostile: bool) -> None:
     """Break hosts and what is between them again and again, and count what their clients lost."""
     if reason := missing():
         click.echo(f"soak-hosts cannot run here: {reason}", err=True)
@@ -204,7 +218,8 @@ def main(*, faults: int, seed: int | None, seconds: float | None, folder: Path |
     folder = folder or Path(tempfile.mkdtemp(prefix="soak-hosts-"))
     folder.mkdir(parents=True, exist_ok=True)
     with Lab(HOSTS, seed=seed) as lab, lab.on(MANAGER):
-        result = asyncio.run(soak(Soak(faults, seed, folder, click.echo, seconds=seconds), lab))
+        run = Soak(faults, seed, folder, click.echo, seconds=seconds, hostile=hostile)
+        result = asyncio.run(soak(run, lab))
     click.echo(result.as_json())
     if result.wrong:
         click.echo(f"FAILED; replay with --seed {seed}.  Histories, logs, stores and arbiter: {folder}")

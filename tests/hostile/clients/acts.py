@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ _NAMES = (
 )
 # A member waits 10 s for an Open by default.
 _HELD = 0.5
+_TAKEN = 2.0
 _MOST_SECONDS = 8.0
 
 
@@ -405,9 +406,25 @@ ACTS: Mapping[str, Act] = {
 
 async def perform(name: str, ground: Ground, rng: random.Random) -> str:
     """Do one act, for some seconds at most; how it ended."""
+    return await bounded(ACTS[name](ground, rng))
+
+
+async def bounded(act: Awaitable[None]) -> str:
+    """How an act ends in some seconds: as connections do."""
     try:
         async with asyncio.timeout(_MOST_SECONDS):
-            await ACTS[name](ground, rng)
+            await act
     except (OSError, EOFError, TimeoutError) as error:
         return type(error).__name__
     return "done"
+
+
+async def take_everything(address: Endpoint, queues: Sequence[str]) -> None:
+    """Empty queues: what comes is settled when it is sent."""
+    async with raw_client(address) as client:
+        await client.open(raw.begin())
+        for handle, queue in enumerate(queues):
+            ends = [Described(ulong(_SOURCE), [queue]), Described(ulong(_TARGET), [])]
+            attach = raw.frame(raw.ATTACH, [queue, uint(handle), True, ubyte(1), None, *ends])
+            await client.write(attach, raw.credit(handle, 2**31 - 1))
+        await _read_some(client, _TAKEN)

@@ -155,11 +155,16 @@ async def pair_process(folder: Path) -> AsyncIterator[Pair]:
                 await process.wait()
 
 
-@asynccontextmanager
-async def hostile_process(
-    addresses: Sequence[str], seed: int, *, shared: str = "", acts: Sequence[str] = (), clients: int = 3
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Hostile clients all the while; close the input of the process to end it."""
+def hostile_clients(
+    addresses: Sequence[str],
+    seed: int,
+    *,
+    shared: str = "",
+    acts: Sequence[str] = (),
+    clients: int = 3,
+    pause: float = 0.1,
+) -> tuple[str, ...]:
+    """The command of hostile clients, all the while; close the input of the process to end it."""
     options = {
         "addresses": list(addresses),
         "seed": seed,
@@ -167,10 +172,16 @@ async def hostile_process(
         "shared": shared,
         "acts": list(acts),
         "clients": clients,
+        "pause": pause,
     }
+    return sys.executable, "-m", "tests.hostile.clients.process", json.dumps(options)
+
+
+@asynccontextmanager
+async def hostile_process(command: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run it; it is killed at the end."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.hostile.clients.process", json.dumps(options),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=ROOT,
     )  # fmt: skip
     try:
@@ -192,7 +203,8 @@ async def run(seed: int, seconds: float, *, acts: Sequence[str] = ()) -> PairOut
             looking = [asyncio.create_task(pair.watch()), asyncio.create_task(pair.read())]
             try:
                 honest.start()
-                async with hostile_process(pair.addresses, seed, shared=QUEUE, acts=acts) as hostile:
+                command = hostile_clients(pair.addresses, seed, shared=QUEUE, acts=acts)
+                async with hostile_process(command) as hostile:
                     await _until_over(honest, looking[0], hostile, seconds)
                     await _end(hostile, outcome)
                 await honest.finish()

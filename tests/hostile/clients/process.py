@@ -1,9 +1,11 @@
 """Hostile clients all the while: ``python -m tests.hostile.clients.process OPTIONS``, until its input ends.
 
-    {"addresses": ["127.0.0.1:5672"], "seed": 7, "queues": ["hostile"], "shared": "", "clients": 3}
+    {"addresses": ["127.0.0.1:5672"], "seed": 7, "queues": ["hostile"], "shared": "", "acts": [],
+     "clients": 3, "pause": 0.1}
 
-Each of the clients draws its acts from a seed of its own.  At the end it prints, in JSON, how often each act
-ended how.
+Each of the clients draws its acts from a seed of its own, and pauses for so many seconds after each.  One
+more empties the queues, so that they do not fill for ever.  At the end it prints, in JSON, how often each
+act ended how.
 """
 
 from __future__ import annotations
@@ -18,33 +20,43 @@ from collections import Counter
 from typing import Any
 
 from broker_stub.amqp.endpoints import parse_endpoint
-from tests.hostile.clients.acts import ACTS, Ground, perform
+from tests.hostile.clients.acts import ACTS, Ground, bounded, perform, take_everything
 
-# Between two acts of one client: the machine is there for others too.
-_PAUSE = 0.1
+_TAKING = "take_everything"
+_TAKE_EVERY = 2.0
 
 
 async def act(options: dict[str, Any], number: int, ends: Counter[str], wrong: list[str]) -> None:
     """One client, for ever."""
     rng = random.Random(f"{options['seed']} {number}")
     addresses = [parse_endpoint(address) for address in options["addresses"]]
-    names = options.get("acts") or list(ACTS)
+    names = options["acts"] or list(ACTS)
     while True:
         name = rng.choice(names)
-        ground = Ground(rng.choice(addresses), tuple(options["queues"]), options.get("shared", ""))
+        ground = Ground(rng.choice(addresses), tuple(options["queues"]), options["shared"])
         try:
             ends[f"{name}: {await perform(name, ground, rng)}"] += 1
         except Exception:  # noqa: BLE001 - a mistake in an act, and not of the member
             wrong.append(f"{name}: {traceback.format_exc()}")
             return
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(options["pause"])
+
+
+async def take(options: dict[str, Any], ends: Counter[str]) -> None:
+    """Empty the queues, for ever."""
+    addresses = [parse_endpoint(address) for address in options["addresses"]]
+    while True:
+        for address in addresses:
+            ends[f"{_TAKING}: {await bounded(take_everything(address, options['queues']))}"] += 1
+        await asyncio.sleep(_TAKE_EVERY)
 
 
 async def main(options: dict[str, Any]) -> None:
     """Until the input ends."""
     ends: Counter[str] = Counter()
     wrong: list[str] = []
-    tasks = [asyncio.create_task(act(options, n, ends, wrong)) for n in range(options.get("clients", 3))]
+    tasks = [asyncio.create_task(act(options, n, ends, wrong)) for n in range(options["clients"])]
+    tasks.append(asyncio.create_task(take(options, ends)))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await asyncio.to_thread(sys.stdin.read)
