@@ -19,7 +19,7 @@ WAITING_SHARE = 0.05
 _PER_FRAME = 0.0003
 _PER_BYTE = 20e-9
 # A search that is refused at once dials again after ``backoff_base``, and its peer has sent nothing.
-_PER_CONNECTION = 0.01
+_PER_CONNECTION = 0.008
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from tests.hostile.broker import BEHAVIOURS, HostileBrokers, hostile_brokers
 from tests.hostile.processes import Usage, allowed, usage
 
 ROOT = Path(__file__).resolve().parents[2]
-APIS = ("asyncio", "blocking")
+APIS = ("asyncio", "blocking", "waiting")
 DROPIN = ("utils", "reactor")
 COMMANDS = ("send", "receive", "members", "watch")
 CALLERS = (*APIS, *DROPIN, *COMMANDS)
@@ -38,10 +38,12 @@ GROWTH = 160 * 1024 * 1024
 PATIENCE = 60.0
 """Seconds for a process to end by itself: a busy machine is slow, a process that hangs never does."""
 _LOOK = 0.1
+# For a caller that waits: what it may use is a share of the time, and a constant.
+_LONGER = 5.0
 # Imports that a command makes when it needs them, and what it prints at its end.
 _COMMAND = 1.0
 # Python's and the kernel's own: the clock of processor time goes in hundredths of a second.
-_LEAST = 0.15
+_LEAST = 0.05
 _OPTIONS = {"backoff_base": 0.1, "backoff_max": 1, "attempt_timeout": 2, "call_timeout": 3, "dns_timeout": 1}
 _NAMED = "Traceback (most recent call last)", "Fatal Python error", "Exception ignored", "never retrieved"
 
@@ -103,6 +105,8 @@ def draw(
     lasts = rng.uniform(3.0, 6.0)
     if callers and caller not in callers:
         caller = rng.choice(list(callers))
+    if caller == "waiting":
+        lasts += _LONGER
     return Round(seed, caller, tuple(behaviours) or drawn, seconds or lasts)
 
 

@@ -121,7 +121,7 @@ async def test_without_a_behaviour_a_broker_serves() -> None:
         sender = await connection.create_sender("q")
         await sender.send("one", timeout=10)
         receiver = await connection.create_receiver("q", credit=10)
-        for _ in range(30):
+        for _ in range(15):
             delivery = await receiver.receive(timeout=10)
             assert delivery.message.body == "hello"
             await delivery.accept()

@@ -48,7 +48,7 @@ _DESCRIPTOR_AT = _HEADER_SIZE + 2
 _BODY = b"\x00\x53\x77\xa1\x05hello"
 # A flood stops when so much waits for the client, and goes on when it has read.
 _MOST_UNSENT = 256 * 1024
-_DEPTH = 100
+_DEPTH = 20
 """Messages of a queue, for each link: a client is measured while it waits, and so it must come to wait."""
 
 Answer = Callable[["Arrival"], None]
@@ -90,7 +90,10 @@ class ServedLink:
 
 @dataclass(slots=True)
 class Sent:
-    """How much went to the clients."""
+    """How much went to the clients.
+
+    :ivar frames: those that a client does something about; the others count by their bytes.
+    """
 
     frames: int = 0
     size: int = 0

@@ -115,7 +115,7 @@ def _sasl_outcomes(c: HostileConnection, rng: random.Random) -> str:
 
 def _idle_times(c: HostileConnection, rng: random.Random) -> str:
     """Ask for frames very often."""
-    milliseconds = rng.choice((1, 1, 2, 5, 20, 0, _HUGE))
+    milliseconds = rng.choice((1, 1, 1, 1, 1, 2, 5, 20, 0, _HUGE))
     c.fields[OPEN] = {_IDLE: uint(milliseconds)}
     return f"{milliseconds} ms"
 
@@ -218,7 +218,7 @@ def _empty_frames(c: HostileConnection, rng: random.Random) -> str:
     """Send heartbeats by the thousand."""
     count = rng.choice((1000, 100_000, 1_000_000))
     empty = b"\x00\x00\x00\x08\x02\x00\x00\x00"
-    c.then[OPEN].append(lambda _: c.flood((empty * 1000, 1000) for _ in range(count // 1000)))
+    c.then[OPEN].append(lambda _: c.flood((empty * 1000, 0) for _ in range(count // 1000)))
     return f"{count}"
 
 

@@ -1,4 +1,8 @@
-"""Calls of an API: ``python -m tests.hostile.callers.apis asyncio|blocking URL SEED SECONDS``."""
+"""Calls of an API: ``python -m tests.hostile.callers.apis asyncio|blocking|waiting URL SEED SECONDS``.
+
+``waiting`` has several connections with a receiver each, and waits for messages: what it uses is the client's
+own, and that of a connection which a peer makes work shows several times.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from tests.peers.apis import API, AsyncAPI, BlockingAPI
 _PAUSE = 0.05
 _CREDIT = 10
 _MOST_LINKS = 4
+_WAITING = 10
 
 
 class Caller:
@@ -39,6 +44,19 @@ class Caller:
             connection = await self._call("connect", self._api.connect(self._url, timeout=timeout), timeout)
             if connection is not None:
                 await self._use(connection)
+            await asyncio.sleep(_PAUSE)
+
+    async def wait(self) -> None:
+        """Connect, and wait for messages, again and again."""
+        while (left := self._until - time.monotonic()) > 0:
+            connection = await self._call("connect", self._api.connect(self._url, timeout=left), left)
+            if connection is not None:
+                call = connection.create_receiver("q", credit=_CREDIT, timeout=left)
+                receiver = await self._call("create_receiver", call, left)
+                while receiver is not None and (left := self._until - time.monotonic()) > 0:
+                    if await self._call("receive", receiver.receive(timeout=left), left) is None:
+                        break
+                await self._call("close", connection.close(), 1.0)
             await asyncio.sleep(_PAUSE)
 
     async def _use(self, connection: Any) -> None:
@@ -171,7 +189,7 @@ class Caller:
 
 async def main(name: str, url: str, seed: str, seconds: str) -> None:
     """Make calls for so many seconds."""
-    api = AsyncAPI() if name == "asyncio" else BlockingAPI()
+    api = BlockingAPI() if name == "blocking" else AsyncAPI()
     report = begin()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(
@@ -179,8 +197,10 @@ async def main(name: str, url: str, seed: str, seconds: str) -> None:
             f"on the loop: {context.get('message')} {context.get('exception')!r}"
         )
     )
-    caller = Caller(api, url, random.Random(seed), time.monotonic() + float(seconds), report)
-    await caller.run()
+    until = time.monotonic() + float(seconds)
+    count = _WAITING if name == "waiting" else 1
+    callers = [Caller(api, url, random.Random(f"{seed} {n}"), until, report) for n in range(count)]
+    await asyncio.gather(*(each.wait() if name == "waiting" else each.run() for each in callers))
     report.write()
 
 
