@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import sys
 import time
@@ -79,6 +80,8 @@ def client(*, minutes: float, seed: int | None, acts: tuple[str, ...]) -> None:
     """Run hostile clients against a pair, beside honest ones."""
     seed = secrets.randbits(31) if seed is None else seed
     click.echo(f"seed {seed}")
+    # Honest clients that lose their connections are counted.
+    logging.getLogger("haclient").setLevel(logging.CRITICAL)
     outcome = asyncio.run(pair.run(seed, minutes * 60, acts=acts))
     for end, count in sorted(outcome.ends.items()):
         click.echo(f"{count:6} {end}")

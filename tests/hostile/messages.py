@@ -121,7 +121,16 @@ def _header(rng: random.Random) -> bytes:
 def _annotations(rng: random.Random) -> bytes:
     names = ("x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-group", "x-opt-n", "x" * 200)
     keys = rng.sample(names, rng.randint(0, 3))
-    return _map(*(part for key in keys for part in (_symbol(key), _scalar(rng))))
+    # Numbers of a delivery's time make it wait; other types are refused.
+    makers = {key: _number if key.startswith("x-opt-delivery") else _scalar for key in keys}
+    return _map(*(part for key in keys for part in (_symbol(key), makers[key](rng))))
+
+
+def _number(rng: random.Random) -> bytes:
+    if rng.random() < 0.2:
+        return _scalar(rng)
+    value = rng.choice((0, 1, 1000, 2**31, 2**63 - 1, 2**63, 2**64 - 1))
+    return rng.choice((_ulong(value), _timestamp(min(value, 2**63 - 1)), _uint(min(value, 2**32 - 1))))
 
 
 def _properties(rng: random.Random) -> bytes:
@@ -131,8 +140,10 @@ def _properties(rng: random.Random) -> bytes:
         (_NULL, _ulong(2**64 - 1), _binary(bytes(5000)), _string("same"), b"\x98" + bytes(16))
     )
     sequence = rng.choice((_NULL, _uint(2**32 - 1)))
+    # A member refuses a user's id that is not the sender's own.
+    user = _binary(rng.randbytes(4)) if rng.random() < 0.05 else _NULL
     return _list(
-        identity, _binary(rng.randbytes(4)), texts[0], texts[1], _NULL, identity,
+        identity, user, texts[0], texts[1], _NULL, identity,
         _symbol("t" * rng.choice((1, 5000))), _symbol(""), rng.choice(times), rng.choice(times), texts[2],
         sequence, texts[3],
     )  # fmt: skip

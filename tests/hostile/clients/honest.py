@@ -32,7 +32,7 @@ class Ledger:
     :ivar received: how often each came; ``confirmed``: those whose accept was confirmed.
     :ivar again: those that came once more after that.
     :ivar foreign: messages of others, by queue.
-    :ivar disconnected: how often an honest client lost its connection.
+    :ivar disconnected: why honest clients lost their connections, and how often.
     """
 
     sent: int = 0
@@ -42,7 +42,7 @@ class Ledger:
     confirmed: set[int] = field(default_factory=set)
     again: set[int] = field(default_factory=set)
     foreign: Counter[str] = field(default_factory=Counter)
-    disconnected: int = 0
+    disconnected: Counter[str] = field(default_factory=Counter)
 
     @property
     def lost(self) -> list[int]:
@@ -92,7 +92,7 @@ class Honest:
 
     def _event(self, event: Event) -> None:
         if isinstance(event, Disconnected):
-            self.ledger.disconnected += 1
+            self.ledger.disconnected[event.reason] += 1
 
     async def _produce(self) -> None:
         ledger = self.ledger

@@ -2,7 +2,8 @@
 
 * No process of the pair ends, and none is replaced.
 * No process of it has ever more than ``MOST_MEMORY``.
-* No settled message is lost, and none comes again after its accept was confirmed.
+* No settled message is lost, none comes again after its accept was confirmed, and no honest client loses its
+  connection.
 * No member's log has a traceback.
 """
 
@@ -60,7 +61,7 @@ class PairOutcome:
             f"seed {self.seed}, {self.seconds:.0f} s: {self.ends.total()} acts; {memory};"
             f" {len(ledger.settled)} settled of {ledger.sent}, {len(ledger.confirmed)} confirmed,"
             f" {len(ledger.lost)} lost, {len(ledger.again)} again after their confirmation,"
-            f" {ledger.foreign.total()} of others; {ledger.disconnected} honest connections lost;"
+            f" {ledger.foreign.total()} of others; {ledger.disconnected.total()} honest connections lost;"
             f" {len(self.defects)} defects"
         )
 
@@ -216,8 +217,12 @@ async def run(seed: int, seconds: float, *, acts: Sequence[str] = ()) -> PairOut
                     task.cancel()
             outcome.peak = pair.peak
             outcome.defects += pair.defects()
+    outcome.defects += [
+        f"an honest client lost its connection {count} times: {why}"
+        for why, count in outcome.ledger.disconnected.items()
+    ]
     if outcome.ledger.lost:
-        outcome.defects.append(f"settled and lost: {outcome.ledger.lost[:20]}")
+        outcome.defects.append(f"settled and not received: {outcome.ledger.lost[:20]}")
     if outcome.ledger.again:
         outcome.defects.append(f"confirmed, and came again: {sorted(outcome.ledger.again)[:20]}")
     outcome.seconds = time.monotonic() - began

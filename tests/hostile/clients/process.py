@@ -20,7 +20,7 @@ from collections import Counter
 from typing import Any
 
 from broker_stub.amqp.endpoints import parse_endpoint
-from tests.hostile.clients.acts import ACTS, Ground, bounded, perform, take_everything
+from tests.hostile.clients.acts import ACTS, Ground, bounded, draw, perform, take_everything
 
 _TAKING = "take_everything"
 _TAKE_EVERY = 2.0
@@ -32,7 +32,7 @@ async def act(options: dict[str, Any], number: int, ends: Counter[str], wrong: l
     addresses = [parse_endpoint(address) for address in options["addresses"]]
     names = options["acts"] or list(ACTS)
     while True:
-        name = rng.choice(names)
+        name = draw(names, rng)
         ground = Ground(rng.choice(addresses), tuple(options["queues"]), options["shared"])
         try:
             ends[f"{name}: {await perform(name, ground, rng)}"] += 1
