@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import proton
-from proton import ConnectionException, Endpoint, Message, SSLDomain, Timeout, Url
+from proton import ConnectionException, Endpoint, Link, Message, SSLDomain, Timeout, Url
 from proton import utils as proton_utils
 from proton._utils import Fetcher as ProtonFetcher
 from proton.utils import ConnectionClosed, LinkDetached, SendException
@@ -82,6 +82,11 @@ class _Locked:
         with self.connection.lock:
             super().close()  # type: ignore[misc]
 
+    def _checkClosed(self) -> None:  # noqa: N802 - proton's, called when the wait for the peer's Attach is over
+        if self.link.state & Endpoint.REMOTE_UNINIT:
+            raise self.connection.ended()
+        super()._checkClosed()  # type: ignore[misc]
+
     def __getattr__(self, name: str) -> Any:
         if name in {"link", "connection"}:  # not set yet: the constructor raised
             raise AttributeError(name)
@@ -97,6 +102,8 @@ class BlockingSender(_Locked, proton_utils.BlockingSender):
 
         :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
         :returns: the delivery.
+        :raises proton.ConnectionException: when the connection ends for good before that: the message may
+            have arrived.
         :raises SendException: when the outcome is one of ``error_states``: rejected or released.
         :raises proton.Timeout: when it was not settled in time; the ledger gives it up.  If the next send is
             of the same, unchanged message, it has the same duplicate-detection id: brokers store one.
@@ -104,12 +111,15 @@ class BlockingSender(_Locked, proton_utils.BlockingSender):
         with self.connection.lock:
             before = tuple(self.link.deliveries.values())
             try:
-                return super().send(msg, timeout, error_states)
+                delivery = super().send(msg, timeout, error_states)
             except (Timeout, KeyboardInterrupt):
                 sent = [delivery for delivery in self.link.deliveries.values() if delivery not in before]
                 if sent:
                     self.link.give_up(msg, sent)
                 raise
+            if not (delivery.settled or self.link.snd_settle_mode == Link.SND_SETTLED):
+                raise self.connection.ended()
+            return delivery
 
 
 class BlockingReceiver(_Locked, proton_utils.BlockingReceiver):
@@ -120,13 +130,20 @@ class BlockingReceiver(_Locked, proton_utils.BlockingReceiver):
 
         :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
         :raises proton.Timeout: when none arrived in time.
+        :raises proton.ConnectionException: when the connection has ended for good.
         """
         with self.connection.lock:
             fetcher = self.fetcher
-            if fetcher and fetcher.incoming and not self.connection.container.pending:
-                message: Message = fetcher.pop()
-            else:
-                message = super().receive(timeout)
+            if fetcher is None:
+                return super().receive(timeout)  # raises, and says why
+            if not fetcher.incoming or self.connection.container.pending:
+                if not self.link.credit:
+                    self.link.flow(1)
+                what = f"Receiving on receiver {self.link.name}"
+                self.connection.wait(lambda: fetcher.incoming, timeout, what)
+                if not fetcher.incoming:
+                    raise self.connection.ended()
+            message: Message = fetcher.pop()
             return message
 
     def settle(self, state: Any = None) -> None:
@@ -197,8 +214,10 @@ class BlockingConnection(proton_utils.BlockingConnection):
         """A sender.
 
         :raises LinkDetached: when the primary refuses it.
+        :raises proton.ConnectionException: when the connection has ended for good.
         """
         with self.lock:
+            self._check_usable()
             link = self.container.create_sender(
                 self.conn, address, name=name, handler=handler, options=options
             )
@@ -218,9 +237,11 @@ class BlockingConnection(proton_utils.BlockingConnection):
         :param credit: messages to fetch in advance; without it, each ``receive`` asks for one.
         :param handler: called, inside the calls of this connection, for each message.
         :raises LinkDetached: when the primary refuses it.
+        :raises proton.ConnectionException: when the connection has ended for good.
         """
         fetcher: Any = None if handler else _Fetcher(self, credit)  # type: ignore[arg-type]
         with self.lock:
+            self._check_usable()
             link = self.container.create_receiver(
                 self.conn, address, name=name, dynamic=dynamic, handler=handler or fetcher, options=options
             )
@@ -250,6 +271,14 @@ class BlockingConnection(proton_utils.BlockingConnection):
         container = self.container
         if not turn_until(container, lambda: binding.closed, self.timeout) and not container.over:
             raise Timeout(f"Connection {self.url} timed out: Closing connection")
+
+    def ended(self) -> ConnectionException:
+        """The error of a call that found the connection ended for good."""
+        return ConnectionException(_CLOSED) if self.conn is None else ConnectionClosed(self.conn)
+
+    def _check_usable(self) -> None:
+        if self.conn is None or self._binding.closed:
+            raise self.ended()
 
     @property
     def url(self) -> Any:

@@ -6,15 +6,16 @@ Each test says what proton 0.40.0 does.  ``test_proton_has_them`` shows proton i
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
-from proton import Delivery, Message
+from proton import Condition, ConnectionException, Delivery, Message
 
 from haclient.outcome import ACCEPTED
 from haclient.testing.peers.deaf import silence
 from haclient.testing.peers.listening import url
 from haclient.testing.threads import in_thread
-from haclient.utils import BlockingConnection
+from haclient.utils import BlockingConnection, ConnectionClosed
 from tests.dropin.recorder import FAST, PATIENCE
 from tests.dropin.waiting import on_its_thread, wait_until
 from tests.failover.forwarder import Forwarder
@@ -52,6 +53,30 @@ def test_what_was_fetched_before_a_loss_is_received_once(
     receiver.accept()
     wait_until(lambda: len(peer.outcomes) == 3)
     assert peer.outcomes == [ACCEPTED] * 3
+
+
+@pytest.mark.parametrize("name", ["send", "receive", "create_sender", "create_receiver"])
+def test_calls_over_a_connection_that_has_ended_raise(
+    peer: Primary, connection: BlockingConnection, name: str
+) -> None:
+    """proton returns a delivery without outcome, or raises ``IndexError``, or says that a link does not match."""
+    sender, receiver = connection.create_sender("orders"), connection.create_receiver("news")
+    calls: dict[str, Callable[[], object]] = {
+        "send": lambda: sender.send(Message(body="lost")),
+        "receive": receiver.receive,
+        "create_sender": lambda: connection.create_sender("others"),
+        "create_receiver": lambda: connection.create_receiver("others"),
+    }
+    on_its_thread(peer, peer.close, Condition("amqp:not-found", "for good"))
+    with pytest.raises(ConnectionClosed, match="not-found"):
+        receiver.receive()
+    for _ in range(2):
+        with pytest.raises(ConnectionClosed):
+            calls[name]()
+    receiver.close()
+    connection.close()
+    with pytest.raises(ConnectionException, match="the connection is closed"):
+        calls[name]()
 
 
 @pytest.mark.slow
