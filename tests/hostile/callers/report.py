@@ -18,6 +18,10 @@ GRACE = 20.0
 """Seconds after its timeout until a call counts as one that hangs: other tests may need the machine."""
 _INTERNAL = "internal error", "in the owner"
 _MOST_DEFECTS = 20
+# What the hostile broker puts into names and descriptions: a terminal or a log would obey it.
+_OBEYED = "\x1b]0;owned", "\nERROR forged"
+# A page of attempts, each with its reason; not a description of a peer as long as a frame.
+_LONGEST = 20_000
 # Errors that a caller may get: ours, those of proton that the drop-in documents, and of arguments.
 _ANSWERS = (HaclientError, proton.ProtonException)
 
@@ -43,6 +47,15 @@ class Report:
             self.defect(f"{call} ended with {text}")
         elif not str(error).strip():
             self.defect(f"{call} ended with {type(error).__name__} and no text")
+        self.check_text(f"{call} ended with {type(error).__name__}", str(error))
+
+    def check_text(self, where: str, text: str) -> None:
+        """Look at a text that a person reads: an error's, or a log's."""
+        if any(word in text for word in _OBEYED):
+            at = max(text.find(word) for word in _OBEYED)
+            self.defect(f"{where}: control characters of the peer: {text[max(0, at - 80) : at + 80]!r}")
+        if len(text) > _LONGEST:
+            self.defect(f"{where}: its text has {len(text)} characters: {text[:200]!r}")
 
     def hangs(self, call: str, timeout: float) -> None:
         """Count a call that did not return."""
@@ -69,6 +82,7 @@ class DefectLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record with a traceback, or one that names an internal error."""
         text = record.getMessage()
+        self._report.check_text(f"logged by {record.name}", text)
         if record.exc_info and record.exc_info[1] is not None:
             lines = "".join(traceback.format_exception(record.exc_info[1]))
             self._report.defect(f"logged by {record.name}: {text}\n{lines}")
