@@ -59,7 +59,7 @@ def test_what_was_fetched_before_a_loss_is_received_once(
 def test_calls_over_a_connection_that_has_ended_raise(
     peer: Primary, connection: BlockingConnection, name: str
 ) -> None:
-    """proton returns a delivery without outcome, or raises ``IndexError``, or says that a link does not match."""
+    """proton returns a delivery without outcome, or raises ``IndexError``."""
     sender, receiver = connection.create_sender("orders"), connection.create_receiver("news")
     calls: dict[str, Callable[[], object]] = {
         "send": lambda: sender.send(Message(body="lost")),

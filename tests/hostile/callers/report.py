@@ -20,7 +20,8 @@ _INTERNAL = "internal error", "in the owner"
 _MOST_DEFECTS = 20
 # What the hostile broker puts into names and descriptions: a terminal or a log would obey it.
 _OBEYED = "\x1b]0;owned", "\nERROR forged"
-# A page of attempts, each with its reason; not a description of a peer as long as a frame.
+# A page of attempts, each with its reason; not a description of a peer as long as a frame.  proton's own
+# errors have whatever the peer said.
 _LONGEST = 20_000
 # Errors that a caller may get: ours, those of proton that the drop-in documents, and of arguments.
 _ANSWERS = (HaclientError, proton.ProtonException)
@@ -47,6 +48,8 @@ class Report:
             self.defect(f"{call} ended with {text}")
         elif not str(error).strip():
             self.defect(f"{call} ended with {type(error).__name__} and no text")
+        elif isinstance(error, HaclientError) and len(str(error)) > _LONGEST:
+            self.defect(f"{call} ended with {len(str(error))} characters: {str(error)[:200]!r}")
         self.check_text(f"{call} ended with {type(error).__name__}", str(error))
 
     def check_text(self, where: str, text: str) -> None:
@@ -54,8 +57,6 @@ class Report:
         if any(word in text for word in _OBEYED):
             at = max(text.find(word) for word in _OBEYED)
             self.defect(f"{where}: control characters of the peer: {text[max(0, at - 80) : at + 80]!r}")
-        if len(text) > _LONGEST:
-            self.defect(f"{where}: its text has {len(text)} characters: {text[:200]!r}")
 
     def hangs(self, call: str, timeout: float) -> None:
         """Count a call that did not return."""
