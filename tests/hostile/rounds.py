@@ -224,18 +224,18 @@ class _Watched:
         if outcome.growth > GROWTH:
             outcome.defects.append(f"its memory grew by {outcome.growth // 2**20} MiB; {sent}")
         if any(word in err for word in _NAMED):
-            outcome.defects.append(f"on standard error:\n{err[-5000:]}")
+            outcome.defects.append(f"on standard error:\n{err[-2000:]}")
         code = self._process.returncode
         if self._what.caller in COMMANDS:
             # Before and after its own handler Python's counts: the process just ends.
             early = self._terminated and code == -signal.SIGTERM
             if code not in CODES and not early:
-                outcome.defects.append(f"it ended with {code}:\n{err[-3000:]}")
+                outcome.defects.append(f"it ended with {code}:\n{err[-2000:]}")
             outcome.ends[f"exit {code}"] += 1
             _check_terminal(outcome, out + err)
             return
         if code:
-            outcome.defects.append(f"it ended with {code}:\n{err[-5000:]}")
+            outcome.defects.append(f"it ended with {code}:\n{err[-2000:]}")
         report = _report_of(out)
         outcome.ends.update(report.get("ends", {}))
         outcome.defects += report.get("defects", ["it wrote no report"] * (code == 0))

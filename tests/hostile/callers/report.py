@@ -18,6 +18,10 @@ GRACE = 20.0
 """Seconds after its timeout until a call counts as one that hangs: other tests may need the machine."""
 _INTERNAL = "internal error", "in the owner"
 _MOST_DEFECTS = 20
+# Defects that begin alike are one.
+_ALIKE = 50
+# Of a traceback the beginning and the end: a recursion has a thousand lines between them.
+_HALF = 1500
 # What the hostile broker puts into names and descriptions: a terminal or a log would obey it.
 _OBEYED = "\x1b]0;owned", "\nERROR forged"
 # A page of attempts, each with its reason; not a description of a peer as long as a frame.  proton's own
@@ -63,9 +67,10 @@ class Report:
         self.defect(f"{call} did not return {GRACE:g} s after its timeout of {timeout:g} s")
 
     def defect(self, text: str) -> None:
-        """Keep what was wrong, the first of it."""
-        if len(self.defects) < _MOST_DEFECTS:
-            self.defects.append(text)
+        """Keep what was wrong, the first of its kind."""
+        known = any(each[:_ALIKE] == text[:_ALIKE] for each in self.defects)
+        if not known and len(self.defects) < _MOST_DEFECTS:
+            self.defects.append(text if len(text) < 2 * _HALF else f"{text[:_HALF]}\n...\n{text[-_HALF:]}")
 
     def write(self) -> None:
         """Print it, as the last line."""
