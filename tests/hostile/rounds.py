@@ -184,6 +184,10 @@ class _Watched:
         watching = asyncio.create_task(self._watch())
         reading = asyncio.gather(process.stdout.read(), process.stderr.read())
         if self._what.caller in COMMANDS:
+            # Its time begins when it has connected: a busy machine takes long to start it.
+            meeting = asyncio.create_task(self._brokers.met.wait())
+            await asyncio.wait([reading, meeting], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            meeting.cancel()
             await asyncio.wait([reading], timeout=self._what.seconds)
             if not reading.done():
                 with contextlib.suppress(ProcessLookupError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -24,6 +25,7 @@ class HostileBrokers:
 
     :param behaviours: what they do, all of it on each connection.
     :ivar drawn: the numbers of each connection, for a report.
+    :ivar met: whether there was a connection.
     """
 
     seed: int
@@ -32,11 +34,13 @@ class HostileBrokers:
     peers: list[Peer] = field(default_factory=list)
     sent: Sent = field(default_factory=Sent)
     drawn: list[str] = field(default_factory=list)
+    met: asyncio.Event = field(default_factory=asyncio.Event)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def serve(self, _peer: Peer) -> HostileConnection:
         """A connection: the next row of numbers."""
         number = next(self._numbers)
+        self.met.set()
         rng = random.Random(f"{self.seed} {number}")
         connection = HostileConnection(self, rng)
         names = () if number and rng.random() < self.good else self.behaviours
