@@ -5,7 +5,7 @@ A round's seed decides on everything in it.  What must not happen in one:
 * a call ends with an error that is neither ours nor proton's, or does not end;
 * a traceback, on standard error or in the log; an exit code that no table has;
 * more memory than ``GROWTH`` beyond what the imports took;
-* more processor time than ``processes.allowed``: 5 % of a core while it waits.
+* more processor time than ``processes.allowed``, or more than 5 % of a core while its peers were quiet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 from haclient.cli.exit_codes import CODES
 from tests.hostile.broker import BEHAVIOURS, HostileBrokers, hostile_brokers
-from tests.hostile.processes import Usage, allowed, usage
+from tests.hostile.processes import WAITING_SHARE, Usage, allowed, usage
 
 ROOT = Path(__file__).resolve().parents[2]
 APIS = ("asyncio", "blocking", "waiting")
@@ -72,6 +72,7 @@ class Outcome:
     """What came of a round.
 
     :ivar cpu: seconds of processor time after the first connection; ``may``: what was allowed.
+    :ivar quiet: of these seconds, those in which no peer sent anything; ``quiet_cpu``: of processor time.
     :ivar growth: bytes of memory beyond what the imports took.
     """
 
@@ -83,6 +84,8 @@ class Outcome:
     cpu: float = 0.0
     may: float = 0.0
     seconds: float = 0.0
+    quiet: float = 0.0
+    quiet_cpu: float = 0.0
     growth: int = 0
 
     def __str__(self) -> str:
@@ -90,7 +93,8 @@ class Outcome:
         return (
             f"{self.round.seed} {self.round.caller}: {', '.join(self.round.behaviours)};"
             f" {self.connections} connections, {self.ends.total()} calls,"
-            f" {self.cpu:.2f} s of {self.seconds:.1f} s (may {self.may:.2f}), {mib} MiB"
+            f" {self.cpu:.2f} s of {self.seconds:.1f} s (may {self.may:.2f}),"
+            f" {self.quiet_cpu:.2f} s of {self.quiet:.1f} s quiet, {mib} MiB"
         )
 
 
@@ -205,10 +209,17 @@ class _Watched:
 
     async def _watch(self) -> None:
         """Look at the process until it has ended; the first look counts when it has connected."""
-        began = False
+        outcome, before, was_quiet = self._outcome, (-1, -1), False
         while (now := usage(self._process.pid)) is not None:
-            if not began and self._brokers.connections:
-                began, self._first = True, now
+            heard = self._brokers.connections, self._brokers.sent.size
+            quiet, before = heard == before, heard
+            # What arrived just before a look is handled after it.
+            if quiet and was_quiet and self._last is not None:
+                outcome.quiet += now.at - self._last.at
+                outcome.quiet_cpu += now.cpu - self._last.cpu
+            was_quiet = quiet and self._first is not None
+            if self._first is None and self._brokers.connections:
+                self._first = now
             self._last = now
             await asyncio.sleep(_LOOK)
 
@@ -225,6 +236,10 @@ class _Watched:
         if outcome.cpu > outcome.may:
             share = outcome.cpu / max(outcome.seconds, _LOOK)
             outcome.defects.append(f"it used {outcome.cpu:.2f} s ({share:.0%} of a core); {sent}")
+        extra = _COMMAND if self._what.caller in COMMANDS else _LEAST
+        if outcome.quiet_cpu > extra + WAITING_SHARE * outcome.quiet:
+            share = outcome.quiet_cpu / outcome.quiet
+            outcome.defects.append(f"it used {share:.0%} of a core while its peers were quiet")
         if outcome.growth > GROWTH:
             outcome.defects.append(f"its memory grew by {outcome.growth // 2**20} MiB; {sent}")
         if any(word in err for word in _NAMED):

@@ -17,19 +17,21 @@ _PLANTED = {
     "reports": "send ended with KeyError",
     "dies": "it ended with -11",
 }
-_NAMED = (
-    "more than its credit",
-    "tiny idle time-outs",
-    "impossible generations",
-    "endless redirects",
-    "Begins without an end",
-    "a million Dispositions",
-    "a Close each second",
-    "silent after a step",
-    "answers in the wrong order",
-    "smallest and largest sizes",
-    "absurd counters in Flows",
-)
+# By name, with a seed whose first connections draw the worst numbers, where there are some that matter.
+_NAMED = {
+    "more than its credit": 58,
+    "tiny idle time-outs": 295,
+    "impossible generations": 31,
+    "endless redirects": 31,
+    "Begins without an end": 31,
+    "a million Dispositions": 31,
+    "a Close each second": 31,
+    "silent after a step": 31,
+    "answers in the wrong order": 31,
+    "smallest and largest sizes": 31,
+    "absurd counters in Flows": 31,
+    "extreme messages": 135,
+}
 
 
 def _round(seconds: float) -> Round:
@@ -75,7 +77,7 @@ def test_a_short_run_prints_its_seed_and_passes(caller: str) -> None:
 @pytest.mark.parametrize("behaviour", _NAMED)
 @pytest.mark.parametrize("caller", CALLERS)
 async def test_a_client_bears(caller: str, behaviour: str) -> None:
-    # Less than a tenth of a core shows only after some time.
-    seconds = 8.0 if (caller, behaviour) == ("waiting", "tiny idle time-outs") else 2.0
-    outcome = await rounds.run(Round(31, caller, (behaviour,), seconds))
+    # A share of a core shows only after some time.
+    seconds = 7.0 if (caller, behaviour) == ("waiting", "tiny idle time-outs") else 3.0
+    outcome = await rounds.run(Round(_NAMED[behaviour], caller, (behaviour,), seconds))
     assert outcome.defects == [], outcome.round.command
