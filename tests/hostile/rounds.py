@@ -5,7 +5,8 @@ A round's seed decides on everything in it.  What must not happen in one:
 * a call ends with an error that is neither ours nor proton's, or does not end;
 * a traceback, on standard error or in the log; an exit code that no table has;
 * more memory than ``GROWTH`` beyond what the imports took;
-* more processor time than ``processes.allowed``, or more than 5 % of a core while its peers were quiet.
+* more processor time than ``processes.allowed``; of a caller that waits, more than 5 % of a core while its
+  peers are quiet.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ GROWTH = 160 * 1024 * 1024
 PATIENCE = 60.0
 """Seconds for a process to end by itself: a busy machine is slow, a process that hangs never does."""
 _LOOK = 0.1
+# Looks without anything sent until a client's peers count as quiet: it still reads what the kernel has.
+_UNTIL_QUIET = 5
 # For a caller that waits: what it may use is a share of the time, and a constant.
 _LONGER = 5.0
 # Imports that a command makes when it needs them, and what it prints at its end.
@@ -209,15 +212,13 @@ class _Watched:
 
     async def _watch(self) -> None:
         """Look at the process until it has ended; the first look counts when it has connected."""
-        outcome, before, was_quiet = self._outcome, (-1, -1), False
+        outcome, before, looks = self._outcome, (-1, -1), 0
         while (now := usage(self._process.pid)) is not None:
             heard = self._brokers.connections, self._brokers.sent.size
-            quiet, before = heard == before, heard
-            # What arrived just before a look is handled after it.
-            if quiet and was_quiet and self._last is not None:
+            looks, before = (looks + 1 if heard == before else 0), heard
+            if looks > _UNTIL_QUIET and self._first is not None and self._last is not None:
                 outcome.quiet += now.at - self._last.at
                 outcome.quiet_cpu += now.cpu - self._last.cpu
-            was_quiet = quiet and self._first is not None
             if self._first is None and self._brokers.connections:
                 self._first = now
             self._last = now
@@ -236,8 +237,8 @@ class _Watched:
         if outcome.cpu > outcome.may:
             share = outcome.cpu / max(outcome.seconds, _LOOK)
             outcome.defects.append(f"it used {outcome.cpu:.2f} s ({share:.0%} of a core); {sent}")
-        extra = _COMMAND if self._what.caller in COMMANDS else _LEAST
-        if outcome.quiet_cpu > extra + WAITING_SHARE * outcome.quiet:
+        waits = self._what.caller == "waiting"
+        if waits and outcome.quiet_cpu > _LEAST + WAITING_SHARE * outcome.quiet:
             share = outcome.quiet_cpu / outcome.quiet
             outcome.defects.append(f"it used {share:.0%} of a core while its peers were quiet")
         if outcome.growth > GROWTH:

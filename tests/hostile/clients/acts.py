@@ -349,10 +349,8 @@ async def odd_fields(ground: Ground, rng: random.Random) -> None:
 
 async def remembered(ground: Ground, rng: random.Random) -> None:
     """Resume deliveries that never were: an unsettled map with many tags."""
-    tags = {
-        f"t{number}": Described(ulong(_RECEIVED), [uint(0), ulong(5)])
-        for number in range(rng.choice((1, 800)))
-    }
+    received = Described(ulong(_RECEIVED), [uint(0), ulong(5)])
+    tags = {number.to_bytes(4, "big"): received for number in range(rng.choice((1, 800)))}
     ends = [Described(ulong(_SOURCE), [ground.queues[0]]), Described(ulong(_TARGET), [ground.queues[0]])]
     fields = ["u", uint(0), rng.random() < 0.5, None, None, *ends, tags, rng.random() < 0.5, uint(0)]
     async with raw_client(ground.address) as client:
