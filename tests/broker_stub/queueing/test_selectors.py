@@ -11,6 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from broker_stub.queueing.options import SELECTOR, QueueOptionError, QueueOptions
+from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.selectors import Selector, SelectorError
 from broker_stub.queueing.selectors.parser import MAX_DEPTH, MAX_LENGTH
 from broker_stub.queueing.selectors.pattern import MAX_COMPARED, MAX_WILDCARDS
@@ -142,6 +144,15 @@ def test_a_pattern_has_a_bounded_number_of_wildcards() -> None:
         assert not Selector(text, bounded=False).holds(RED.get)
     escaped = "!_" * (MAX_WILDCARDS + 1)
     assert holds(f"phone LIKE '{escaped}' ESCAPE '!'", {"phone": "_" * (MAX_WILDCARDS + 1)})
+
+
+def test_a_queue_that_the_cluster_has_keeps_a_selector_that_a_new_one_must_not_have() -> None:
+    """Else the member would not start, or the backup would not follow."""
+    given = {SELECTOR: f"phone LIKE '{'_' * (MAX_WILDCARDS + 1)}'"}
+    with pytest.raises(QueueOptionError, match="more than 100 wildcards"):
+        QueueOptions.of(given)
+    options = QueueOptions.of(given, bounded=False)
+    assert Queue("q", lambda: 0.0, options=options).options.plain() == given
 
 
 def test_a_text_that_is_longer_than_a_selector_is_unknown_to_a_pattern() -> None:
