@@ -232,8 +232,7 @@ class ConnectionCore:
             self._give_up(failure.verdict)
         except asyncio.CancelledError:
             # ``asyncio.run`` cancels every task at its end; nothing else would close the socket then.
-            if self.error is None:
-                await asyncio.sleep(0)  # a task that is cancelled with this one may close the connection
+            await asyncio.sleep(0)  # a task that is cancelled with this one may close the connection
             if self.error is None:
                 try:
                     self.warn_never_closed()
