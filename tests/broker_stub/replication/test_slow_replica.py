@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_stub.amqp.message_format import inspect
 from broker_stub.queueing.message import Message
@@ -321,6 +323,30 @@ def test_a_store_hangs_that_commits_nothing_of_what_it_has() -> None:
     store.committed = 3
     assert not any(watch.tick() for _ in range(TICKS))
     assert watch.tick()
+
+
+class LongCommit:
+    """A store with one commit that does not end, and goes on as a test says."""
+
+    sequence, committed = 2, 1
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    def commit_progress(self) -> int:
+        return self.pieces
+
+
+@given(st.lists(st.integers(0, 3), max_size=60))
+def test_a_commit_hangs_if_and_only_if_so_many_looks_in_a_row_find_no_piece_of_it(pieces: list[int]) -> None:
+    store = LongCommit()
+    watch = CommitWatch(store)
+    idle = 0
+    for count in (1, *pieces):
+        store.pieces += count
+        idle = 0 if count else idle + 1
+        assert watch.tick() is (idle >= TICKS)
+        assert watch.commit_goes_on is (count > 0)
 
 
 # -- large ids of a former version --------------------------------------------------------------------
