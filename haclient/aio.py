@@ -358,9 +358,6 @@ class Connection(BaseConnection):
 
         It ends when the connection is closed, or when it is closed itself: by its ``close``, or as a context
         manager.
-
-        :raises WrongThread: on another event loop than the connection's, where ``anext`` and ``close`` of the
-            iterator raise it too.
         """
         check_loop(self._loop)
         subscription = AsyncEvents(self._core.name, self, partial(check_loop, self._loop))

@@ -28,7 +28,7 @@ _VARIABLE_WIDTHS: Final = {0xA: 1, 0xB: 4}
 _COMPOUND_WIDTHS: Final = {0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
 _ARRAYS: Final = (0xE, 0xF)
 # In place of a constructor: each value has its own; the array's is the next byte.
-_OWN, _ARRAYS_OWN = -1, -2
+_OWN, _ARRAYS_OWN, _BEHIND_DESCRIPTOR = -1, -2, -3
 
 
 def is_too_deep(data: bytes, most: int = MOST_LEVELS) -> bool:
@@ -68,7 +68,9 @@ class _Walk:
             constructor = _OWN
             if open_values:
                 left, constructor = open_values.pop()
-                if constructor == _ARRAYS_OWN:
+                if constructor in (_ARRAYS_OWN, _BEHIND_DESCRIPTOR):
+                    if constructor == _BEHIND_DESCRIPTOR:
+                        open_values.append((0, _OWN))  # each item is a described value, which is a level
                     self._begin_array(left)
                     continue
                 open_values.append((left - 1, constructor))
@@ -84,7 +86,7 @@ class _Walk:
         constructor = self._data[self._position]
         self._position += 1
         if constructor == _DESCRIBED:  # first the descriptor of the items, then their constructor
-            self._open += ((items, _ARRAYS_OWN), (1, _OWN))
+            self._open += ((items, _BEHIND_DESCRIPTOR), (1, _OWN))
         elif (width := _FIXED_WIDTHS.get(constructor >> 4)) is not None:
             self._position += items * width
         else:
