@@ -51,7 +51,7 @@ class Fault(enum.Enum):
     MOVE = "move"
     """Mastership is moved to another member by the product's own command."""
     LEADER = "leader"
-    """SIGKILL of the node that leads the queues, where every node serves and clients may be at another one."""
+    """SIGKILL of the node that leads the queues, where every node serves; clients may be at another one."""
     DRAIN = "drain"
     """The node of the clients is put into maintenance, as for an upgrade, and taken back after it."""
     CLOSE = "close"

@@ -48,7 +48,8 @@ _PATIENCE = 90.0
 _POLL = 0.1
 # A command in the folder $0; what it works on, $1, is at the same path there.  The mounts go with it.
 _IN_ROOT = """
-mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && mkdir -p "$0$1" && mount --bind "$1" "$0$1" || exit
+mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" || exit
+mkdir -p "$0$1" && mount --bind "$1" "$0$1" || exit
 shift
 exec chroot "$0" "$@"
 """

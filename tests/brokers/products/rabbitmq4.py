@@ -1,7 +1,7 @@
 """Three nodes of RabbitMQ 4 with quorum queues: every node serves, and each queue has a leader.
 
-The programs are those of a Debian 13 in a folder (``tests.interop.rabbitmq``).  A victim is the node that most
-connections are at, or the one that leads the queue of the consumer: see ``Fault``.
+The programs are those of a Debian 13 in a folder (``tests.interop.rabbitmq``).  A victim is the node that
+most connections are at, or the one that leads the queue of the consumer: see ``Fault``.
 """
 
 from __future__ import annotations
