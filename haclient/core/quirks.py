@@ -13,8 +13,8 @@ credit mends it, so the client sends RabbitMQ one every few seconds.
 A receiver's first Flow may leave before the peer's Attach, which saves a round trip at each failover.  proton
 writes the delivery-count into it, which the receiver cannot know yet: 0.  A peer whose count begins elsewhere
 reads another credit: RabbitMQ 4.0 begins at 2^32 - 5, sends five messages too many, and ends the session when
-the next Flow tells it so; with a credit of 1 the same message came 21 times, and others never.  So credit waits
-for the Attach, but where the count was measured to begin at 0: ``COUNTS_FROM_ZERO``.
+the next Flow tells it so; with a credit of 1 the same message came 21 times, and others never.  So credit
+waits for the Attach, but where the count was measured to begin at 0: ``COUNTS_FROM_ZERO``.
 
 A broker with duplicate detection may keep the id of a message over a failover and not the message, where that
 was not durable: Apache ActiveMQ Artemis does, and drops the copy that a client sends again, with the answer
@@ -61,7 +61,7 @@ class Quirk(enum.Enum):
     EVERY_NODE_SERVES = "every-node-serves"
     """There is no passive member: all nodes of a cluster serve at once."""
     COUNTS_FROM_ZERO = "counts-from-zero"
-    """The delivery-count of its senders begins at 0, so that a receiver may grant credit before its Attach."""
+    """The delivery-count of its senders begins at 0: a receiver may grant credit before its Attach."""
     ROUTER = "router"
     """It is no broker: it stores nothing, and what it accepts a broker behind it has accepted."""
     ID_NAMES_PROCESS = "id-names-process"
