@@ -59,7 +59,7 @@ test-pacemaker-short: setup  ## the same for one pair whose primary dies, and th
 	@scripts/setup_pacemaker.sh
 	@$(PYTHON) -m pytest -m "pacemaker and not soak" tests/pacemaker $(PYTEST_ARGS)
 
-test-brokers: setup  ## Artemis, Broker-J, RabbitMQ and our pair under faults; BROKERS_ARGS="--whole --resume", 90 minutes
+test-brokers: setup  ## six brokers and our pair under faults; BROKERS_ARGS="--whole --resume", 90 minutes
 	@scripts/setup_brokers.sh
 	@$(PYTHON) -m pytest -m brokers tests/brokers $(PYTEST_ARGS)
 	@$(PYTHON) -m tests.brokers.matrix $(BROKERS_ARGS)

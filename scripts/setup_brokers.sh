@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs what tests/brokers runs: Artemis and Broker-J from Maven Central, RabbitMQ from the distribution.
+# Installs what tests/brokers runs: Artemis, Broker-J and ActiveMQ Classic from Maven Central, RabbitMQ 3 from the
+# distribution, and RabbitMQ 4 in a Debian 13 of its own, a folder.
 #
-# Both need Java 17.  System packages come with apt where it may, otherwise the one line to run is printed.  The
-# brokers are unpacked in .brokers, which belongs to this script; a run that has nothing to do looks for two
-# folders.  A broker that cannot be had does not keep the others away: its rows are skipped, with the reason.
+# The first three need Java 17.  System packages come with apt where it may, otherwise the one line to run is printed.  The
+# brokers are unpacked in .brokers, which belongs to this script; a run that has nothing to do looks for
+# their folders.  A broker that cannot be had does not keep the others away: its rows are skipped, with the reason.
 set -eu
 cd "$(dirname "$0")/.."
 say() { echo "setup_brokers: $*" >&2; }
@@ -11,12 +12,14 @@ say() { echo "setup_brokers: $*" >&2; }
 
 artemis=2.56.0
 broker_j=10.1.0
+activemq=5.17.6
 cache=.brokers
 
 need openjdk-17-jre-headless command -v java
 need maven command -v mvn
 need rabbitmq-server [ -e /usr/lib/rabbitmq/bin/rabbitmq-server ]
 need util-linux command -v setpriv
+need debootstrap command -v debootstrap
 if [ -n "$missing" ]; then
     prepare_apt ""
     for package in $missing; do
@@ -42,3 +45,24 @@ unpack() { # FOLDER COORDINATES: unless the folder is there
 
 unpack "apache-artemis-$artemis" "org.apache.artemis:apache-artemis:$artemis"
 unpack "qpid-broker/$broker_j" "org.apache.qpid:apache-qpid-broker-j:$broker_j"
+unpack "apache-activemq-$activemq" "org.apache.activemq:apache-activemq:$activemq"
+
+# --- RabbitMQ 4 ---------------------------------------------------------------------------------
+
+debian_13() { # a Debian 13 with RabbitMQ 4 in $cache/debian-13, which programs enter by chroot
+    new=$cache/debian-13.new
+    mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\).*/\2/p' \
+        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+    rm -rf "$new"
+    # debootstrap makes a node of every device, and mounts /proc.  Both end with its namespace.
+    unshare --mount debootstrap --variant=minbase --include=rabbitmq-server,iproute2,procps trixie "$new" \
+        "${mirror:-http://deb.debian.org/debian}" >"$cache/debian-13.log" 2>&1 && mv "$new" "$cache/debian-13"
+}
+if [ ! -d "$cache/debian-13" ]; then
+    if [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null; then
+        say "RabbitMQ 4 needs root and debootstrap, its tests will be skipped"
+    else
+        say "making a Debian 13 with RabbitMQ 4"
+        debian_13 || say "RabbitMQ 4 cannot be had, its tests will be skipped: $cache/debian-13.log"
+    fi
+fi

@@ -3,12 +3,18 @@
 ``PRODUCTS`` has what was measured, or what a manual says, and ``Quirk`` what each means; docs/brokers.md has
 the same for users.  A broker is known by the ``product`` in the properties of its Open.
 
-Two of them change what the client sends:
+Three of them change what the client sends:
 
 RabbitMQ keeps a receiver's credit with the leader of the queue, and forgets it when the leader moves to
 another node, whether this connection was to that node or not (measured with 3.10 and mirrored queues: one
 failover in four).  The receiver then gets nothing more, with credit on both ends.  A Flow that repeats the
 credit mends it, so the client sends RabbitMQ one every few seconds.
+
+A receiver's first Flow may leave before the peer's Attach, which saves a round trip at each failover.  proton
+writes the delivery-count into it, which the receiver cannot know yet: 0.  A peer whose count begins elsewhere
+reads another credit: RabbitMQ 4.0 begins at 2^32 - 5, sends five messages too many, and ends the session when
+the next Flow tells it so; with a credit of 1 the same message came 21 times, and others never.  So credit
+waits for the Attach, but where the count was measured to begin at 0: ``COUNTS_FROM_ZERO``.
 
 A broker with duplicate detection may keep the id of a message over a failover and not the message, where that
 was not durable: Apache ActiveMQ Artemis does, and drops the copy that a client sends again, with the answer
@@ -16,7 +22,8 @@ accepted (500 answers held back, broker killed: of 500 messages with ids none wa
 are not durable have ids only where the peer's Open says that both live and die together, as that of
 ``broker_stub`` does: ``IDS_OUTLIVE_MESSAGES`` is the rule, and no product is asked for by its name.
 
-Source: AMQP 1.0 part 2, section 2.6.7: a Flow states the credit, it does not add to it.
+Sources: AMQP 1.0 part 2, section 2.6.7: a Flow states the credit, it does not add to it; section 2.7.4: the
+delivery-count of a receiver "MUST NOT be set" before it has the sender's Attach.
 """
 
 from __future__ import annotations
@@ -53,6 +60,8 @@ class Quirk(enum.Enum):
     """It accepts messages for which there is no queue, and drops them."""
     EVERY_NODE_SERVES = "every-node-serves"
     """There is no passive member: all nodes of a cluster serve at once."""
+    COUNTS_FROM_ZERO = "counts-from-zero"
+    """The delivery-count of its senders begins at 0: a receiver may grant credit before its Attach."""
     ROUTER = "router"
     """It is no broker: it stores nothing, and what it accepts a broker behind it has accepted."""
     ID_NAMES_PROCESS = "id-names-process"
@@ -78,9 +87,19 @@ PRODUCTS = (
         "Apache ActiveMQ Artemis",
         "apache-activemq-artemis",
         "2.56.0",
-        frozenset({Quirk.IDS_OUTLIVE_MESSAGES, Quirk.TOPIC_BY_DEFAULT, Quirk.ACCEPTS_UNROUTABLE}),
+        frozenset(
+            {
+                Quirk.IDS_OUTLIVE_MESSAGES,
+                Quirk.TOPIC_BY_DEFAULT,
+                Quirk.ACCEPTS_UNROUTABLE,
+                Quirk.COUNTS_FROM_ZERO,
+            }
+        ),
     ),
-    Product("Apache Qpid Broker-J", "Apache Qpid Broker-J Core", "10.1.0"),
+    Product("Apache ActiveMQ Classic", "ActiveMQ", "5.17.6", frozenset({Quirk.COUNTS_FROM_ZERO})),
+    Product(
+        "Apache Qpid Broker-J", "Apache Qpid Broker-J Core", "10.1.0", frozenset({Quirk.COUNTS_FROM_ZERO})
+    ),
     Product(
         "RabbitMQ",
         "RabbitMQ",
@@ -94,7 +113,12 @@ PRODUCTS = (
             }
         ),
     ),
-    Product("broker_stub", "haclient-broker-stub", "", frozenset({Quirk.ID_NAMES_PROCESS})),
+    Product(
+        "broker_stub",
+        "haclient-broker-stub",
+        "",
+        frozenset({Quirk.ID_NAMES_PROCESS, Quirk.COUNTS_FROM_ZERO}),
+    ),
     Product(
         "Apache Qpid Dispatch Router",
         "qpid-dispatch-router",
@@ -114,6 +138,11 @@ _TOPIC_ADVICE = (
 def quirks_of(product: object) -> frozenset[Quirk]:
     """Those of a product, by what its Open announces; none for an unknown one."""
     return next((known.quirks for known in PRODUCTS if known.announced == product), frozenset())
+
+
+def takes_early_credit(engine: Engine) -> bool:
+    """Whether a receiver may grant this peer credit before its Attach."""
+    return Quirk.COUNTS_FROM_ZERO in quirks_of(engine.peer_properties.get("product"))
 
 
 def ids_live_with_messages(peer_properties: Mapping[str, Any]) -> bool:

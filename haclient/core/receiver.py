@@ -9,7 +9,8 @@ Rules
 * A drain takes the credit back.  None is granted until a call waits for a message, nor over a new session.
 * After a loss the inbox is emptied, for the new primary delivers those messages again, and the
   new link is granted the window once, and nothing of the old link's credit.
-* Where the peer's Attach decides whether its messages are the wanted ones, no credit is granted before it.
+* No credit is granted before the peer's Attach where that decides whether its messages are the wanted ones,
+  nor where its delivery-count may begin at another number than 0 (``quirks``).
 * A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.  What waits
   to be confirmed outlives its session (``confirmations``).
 
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import proton
 
+from haclient.core import quirks
 from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import PLAIN, SourceParams
@@ -102,7 +104,7 @@ class ReceiverCore:
         self._source = source
         self._link: ReceiverLink | None = None
         self._answered = False
-        # Whether the peer's Attach was checked, where it has to be.
+        # Whether the peer's Attach was checked, where it has to be; before that no credit is granted.
         self._checked = False
         # With ``credit=0``: what the application asked for and has not received.
         self._requested = 0
@@ -270,7 +272,8 @@ class ReceiverCore:
         if self._configure is not None:
             self._configure(link.endpoint)
         self._link, self._answered = link, False
-        self._checked = not self._source.must_check and self.confirmations is None
+        must_wait = self._source.must_check or self.confirmations is not None
+        self._checked = not must_wait and quirks.takes_early_credit(engine)
         if self.confirmations is None:
             engine.attach(link)
         else:

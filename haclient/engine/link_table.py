@@ -230,9 +230,10 @@ def repeat_credit(engine: Engine) -> None:
 
 
 def _receivers(connection: proton.Connection) -> Iterator[Any]:
-    """The receivers that are attached and do not drain, by pointer."""
-    pn = lib.pn_link_head(connection._impl, proton.Endpoint.LOCAL_ACTIVE)
+    """The receivers that both sides have attached, and that do not drain, by pointer."""
+    attached = proton.Endpoint.LOCAL_ACTIVE | proton.Endpoint.REMOTE_ACTIVE
+    pn = lib.pn_link_head(connection._impl, attached)
     while pn:
         if lib.pn_link_is_receiver(pn) and not lib.pn_link_get_drain(pn):
             yield pn
-        pn = lib.pn_link_next(pn, proton.Endpoint.LOCAL_ACTIVE)
+        pn = lib.pn_link_next(pn, attached)

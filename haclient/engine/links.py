@@ -61,8 +61,6 @@ _OVERRUN = -1
 # The same after that message: what was on its way behind it is released.
 _CLOSING = -2
 _MOST_FORGOTTEN = 1000
-# RabbitMQ 4 counts deliveries from 2^32 - 5, and so reads a Flow before its Attach as five messages more.
-EARLY_FLOW = 5
 _TOO_MANY = "amqp:link:transfer-limit-exceeded", "sent without credit"
 _TOO_LARGE = "amqp:link:message-size-exceeded", "message too large"
 
@@ -395,7 +393,7 @@ class ReceiverLink:
 
     def _note_allowed(self) -> None:
         """Note up to which message the peer has credit: proton knows, and asking costs a call."""
-        allowed = self._received + lib.pn_link_credit(self._pn) + (0 if self._is_server else EARLY_FLOW)
+        allowed = self._received + lib.pn_link_credit(self._pn)
         self._most_allowed = max(self._most_allowed, allowed)
 
     def _drop_partial(self) -> None:

@@ -146,6 +146,16 @@ async def refusal(endpoint: Endpoint, account: Account, address: str) -> str:
     return ""
 
 
+async def send_refusal(endpoint: Endpoint, account: Account, address: str) -> str:
+    """Why a member accepts no message for an address; empty when it does."""
+    try:
+        async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            await send(endpoint, account, address, "probe")
+    except (OSError, BareError, proton.ProtonException) as error:
+        return repr(error)
+    return ""
+
+
 async def receive_all(endpoint: Endpoint, account: Account, address: str) -> list[Stored]:
     """Accept what is stored, until nothing has come for a while.
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.brokers.pair import Pair
-from tests.brokers.products import installed, rabbitmq
+from tests.brokers.products import installed, rabbitmq, rabbitmq4
+from tests.brokers.products.activemq import ActiveMQ
 from tests.brokers.products.artemis import Artemis
 from tests.brokers.products.artemis_config import Kind
 from tests.brokers.products.broker_j import BrokerJ
@@ -35,6 +36,8 @@ _PRODUCTS = {
     "artemis-quorum": _artemis(Kind.QUORUM),
     "artemis-single": _artemis(Kind.SINGLE),
     "broker-j": _Product(partial(installed.missing, "Broker-J", installed.BROKER_J), BrokerJ),
+    "activemq": _Product(partial(installed.missing, "ActiveMQ Classic", installed.ACTIVEMQ), ActiveMQ),
+    "rabbitmq4": _Product(rabbitmq4.missing, rabbitmq4.RabbitMQ4),
     "rabbitmq": _Product(rabbitmq.missing, rabbitmq.OneRabbitMQ),
     "pair": _Product(str, Pair),
 }

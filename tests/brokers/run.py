@@ -22,7 +22,14 @@ from tests.brokers.cells import Cell
 from tests.brokers.judge import Judgement, Outage, judge, read
 from tests.brokers.processes import Program, ProgramError, running
 from tests.brokers.programs.task import PATIENCE, Task
-from tests.brokers.topology import PAUSE_SECONDS, BrokerCluster, ClusterError, Fault
+from tests.brokers.topology import (
+    ALARM_SECONDS,
+    NO_QUORUM_SECONDS,
+    PAUSE_SECONDS,
+    BrokerCluster,
+    ClusterError,
+    Fault,
+)
 
 LIVE, KEPT = "live", "kept"
 # Messages a second.
@@ -30,7 +37,12 @@ _LIVE_RATE, _KEPT_RATE = 100.0, 40.0
 _HEARTBEAT = 4
 """Seconds.  Shorter than the silences, so that the programs notice them."""
 # A client finds out that its peer is silent after at most two heartbeats.  A stopped one goes on first.
-_FINDS_OUT = {Fault.PAUSE: PAUSE_SECONDS + 2 * _HEARTBEAT, Fault.SILENCE: 2.0 * _HEARTBEAT}
+_FINDS_OUT = {
+    Fault.PAUSE: PAUSE_SECONDS + 2 * _HEARTBEAT,
+    Fault.SILENCE: 2.0 * _HEARTBEAT,
+    Fault.ALARM: ALARM_SECONDS + 2 * _HEARTBEAT,
+    Fault.NO_QUORUM: NO_QUORUM_SECONDS + 2 * _HEARTBEAT,
+}
 # After a fault, so many outcomes show that the load is back.  Then a moment passes, in seconds, at random:
 # more than the option ``stable_after``, or the backoff would go on from that of the fault before.
 _CALM_OUTCOMES = 20

@@ -27,6 +27,12 @@ PAUSE_SECONDS = 10.0
 """From SIGSTOP to SIGCONT; longer than the heartbeats of the programs, so that they notice."""
 
 
+ALARM_SECONDS = 15.0
+"""Longer than the patience of impatient calls, and than the heartbeats."""
+NO_QUORUM_SECONDS = 20.0
+"""Long enough that a node notices that it is alone."""
+
+
 class Fault(enum.Enum):
     """What happens to the primary."""
 
@@ -44,6 +50,16 @@ class Fault(enum.Enum):
     """Every member is killed, and started again after ``BOTH_DOWN_SECONDS``."""
     MOVE = "move"
     """Mastership is moved to another member by the product's own command."""
+    LEADER = "leader"
+    """SIGKILL of the node that leads the queues, where every node serves; clients may be at another one."""
+    DRAIN = "drain"
+    """The node of the clients is put into maintenance, as for an upgrade, and taken back after it."""
+    CLOSE = "close"
+    """An operator closes every connection; the node goes on."""
+    ALARM = "alarm"
+    """The broker has no memory left for ``ALARM_SECONDS``: it takes no messages."""
+    NO_QUORUM = "no-quorum"
+    """Most nodes are away for ``NO_QUORUM_SECONDS``."""
     VIP = "vip"
     """SIGKILL, with clients that know a single address, which follows the primary."""
 

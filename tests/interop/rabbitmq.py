@@ -5,6 +5,9 @@
         first.control("stop_app")
         second.kill()
 
+RabbitMQ 4 is in no Debian 12: with ``root=`` the programs are those of another Debian, in a folder
+(``scripts/setup_brokers.sh`` makes one), and run by ``chroot`` in a mount namespace of their own.
+
 Rules
 -----
 * Nothing of the system's own RabbitMQ is touched: every node has its own folder for data, log, cookie
@@ -43,6 +46,13 @@ _PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 # An Erlang machine takes some seconds to start, many of them on a busy machine.
 _PATIENCE = 90.0
 _POLL = 0.1
+# A command in the folder $0; what it works on, $1, is at the same path there.  The mounts go with it.
+_IN_ROOT = """
+mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" || exit
+mkdir -p "$0$1" && mount --bind "$1" "$0$1" || exit
+shift
+exec chroot "$0" "$@"
+"""
 # A command in a process group of its own, which ends when it ends or when nobody holds its standard input.
 _LEASH = 'exec 3<&0; { read -r _ <&3; kill -KILL 0; } & "$@" </dev/null; kill -KILL 0'
 _CONFIGURATION = """\
@@ -52,8 +62,10 @@ log.file.level = info
 """
 
 
-def installed() -> bool:
-    """Whether there is a RabbitMQ."""
+def installed(root: Path | None = None) -> bool:
+    """Whether there is a RabbitMQ, on this system or in a folder with another one."""
+    if root is not None:
+        return (root / _PROGRAMS.relative_to("/") / "rabbitmq-server").exists()
     return (_PROGRAMS / "rabbitmq-server").exists() and shutil.which("epmd") is not None
 
 
@@ -67,13 +79,17 @@ class RabbitMQ:
     """A cluster of so many nodes, in a folder of its own.
 
     :param folder: is kept; by default one is made, and removed when it stops.
+    :param root: a folder with a Debian, whose RabbitMQ it is to be; only root can enter it.
     """
 
-    def __init__(self, nodes: int = 1, folder: Path | None = None) -> None:
-        assert installed(), "RabbitMQ is not installed"
+    def __init__(self, nodes: int = 1, folder: Path | None = None, root: Path | None = None) -> None:
+        assert installed(root), "RabbitMQ is not installed"
         self._keeps = folder is not None
         self._folder = folder or Path(tempfile.mkdtemp(prefix="rabbitmq-"))
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._enter = _enter(root, self._folder)
+        # From version 4 on AMQP 1.0 is part of the broker.
+        self._plugins = "[rabbitmq_amqp1_0].\n" if root is None else "[].\n"
         cookie = self._folder / ".erlang.cookie"
         cookie.write_text("COOKIEOFTHESETESTS")
         cookie.chmod(0o400)
@@ -82,7 +98,9 @@ class RabbitMQ:
         self.nodes = tuple(self._node(number) for number in range(1, nodes + 1))
 
     def _node(self, number: int) -> Node:
-        return Node(self._folder / f"node{number}", f"node{number}@localhost", self._epmd_port)
+        return Node(
+            self._folder / f"node{number}", f"node{number}@localhost", self._epmd_port, enter=self._enter
+        )
 
     @property
     def url(self) -> str:
@@ -96,11 +114,17 @@ class RabbitMQ:
 
     def start(self) -> None:
         """Start all nodes, and wait until they serve."""
-        self._epmd = _on_a_leash("epmd", "-address", ADDRESS, "-port", str(self._epmd_port))
+        self._epmd = _on_a_leash(*self._enter, "epmd", "-address", ADDRESS, "-port", str(self._epmd_port))
         _wait_until_open(self._epmd_port, self._epmd)
         for node in self.nodes:
-            node.configure(self.nodes)
-            node.start()
+            node.configure(self.nodes, plugins=self._plugins)
+        if self._enter:  # version 4 waits for the nodes that it is to form a cluster with
+            for node in self.nodes:
+                node.launch()
+        for node in self.nodes:
+            if not node.running:
+                node.launch()
+            node.until_serving()
 
     def stop(self) -> None:
         """End everything, and remove what was written, unless the folder was given."""
@@ -128,9 +152,10 @@ class RabbitMQ:
 class Node:
     """One node, which may be ended and started again with what it has on disk."""
 
-    def __init__(self, folder: Path, name: str, epmd_port: int) -> None:
+    def __init__(self, folder: Path, name: str, epmd_port: int, *, enter: tuple[str, ...] = ()) -> None:
         folder.mkdir()
         self.name = name
+        self._enter = enter
         self.port = _port_for_clients()
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -138,7 +163,7 @@ class Node:
         erlang = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
         self._environment = {
             **os.environ,
-            "LANG": "C",
+            "LANG": "C.UTF-8",
             "HOME": str(folder.parent),
             "ERL_EPMD_ADDRESS": ADDRESS,
             "ERL_EPMD_PORT": str(epmd_port),
@@ -162,9 +187,9 @@ class Node:
         """``host:port``."""
         return f"{ADDRESS}:{self.port}"
 
-    def configure(self, members: tuple[Node, ...]) -> None:
-        """Write its configuration: the plugin, and whom it joins."""
-        (self._folder / "plugins").write_text("[rabbitmq_amqp1_0].\n")
+    def configure(self, members: tuple[Node, ...], *, plugins: str) -> None:
+        """Write its configuration: the plugins, and whom it joins."""
+        (self._folder / "plugins").write_text(plugins)
         peers = (
             f"cluster_formation.classic_config.nodes.{number} = {node.name}\n"
             for number, node in enumerate(members, 1)
@@ -188,9 +213,14 @@ class Node:
 
     def start(self) -> None:
         """Start it, and wait until it serves."""
-        process = self.launch()
+        self.launch()
+        self.until_serving()
+
+    def until_serving(self) -> None:
+        """Wait until it does, once it is launched."""
+        assert self._process is not None
         try:
-            _wait_until_open(self.port, process)
+            _wait_until_open(self.port, self._process)
         except RuntimeError as error:
             raise RuntimeError(f"{self.name}: {error}\n{self.tail()}") from error
 
@@ -199,7 +229,7 @@ class Node:
         self.kill()  # what an end by itself leaves to be waited for
         with (self._folder / "console").open("ab") as console:
             server = str(_PROGRAMS / "rabbitmq-server")
-            self._process = _on_a_leash(server, env=self._environment, output=console)
+            self._process = _on_a_leash(*self._enter, server, env=self._environment, output=console)
         return self._process
 
     def tail(self) -> str:
@@ -212,7 +242,7 @@ class Node:
         :returns: what it printed.
         """
         ended = subprocess.run(
-            [str(_PROGRAMS / program), "--quiet", *arguments],
+            [*self._enter, str(_PROGRAMS / program), "--quiet", *arguments],
             env=self._environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -248,6 +278,13 @@ class Node:
         if self._process is not None:
             _kill(self._process)
             self._process = None
+
+
+def _enter(root: Path | None, folder: Path) -> tuple[str, ...]:
+    """How a command is run that works on a folder."""
+    if root is None:
+        return ()
+    return ("unshare", "--mount", "sh", "-c", _IN_ROOT, str(root), str(folder.resolve()))
 
 
 def _port_for_clients() -> int:

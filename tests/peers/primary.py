@@ -88,7 +88,9 @@ class Primary(Peer):
     :ivar engines: the connections that are open, with their links.
     """
 
-    properties: dict[str, Any] = field(default_factory=lambda: {"haclient:ids-live-with-messages": True})
+    properties: dict[str, Any] = field(
+        default_factory=lambda: {"product": "haclient-broker-stub", "haclient:ids-live-with-messages": True}
+    )
     sasl: SaslServer = ANONYMOUS
     container_id: str = "peer"
     heartbeat: float = 0.0

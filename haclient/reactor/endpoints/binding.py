@@ -103,6 +103,7 @@ class Binding:
         self.engine_count = 0
         """Counts the engines that it was bound to."""
         self.ids_live_with_messages = True
+        self.takes_early_credit = False
         """Whether messages that are not durable have ids (``core.quirks``); until a primary is known, too."""
         self.waiting = 0
         """Blocking calls that wait."""
@@ -180,6 +181,8 @@ class Binding:
         self.engine_count += 1
         if session is not None:
             self.ids_live_with_messages = quirks.ids_live_with_messages(engine.peer_properties)
+        # Without a session the peer's Open is still to come.
+        self.takes_early_credit = session is not None and quirks.takes_early_credit(engine)
         self._transfer(engine.connection._impl, None if session is None else session._impl, detached=False)
         self._raw = self._collector = None
         engine.event_handler = self
@@ -344,6 +347,8 @@ class Binding:
         elif event is not None:
             if kind == lib.PN_CONNECTION_REMOTE_OPEN:
                 engine.handle(event)
+            elif kind == lib.PN_LINK_REMOTE_OPEN and isinstance(event.link, Receiver):
+                event.link.answered()
             elif kind in _PEER_ENDS:
                 self._on_peer_end(event)
             self.container.dispatch(event)

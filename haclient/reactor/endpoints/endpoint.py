@@ -147,7 +147,9 @@ class Session(Rebindable, proton.Session):
     def transfer(self, impl: Any) -> None:
         """Become the session ``impl`` of another connection."""
         active = self.state & _ACTIVE
-        lib.pn_session_set_incoming_capacity(impl, lib.pn_session_get_incoming_capacity(self._impl))
+        capacity = lib.pn_session_get_incoming_capacity(self._impl)
+        if capacity != lib.pn_session_get_incoming_capacity(impl):  # proton then sends a Flow for each link
+            lib.pn_session_set_incoming_capacity(impl, capacity)
         self.rebind(impl)
         if active and self.state & Endpoint.LOCAL_UNINIT:
             proton.Session.open(self)

@@ -13,6 +13,8 @@ Rules
 * A program that repeats a blocking send that timed out or was interrupted means that message: the same
   object with the same bytes, as the next send, has the id that it had.  The message itself keeps none.
 * A receiver is attached again with the credit that the application gave it, once.
+* Credit that the application gives before the peer's Attach waits for it, unless the peer is known to take it
+  early (``core.quirks``).  The receiver shows it as its credit all the while.
 
 Sources: AMQP 1.0 part 2, sections 2.6.7 (flow control) and 2.6.12 (transferring a message).
 """
@@ -30,7 +32,6 @@ from proton import Endpoint, Link, Terminus
 
 from haclient.core.sender import too_large
 from haclient.engine.codec import decode
-from haclient.engine.links import EARLY_FLOW
 from haclient.reactor.endpoints.deliveries import Delivery
 from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
 from haclient.reactor.endpoints.tag_buffer import TagBuffer
@@ -339,20 +340,43 @@ class Receiver(_Link, proton.Receiver):
     _seen = 0
     _allowed = 0
     """The highest count of messages that the peer was ever allowed, as far as was looked."""
+    _held = 0
+    """Credit that waits for the peer's Attach."""
+    _drains = False
+    """Whether it is to be drained then."""
+
+    @property
+    def credit(self) -> int:
+        """How many more messages the application allows."""
+        return int(lib.pn_link_credit(self._impl)) + self._held
 
     def flow(self, n: int) -> None:
         """Allow the peer so many more messages."""
         if n:
-            self._note_allowed()
-            lib.pn_link_flow(self._impl, n)
-            self._most = max(self._most, lib.pn_link_credit(self._impl))
+            self._grant(n)
             self._binding.wake()
 
     def drain(self, n: int) -> None:
         """Allow so many more messages, and want back what is not used."""
-        super().drain(n)
-        self._most = max(self._most, lib.pn_link_credit(self._impl))
+        self._grant(n, drain=True)
         self._binding.wake()
+
+    def answered(self) -> None:
+        """The peer has attached it as well: it gets what waited for that."""
+        held, drains, self._held, self._drains = self._held, self._drains, 0, False
+        if held or drains:
+            self._grant(held, drain=drains)
+
+    def _grant(self, credit: int, *, drain: bool = False) -> None:
+        self._note_allowed()
+        if self.state & Endpoint.REMOTE_UNINIT and not self._binding.takes_early_credit:
+            self._held += credit
+            self._drains |= drain
+        elif drain:
+            lib.pn_link_drain(self._impl, credit)
+        else:
+            lib.pn_link_flow(self._impl, credit)
+        self._most = max(self._most, self.credit)
 
     def transfer(self, session: Any, *, detached: bool) -> None:
         """Become a link of another session, with the credit that the application gave.
@@ -361,11 +385,11 @@ class Receiver(_Link, proton.Receiver):
         """
         former = self._transfer(lib.pn_receiver(session, lib.pn_link_name(self._impl)))
         held = lib.pn_link_unsettled(former) - lib.pn_link_queued(former)
-        credit = min(self._most, lib.pn_link_credit(former) + max(0, held))
-        if lib.pn_link_get_drain(former):
-            lib.pn_link_set_drain(self._impl, True)
-        if credit > 0:
-            lib.pn_link_flow(self._impl, credit)
+        credit = min(self._most, lib.pn_link_credit(former) + self._held + max(0, held))
+        drains = self._drains or bool(lib.pn_link_get_drain(former))
+        self._held, self._drains = 0, False
+        if credit > 0 or drains:
+            self._grant(credit, drain=drains)
         cproton.pn_decref(former)
 
     def on_disconnected(self) -> list[TransactionEnded]:
@@ -396,7 +420,7 @@ class Receiver(_Link, proton.Receiver):
         return True
 
     def _note_allowed(self) -> None:
-        self._allowed = max(self._allowed, self._seen + lib.pn_link_credit(self._impl) + EARLY_FLOW)
+        self._allowed = max(self._allowed, self._seen + lib.pn_link_credit(self._impl))
 
 
 def is_coordinator(link: Any) -> bool:

@@ -88,6 +88,8 @@ class Group:
     :ivar probe: the address that ``serving`` attaches to.
     :ivar alone: whether nobody takes over, so that a member that went down is started again at once.
     :ivar vip: an address that follows the primary, where the fault needs one.
+    :ivar sends: whether a member that takes the sender still has to accept a message: a node without a
+        majority takes every sender.
     """
 
     members: Sequence[Member]
@@ -95,6 +97,7 @@ class Group:
     probe: str = PROBE
     alone: bool = False
     vip: Vip | None = None
+    sends: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -138,7 +141,8 @@ class Group:
         return await self._accepts_at(member, member.endpoint)
 
     async def _accepts_at(self, member: Member, endpoint: Endpoint) -> bool:
-        member.refusal = await bare.refusal(endpoint, self.account, self.probe)
+        ask = bare.send_refusal if self.sends else bare.refusal
+        member.refusal = await ask(endpoint, self.account, self.probe)
         return not member.refusal
 
     async def primary(self) -> Member:

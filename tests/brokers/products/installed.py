@@ -8,9 +8,12 @@ from pathlib import Path
 from tests.examples.program import ROOT
 
 CACHE = ROOT / ".brokers"
-ARTEMIS_VERSION, BROKER_J_VERSION = "2.56.0", "10.1.0"
+ARTEMIS_VERSION, BROKER_J_VERSION, ACTIVEMQ_VERSION = "2.56.0", "10.1.0", "5.17.6"
 ARTEMIS = CACHE / f"apache-artemis-{ARTEMIS_VERSION}"
 BROKER_J = CACHE / "qpid-broker" / BROKER_J_VERSION
+ACTIVEMQ = CACHE / f"apache-activemq-{ACTIVEMQ_VERSION}"
+DEBIAN_13 = CACHE / "debian-13"
+"""A Debian with RabbitMQ 4, for ``chroot``."""
 
 
 def missing(product: str, folder: Path) -> str:

@@ -35,7 +35,7 @@ class OneRabbitMQ:
         self._launch = launch
         self._broker = RabbitMQ(folder=launch.folder)
         (node,) = self._broker.nodes
-        member = Member(_NodeProcess(node), Endpoint(ADDRESS, node.port))
+        member = Member(NodeProcess(node), Endpoint(ADDRESS, node.port))
         self.group = Group([member], _ACCOUNT, probe=_PROBE, alone=True)
         self.version = ""
 
@@ -86,7 +86,7 @@ class OneRabbitMQ:
         return await self.group.drain(f"/amq/queue/{name}")
 
 
-class _NodeProcess:
+class NodeProcess:
     """A node as a process of a group."""
 
     def __init__(self, node: Node) -> None:

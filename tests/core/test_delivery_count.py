@@ -1,0 +1,158 @@
+"""Credit is right whatever number a peer's delivery-count begins at.
+
+The peer counts as RabbitMQ 4.0.5 does: it reads every Flow as delivery-count plus link-credit, from the first
+one on, and ends the session when the sum lies behind what it has sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import proton
+import pytest
+from proton import symbol, uint
+from proton.handlers import MessagingHandler
+
+from haclient import aio
+from haclient.errors import ReceiveTimeout
+from haclient.reactor import Container
+from haclient.testing.peers.listening import Peer, listening, url
+from tests.broker_stub.raw_client import ATTACH, END, FLOW, OPEN
+from tests.hostile.broker.connection import Arrival, HostileConnection
+from tests.hostile.broker.listening import HostileBrokers
+
+# RabbitMQ's; the ends of the range of serial numbers, and of its halves; and any.
+FIRST = [2**32 - 5, 0, 1, 2**31 - 1, 2**31, 2**32 - 1, None]
+MESSAGES = 30
+_INITIAL_DELIVERY_COUNT, _PROPERTIES = 9, 9
+
+
+class Counting(HostileConnection):
+    """Serves a queue of some messages to each receiver, and counts from a number of its own."""
+
+    def __init__(self, queue: Queue, first: int | None) -> None:
+        super().__init__(HostileBrokers(0, ()), random.Random())
+        first = random.randrange(2**32) if first is None else first
+        self._queue, self._first = queue, first
+        self.fields[OPEN] = {_PROPERTIES: {symbol("product"): queue.product}}
+        self.fields[ATTACH] = {_INITIAL_DELIVERY_COUNT: uint(first)}
+        self.then[ATTACH].append(self._attached)
+        self.instead[FLOW] = self._granted
+
+    def _attached(self, what: Arrival) -> None:
+        self.links[what.channel, int(what.get(1))].count = self._first
+
+    def _granted(self, what: Arrival) -> None:
+        link = None if what.get(4) is None else self.links.get((what.channel, int(what.get(4))))
+        if link is None:
+            return
+        count = self._first if what.get(5) is None else int(what.get(5))
+        credit = (count + int(what.get(6)) - link.count) % 2**32
+        if credit >= 2**31:
+            self._queue.ended += 1
+            self.send(END, [], channel=what.channel)
+            return
+        self._queue.most = max(self._queue.most, credit)
+        while credit and self._queue.left:
+            self.message(link, proton.Message(self._queue.left.pop(0)).encode(), settled=True)
+            link.count, credit = link.count % 2**32, credit - 1
+
+
+@dataclass
+class Queue:
+    """The messages, the most credit that a receiver had at once, and how often it counted backwards."""
+
+    product: str = "RabbitMQ"
+    left: list[int] = field(default_factory=lambda: list(range(MESSAGES)))
+    most: int = 0
+    ended: int = 0
+
+
+@contextlib.asynccontextmanager
+async def counting(queue: Queue, first: int | None) -> AsyncIterator[Peer]:
+    async with listening(lambda _: Counting(queue, first)) as peer:
+        yield peer
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("credit", [1, 2, 5, 6, None])
+async def test_each_message_comes_once(first: int | None, credit: int | None) -> None:
+    queue, credit = Queue(), credit or random.randint(7, MESSAGES)
+    async with counting(queue, first) as peer, await aio.connect(url(peer)) as connection:
+        receiver = await connection.create_receiver("q", credit=credit)
+        got = [(await receiver.receive(timeout=10)).body for _ in range(MESSAGES)]
+    assert (got, queue.most, queue.ended) == (list(range(MESSAGES)), credit, 0)
+
+
+@pytest.mark.parametrize("first", FIRST)
+async def test_a_receiver_that_grants_its_credit_itself_gets_no_more_than_that(first: int | None) -> None:
+    queue = Queue()
+    async with counting(queue, first) as peer, await aio.connect(url(peer)) as connection:
+        receiver = await connection.create_receiver("q", credit=0)
+        got = []
+        for number in (1, 3, 2):
+            await receiver.add_credit(number)
+            got += [(await receiver.receive(timeout=10)).body for _ in range(number)]
+        with pytest.raises(ReceiveTimeout):
+            await receiver.receive(timeout=0.05)
+    assert (got, queue.most, queue.ended) == (list(range(6)), 3, 0)
+
+
+@pytest.mark.parametrize("product", ["haclient-broker-stub", "apache-activemq-artemis"])
+async def test_credit_goes_ahead_of_the_attach_where_counts_are_known_to_begin_at_0(product: str) -> None:
+    queue, granted = Queue(product), asyncio.Event()
+
+    class Silent(Counting):
+        """Does not answer an Attach."""
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.instead[ATTACH] = lambda _: None
+            self.then[ATTACH].clear()
+            self.then[FLOW].append(lambda what: what.get(4) is not None and granted.set())
+
+    async with listening(lambda _: Silent(queue, 0)) as peer, await aio.connect(url(peer)) as connection:
+        creating = asyncio.ensure_future(connection.create_receiver("q"))
+        async with asyncio.timeout(10):
+            await granted.wait()
+        creating.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await creating
+
+
+class Receiving(MessagingHandler):
+    """A program for proton that receives some messages; with a prefetch of 1 proton asks for a single one."""
+
+    def __init__(self, peer: Peer, prefetch: int) -> None:
+        super().__init__(prefetch=prefetch)
+        self._url, self.got, self.credits = f"amqp://{peer.host}:{peer.port}", Counter[int](), list[int]()
+
+    def on_start(self, event: proton.Event) -> None:
+        self.connection = event.container.connect(self._url)
+        self.receiver = event.container.create_receiver(self.connection, "q")
+
+    def on_link_opened(self, event: proton.Event) -> None:
+        self.credits.append(event.receiver.credit)
+
+    def on_message(self, event: proton.Event) -> None:
+        self.got[event.message.body] += 1
+        if self.got.total() == MESSAGES:
+            self.connection.close()
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("prefetch", [2, 5, None])
+async def test_a_program_for_proton_gets_each_message_once(first: int | None, prefetch: int | None) -> None:
+    queue, prefetch = Queue(), prefetch or random.randint(6, MESSAGES)
+    async with counting(queue, first) as peer:
+        program = Receiving(peer, prefetch)
+        async with asyncio.timeout(20):
+            await Container(program).run_async()
+    assert (program.got, queue.most, queue.ended) == (Counter(range(MESSAGES)), prefetch, 0)
+    assert program.credits == [prefetch]
