@@ -17,6 +17,8 @@ Rules
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import cproton
@@ -59,6 +61,14 @@ class Rebindable:
         cproton.pn_incref(impl)
         former, self.__dict__["_impl"] = self._impl, impl
         cproton.pn_decref(former)
+
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Let go of the C object, but not at the exit of Python, which takes objects in any order.
+
+        proton frees a link twice if it goes after its session, and the process would end by a signal.
+        """
+        if not is_exiting():
+            lib.pn_decref(self._impl)
 
     def __eq__(self, other: object) -> bool:
         return self is other
