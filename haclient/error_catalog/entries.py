@@ -117,11 +117,12 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "A member serves with an older generation than one that was seen before: it was replaced.",
             "Nothing, if it is just being stopped. If it lasts, two members believe to be primary: look "
             "at both. A new `broker-stub pair` counts its generations from 1 again: a client that saw a "
-            "failover of the pair before refuses it at first, so start the client anew, or keep the store "
-            "(`--store`). If only such members serve for `refusal_timeout` (60 s), the newer primary is lost, or "
-            "an impostor announced its generation: the client forgets it (event `GenerationsForgotten`) and "
-            "takes the next that serves. What a member announces that has not proved who it is, by SCRAM or "
-            "by a TLS certificate with a name that the URL allows, makes none stale that has.",
+            "failover of the pair before refuses it at first, so start the client anew, or keep the store"
+            " (`--store`). If only such members serve for `refusal_timeout` (60 s), the newer primary is "
+            "lost, or an impostor announced its generation: the client forgets it (event "
+            "`GenerationsForgotten`) and takes the next that serves. What a member announces that has not"
+            " proved who it is, by SCRAM or by a TLS certificate with a name that the URL allows, makes "
+            "none stale that has.",
         ),
         "made-room": Entry(
             "The attempt had no TCP connection when `max_dials` was reached, and was ended for another one.",

@@ -38,6 +38,7 @@ def _round(seconds: float) -> Round:
     return Round(1, "asyncio", ("never drains",), seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("defect", "found"), _PLANTED.items())
 async def test_a_round_finds_a_caller_that(defect: str, found: str) -> None:
     outcome = await rounds.run(

@@ -72,6 +72,7 @@ def dropped(member: Member) -> int:
     return member.log.count("dropped the replica")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slow", ["a", "b"])
 async def test_a_member_stays_what_it_is_while_its_commit_goes_on(tmp_path: Path, slow: str) -> None:
     disk = Disk(tmp_path)
@@ -88,6 +89,7 @@ async def test_a_member_stays_what_it_is_while_its_commit_goes_on(tmp_path: Path
         assert len((await stop_equal(a, b))["orders"]) == 1
 
 
+@pytest.mark.slow
 async def test_a_backup_whose_disk_hangs_in_the_middle_of_a_commit_is_dropped(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with Cluster(tmp_path, backup_timeout=0.5, wrappers={"b": disk.wrapper}) as cluster:
@@ -105,6 +107,7 @@ async def test_a_backup_whose_disk_hangs_in_the_middle_of_a_commit_is_dropped(tm
         assert len((await stop_equal(a, b))["orders"]) == 1
 
 
+@pytest.mark.slow
 async def test_a_primary_whose_disk_hangs_in_the_middle_of_a_commit_steps_down(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with Cluster(tmp_path, backup_timeout=0.5, wrappers={"a": disk.wrapper}) as cluster:
