@@ -12,7 +12,7 @@ Rules
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.
 * What a sender forgets is settled after the peer: Broker-J 10.1.0 drops the connection if it commits what the
   sender has settled.  Beyond ``_MOST_FORGOTTEN``, a default window, the oldest is settled now, for memory.
-* A peer may send what its credit was at the most, before a part was taken back.  Beyond that the link closes.
+* A peer may send what its credit was at the most, to a client twice that.  Beyond it the link closes.
 * In rcv-settle-mode *second* the receiver gives an outcome, the sender settles it when that has taken effect,
   and the receiver after that.  The sender keeps the delivery until then, even if the peer settles it before.
 
@@ -61,6 +61,7 @@ _OVERRUN = -1
 # The same after that message: what was on its way behind it is released.
 _CLOSING = -2
 _MOST_FORGOTTEN = 1000
+SLACK = 2  # a client bears as much again: RabbitMQ 3 counts anew when the leader of a queue moves
 _TOO_MANY = "amqp:link:transfer-limit-exceeded", "sent without credit"
 _TOO_LARGE = "amqp:link:message-size-exceeded", "message too large"
 
@@ -393,7 +394,8 @@ class ReceiverLink:
 
     def _note_allowed(self) -> None:
         """Note up to which message the peer has credit: proton knows, and asking costs a call."""
-        allowed = self._received + lib.pn_link_credit(self._pn)
+        credit = lib.pn_link_credit(self._pn)
+        allowed = self._received + (credit if self._is_server else SLACK * credit)
         self._most_allowed = max(self._most_allowed, allowed)
 
     def _drop_partial(self) -> None:

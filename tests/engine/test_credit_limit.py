@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from proton import Described, uint, ulong, ushort
 
 from haclient.engine.link_table import repeat_credit
-from haclient.engine.links import ReceiverLink
+from haclient.engine.links import SLACK, ReceiverLink
 from haclient.engine.protocol import Engine
 from haclient.testing.peers.listening import settings
 from tests.broker_stub.raw_client import (
@@ -128,7 +128,7 @@ def test_what_is_beyond_the_credit_closes_the_link_and_is_not_delivered(*, settl
     with client() as peer:
         peer.link.grant(10)
         peer.send(1000, settled=settled)
-        assert peer.delivered == 10
+        assert peer.delivered == 10 * SLACK
         assert [each.name for each in peer.refusals] == [EXCEEDED]
         assert peer.link.closed_here
 
@@ -179,6 +179,8 @@ def test_credit_that_is_repeated_is_neither_more_nor_less() -> None:
             peer.send(2)
         assert not peer.refusals
         repeat_credit(peer.engine)
+        peer.send(10 * (SLACK - 1))
+        assert not peer.refusals
         peer.send(1)
         assert peer.refusals
 
@@ -187,7 +189,7 @@ def test_credit_that_is_repeated_is_neither_more_nor_less() -> None:
 def test_no_initial_count_allows_more(initial: int) -> None:
     with client(before=10, initial=initial) as peer:
         peer.send(1000)
-        assert peer.delivered == 10
+        assert peer.delivered == 10 * SLACK
         assert peer.refusals
 
 
@@ -199,7 +201,7 @@ def test_a_peer_that_says_it_used_more_credit_than_there_is_cannot_send_more() -
         peer.give_back(1_000_000)
         assert returned == [1_000_000]
         peer.send(1000)
-        assert peer.delivered <= 10
+        assert peer.delivered <= 10 * SLACK
         assert peer.refusals
 
 

@@ -32,6 +32,7 @@ from proton import Endpoint, Link, Terminus
 
 from haclient.core.sender import too_large
 from haclient.engine.codec import decode
+from haclient.engine.links import SLACK
 from haclient.reactor.endpoints.deliveries import Delivery
 from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
 from haclient.reactor.endpoints.tag_buffer import TagBuffer
@@ -420,7 +421,7 @@ class Receiver(_Link, proton.Receiver):
         return True
 
     def _note_allowed(self) -> None:
-        self._allowed = max(self._allowed, self._seen + lib.pn_link_credit(self._impl))
+        self._allowed = max(self._allowed, self._seen + SLACK * lib.pn_link_credit(self._impl))
 
 
 def is_coordinator(link: Any) -> bool:

@@ -128,9 +128,9 @@ async def test_a_primary_whose_disk_hangs_in_the_middle_of_a_commit_steps_down(t
 @pytest.mark.slow
 @pytest.mark.parametrize("catches_up", [False, True])
 async def test_the_largest_message_leaves_a_pair_as_it_was(tmp_path: Path, catches_up: bool) -> None:
-    """With the time-out of ``haclient.testing``; the member announces 256 MiB."""
+    """With the command's time-out; the member announces 256 MiB."""
     body = b"x" * (250 * MIB)
-    async with Cluster(tmp_path, backup_timeout=2.0) as cluster:
+    async with Cluster(tmp_path, backup_timeout=10.0) as cluster:
         a, b = cluster.members
         if not catches_up:
             await cluster.pair()
