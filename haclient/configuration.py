@@ -35,6 +35,7 @@ from haclient.cluster_url.options import OPTION_NAMES
 from haclient.cluster_url.url import ClusterURL
 from haclient.cluster_url.url_list import read_url
 from haclient.connect_params import Credentials
+from haclient.error_catalog.arguments import check_text
 from haclient.factory import FactoryArguments
 
 PREFIX = "HACLIENT_"
@@ -332,7 +333,7 @@ def _word(settings: _Settings, key: str) -> str | None:
     value, origin = settings[key].value, settings[key].origin
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise ConfigurationError(f"{origin}: it must be text, and not empty", key, origin)
-    return str(os.fspath(value))
+    return _without_nul(str(os.fspath(value)), key, origin)
 
 
 def _password(path: str, origin: str) -> str:
@@ -340,7 +341,15 @@ def _password(path: str, origin: str) -> str:
     password = _text(path, f"{origin}: file {path}", "password_file").split("\n", 1)[0].removesuffix("\r")
     if not password:
         raise ConfigurationError(f"{origin}: the first line of {path} is empty", "password_file", origin)
-    return password
+    return _without_nul(password, "password_file", origin)
+
+
+def _without_nul(text: str, key: str, origin: str) -> str:
+    try:
+        check_text(key, text)
+    except ValueError as error:
+        raise ConfigurationError(f"{origin}: {error}", key, origin) from None
+    return text
 
 
 # -- errors ---------------------------------------------------------------------------------------

@@ -160,6 +160,7 @@ class Encoder:
         start = self._start(message)
         if start == _NO_HEADER_NO_PROPERTIES and not middle:
             return (_DURABLE_NO_PROPERTIES if durable else start) + rest
+        _check_symbols(message)
         end = _after_list(start, len(_HEADER))
         header = start[:end] if durable is None else _with_durable(start[:end], durable=durable)
         return b"".join((header, middle, start[end:], rest))
@@ -185,6 +186,14 @@ class Encoder:
         if size < 0:
             message._check(size)
         return ffi.unpack(self._buffer, size)  # type: ignore[no-any-return]
+
+
+def _check_symbols(message: proton.Message) -> None:
+    """Refuse what is no symbol of AMQP, which is ASCII: proton would write it, and nobody could read it."""
+    for name in ("content_type", "content_encoding"):
+        value = getattr(message, name)
+        if value is not None and not value.isascii():
+            raise UnencodableValue(f"its {name} is a symbol, which is ASCII: {value!r} is not", name)
 
 
 def encode_body(

@@ -469,3 +469,12 @@ def test_a_documented_configuration_is_one() -> None:
             or key in {"url", "user", "password_file"}
             or hasattr(Options(), key)
         )
+
+
+@pytest.mark.parametrize("key", ["user", "password"])
+def test_a_credential_with_a_nul_is_an_error_that_names_the_key_and_shows_no_password(key: str) -> None:
+    environment = {"HACLIENT_URL": "amqp://a", "HACLIENT_USER": "ann", "HACLIENT_PASSWORD": "secret"}
+    environment[f"HACLIENT_{key.upper()}"] = "battery\0staple"
+    with pytest.raises(ConfigurationError, match=f"{key}.*NUL") as caught:
+        haclient.ConnectionFactory.from_env(environment)
+    assert "battery" not in str(caught.value)

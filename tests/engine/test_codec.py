@@ -280,3 +280,11 @@ def test_what_amqp_cannot_carry_is_an_error() -> None:
 def test_a_message_that_python_cannot_hold_is_refused_as_the_docs_say(section: bytes) -> None:
     with pytest.raises(proton.MessageException):
         codec.decode(section + b"\x00\x53\x77\x40" if section[2] == 0x74 else section)
+
+
+@pytest.mark.parametrize("name", ["content_type", "content_encoding"])
+def test_a_symbol_that_is_not_ascii_is_refused_before_it_is_sent(name: str) -> None:
+    message = proton.Message("body")
+    setattr(message, name, "text/größe")
+    with pytest.raises(codec.UnencodableValue, match=name):
+        Encoder().encode(message)
