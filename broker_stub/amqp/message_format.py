@@ -219,6 +219,8 @@ def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None, int]
         code, start = descriptor(data, position)
         if code >= _FIRST_BODY_SECTION:
             break
+        if code == HEADER and position:
+            raise MalformedMessageError("the header is not the first section")
         position = compound_end(data, start)
         if data[start] == _LIST0:
             continue

@@ -228,3 +228,11 @@ def test_a_cut_or_changed_message_is_a_message_or_malformed(
 def test_endless_described_values_do_not_exhaust_the_stack() -> None:
     with pytest.raises(MalformedMessageError):
         inspect(b"\x00\x53\x70\xd0\x00\x00\x40\x00\x00\x00\x00\x01" + b"\x00" * 0x4000)
+
+
+def test_a_header_that_is_not_the_first_section_is_no_message() -> None:
+    """A queue writes another header in place of the first section: a second one would stay, and count."""
+    header, body = b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x77\x40"
+    assert message_format.inspect(header + body).durable
+    with pytest.raises(MalformedMessageError, match="not the first section"):
+        message_format.inspect(header + header + body)

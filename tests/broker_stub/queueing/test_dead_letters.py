@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_stub.amqp.message_format import inspect, inspect_new
+from broker_stub.amqp.message_format import header_end, inspect, inspect_new
 from broker_stub.queueing.dead_letters import dead_letter
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import DeadLetterReason, Message
@@ -80,7 +80,8 @@ def test_a_rejected_message_goes_to_the_dead_letter_address_with_where_it_was_an
 
 def test_a_message_with_annotations_that_cannot_be_read_is_moved_without_them() -> None:
     addresses, queue = make()
-    data = b"\x00\x53\x72\xc1\x04\x02\xa3\xffx" + bytes(proton.Message(body="bad").encode())
+    encoded = bytes(proton.Message(body="bad").encode())
+    data = b"\x00\x53\x72\xc1\x04\x02\xa3\xffx" + encoded[header_end(encoded) :]
     queue.enqueue(data, lambda _: None, None, inspect_new(data))
     taker = Taker(queue)
     queue.reject(taker.consumer, taker.got[0], "unreadable")
