@@ -1,4 +1,4 @@
-"""Rounds of the hostile broker find what is planted, and the client passes those of the issue's list."""
+"""Rounds of the hostile broker find what is planted, and the client passes those with known bad numbers."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_where_nobody_proves_anything_no_impostor_locks_a_client_out_for_ever() 
     assert locked_out.broken == {Broken.LOCKED_OUT}
 
 
-# With the claim left out, with claims reused, with a bump at the last replica only: the three.
+# With the claim left out, with claims reused, with a bump at the last replica only.
 # Then every other sentence of the rules, with the invariants that show what it is there for.
 SHOWN = [
     ("without-claim", 2, SAFETY),
