@@ -162,7 +162,9 @@ async def test_a_resolver_that_stops_answering_keeps_the_last_answer(
     assert "keeping the last answer for 'broker.test'" in caplog.text
     dnsmasq.resume()
     dnsmasq.set_hosts({"broker.test": ["10.0.0.2"]})
-    assert hosts_of(await resolver.resolve(SEED)) == ["10.0.0.2"]
+    async with asyncio.timeout(30):  # a busy machine may need longer for an answer than the resolver waits
+        while hosts_of(await resolver.resolve(SEED)) != ["10.0.0.2"]:
+            clock.now += 31
 
 
 @pytest.mark.asyncio
