@@ -44,13 +44,14 @@ class Codec(Target):
             self._checks[data[0] % len(self._checks)](data[1:])
 
     def planted(self) -> AbstractContextManager[object]:
-        """The body of a plain message that begins with a capital letter loses its last byte."""
+        """A plain text that is not lower case, or longer than three characters, loses its last one."""
         original = codec.decode_plain
 
         def wrong(data: bytes) -> object:
             found = original(data)
-            if found is not None and isinstance(found[0].body, str) and found[0].body[:1].isupper():
-                found[0].body = found[0].body[:-1]
+            body = None if found is None else found[0].body
+            if found is not None and isinstance(body, str) and (len(body) > 3 or body != body.lower()):
+                found[0].body = body[:-1]
             return found
 
         return mock.patch.object(codec, "decode_plain", wrong)
