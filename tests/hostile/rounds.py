@@ -232,7 +232,7 @@ class _Watched:
             outcome.growth = self._last.peak - self._first.peak
             outcome.may = _LEAST + allowed(outcome.seconds, sent.frames, sent.size, self._brokers.connections)
             outcome.may += _COMMAND if self._what.caller in COMMANDS else 0.0
-        else:
+        elif not self._brokers.connections:  # a short command may be over before the first look
             outcome.defects.append("it never connected")
         if outcome.cpu > outcome.may:
             share = outcome.cpu / max(outcome.seconds, _LOOK)
