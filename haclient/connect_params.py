@@ -116,7 +116,7 @@ class CredentialsSource:
         return topology.is_dr(endpoint) if topology is not None else None
 
     def is_trusted(self, endpoint: Endpoint, name: str) -> bool:
-        """Whether a certificate with this name proves that a member is there, and not just anybody."""
+        """True if a certificate with this name proves that a member is there, and not just anybody."""
         topology = self._topology()
         return topology is not None and topology.is_trusted(replace(endpoint, host=name))
 
@@ -222,7 +222,7 @@ class EndpointParams:
 
     @property
     def shows_certificate(self) -> bool:
-        """Whether a peer with TLS is shown a client certificate.  What a context holds cannot be asked."""
+        """True if a peer with TLS may see a client certificate: a context does not tell what it holds."""
         return self._options.tls_cert is not None or self._is_own_context
 
     def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:
@@ -268,7 +268,7 @@ class EndpointParams:
         return self._context
 
     def _is_verified(self, endpoint: Endpoint) -> bool:
-        """Whether TLS verifies that a member is there.
+        """Return whether TLS verifies that a member is there.
 
         A certificate without its name is no proof, and nor is one with the name of a stranger: a redirect may
         lead to anybody, and everybody can have a certificate of his own name.

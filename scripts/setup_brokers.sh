@@ -56,7 +56,7 @@ debian_13() { # a Debian 13 with RabbitMQ 4 in $cache/debian-13, which programs 
     rm -rf "$new"
     # debootstrap makes a node of every device, and mounts /proc.  Both end with its namespace.
     unshare --mount debootstrap --variant=minbase --include=rabbitmq-server,iproute2,procps trixie "$new" \
-        "${mirror:-http://deb.debian.org/debian}" >"$cache/debian-13.log" 2>&1 && mv "$new" "$cache/debian-13"
+        ${mirror:+"$mirror"} >"$cache/debian-13.log" 2>&1 && mv "$new" "$cache/debian-13"
 }
 if [ ! -d "$cache/debian-13" ]; then
     if [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null; then

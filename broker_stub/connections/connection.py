@@ -350,7 +350,7 @@ class ClientConnection:
             self.engine.on_written = self._resume
 
     def leaving(self) -> int | None:
-        """How many bytes have left so far, while others wait to leave; ``None`` if none wait."""
+        """Return how many bytes have left so far, while others wait to leave; ``None`` if none wait."""
         engine = self.engine
         waits = not engine.writable or engine.transport.pending() > 0
         return engine.written if waits else None

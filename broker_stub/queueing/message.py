@@ -220,7 +220,7 @@ class SiteEventListener(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for more events: producers wait then."""
+        """True without room for more events: producers wait then."""
 
     def when_not_full(self, call: Call) -> None:
         """Call once when there may be room again."""

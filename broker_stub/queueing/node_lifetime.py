@@ -78,7 +78,7 @@ class NodeLifetime:
         asyncio.get_running_loop().call_soon(self.check)
 
     def withdrawn(self, queue: Queue, message: Message) -> None:
-        """It never waited for it."""
+        """Nothing to do: the lifetime never depended on this message."""
 
     def acquired(self, queue: Queue, message: Message) -> None:
         """It is still in the queue."""

@@ -36,7 +36,7 @@ class CommitWatch:
 
     def __init__(self, store: Commits) -> None:
         self.commit_goes_on = False
-        """Whether the last look found a commit that takes long, and that it goes on."""
+        """True if the last look found a commit that takes long, and that it goes on."""
         self._store = store
         self._committed = store.committed
         self._progress = 0

@@ -44,7 +44,7 @@ class OutgoingConnection(Protocol):
         """Count what was given to proton."""
 
     def leaving(self) -> int | None:
-        """How many bytes have left so far, while others wait to leave; ``None`` if none wait."""
+        """Return how many bytes have left so far, while others wait to leave; ``None`` if none wait."""
 
     def close(self, why: str) -> None:
         """End the connection, if it has not ended."""

@@ -150,7 +150,7 @@ class Replica:
         return self._idle_ticks
 
     def commit_goes_on(self) -> None:
-        """It says that its store commits something large, and goes on with it."""
+        """Note the backup's report that its store commits something large, and goes on with it."""
         self._commit_goes_on = True
 
     # -- commands ---------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ class Outbound:
 
     @property
     def full(self) -> bool:
-        """Whether as many events wait as a queue may have messages, or bytes."""
+        """True if as many events wait as a queue may have messages, or bytes."""
         return self._held is not None and self._held.log.full_itself
 
     def when_not_full(self, call: Callable[[], None]) -> None:

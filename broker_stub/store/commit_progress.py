@@ -78,7 +78,7 @@ class CommitProgress:
         self._error: OSError | None = None
         self._thread: threading.Thread | None = None
         self.stuck = False
-        """Whether the disk has refused the commit: to try it again is no progress."""
+        """True if the disk has refused the commit: to try it again is no progress."""
 
     # -- on the loop's thread -------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class CommitProgress:
 
 
 def _state(file: int) -> tuple[int, int]:
-    """Its size, and what changes with each write."""
+    """Return the size of a file, and a time that changes with each write."""
     found = os.fstat(file)
     return found.st_size, found.st_mtime_ns
 

@@ -62,7 +62,7 @@ class MemoryStore(Committing):
         """It has no disk."""
 
     def commit_progress(self) -> int:
-        """It commits in the loop's next iteration: none takes long."""
+        """Return 0: each commit takes one iteration of the loop, so none is long."""
         return 0
 
     # -- reading --------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def check_counts(core: ReceiverCore, max_count: int, min_count: int) -> None:
 
 
 def listed(deliveries: Iterable[D]) -> list[D]:
-    """What a call was given as deliveries, as a list.
+    """Return the deliveries that a call was given, as a list.
 
     :raises TypeError: for what cannot be iterated over.
     """

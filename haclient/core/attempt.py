@@ -152,7 +152,7 @@ class Attempt:
 
     @property
     def proven(self) -> bool:
-        """Whether the peer has proved who it is: by its certificate, or by the server's proof of SCRAM."""
+        """True if the peer has proved who it is: by its certificate, or by the server's proof of SCRAM."""
         if self.engine is None or self.params is None:
             return False
         return self.params.verified or self.engine.incoming.peer_proved

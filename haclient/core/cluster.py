@@ -120,11 +120,11 @@ class Cluster:
 
     @property
     def free_dials(self) -> int:
-        """How many more attempts the factory allows now, without those that are kept for searches."""
+        """Return how many more attempts the factory allows now, without those that are kept for searches."""
         return self.policy.max_dials - self._dials - self._offered
 
     def free_for(self, search: PendingSearch) -> int:
-        """How many attempts this search may begin now."""
+        """Return how many attempts this search may begin now."""
         if search is self._search_owner:
             return self.policy.max_dials - self._dials
         return self.free_dials + search.offered

@@ -396,7 +396,7 @@ def _with_code(error: ConnectionGaveUp, last: Collection[AttemptRecord]) -> Conn
 
 
 def _announced(attempt: Attempt) -> Claim:
-    """What the peer's Open claims.  A parked one names no generation and no cluster: it may be outdated."""
+    """Read the claim in the peer's Open.  A parked one names no generation: it may be outdated."""
     if attempt.engine is None or attempt.parked:
         return Claim(proven=attempt.proven)
     properties = attempt.engine.peer_properties

@@ -141,7 +141,7 @@ def quirks_of(product: object) -> frozenset[Quirk]:
 
 
 def takes_early_credit(engine: Engine) -> bool:
-    """Whether a receiver may grant this peer credit before its Attach."""
+    """Return whether a receiver may grant this peer credit before its Attach."""
     return Quirk.COUNTS_FROM_ZERO in quirks_of(engine.peer_properties.get("product"))
 
 

@@ -16,7 +16,7 @@ from haclient.retry.policy import Policy
 
 @dataclass(slots=True)
 class View:
-    """What ``Search.next`` was asked with.  ``candidates`` leaves out those that its rule 6 bars."""
+    """Arguments of one ``Search.next``.  ``candidates`` leaves out those that its rule 6 bars."""
 
     now: float
     topology: Topology

@@ -31,7 +31,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a usable session announced about its member.
+    """The claim of a usable session about its member.
 
     :param proven: whether the member has proved who it is, see ``Claimed``.
     """

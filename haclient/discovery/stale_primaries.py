@@ -45,7 +45,7 @@ class StalePrimaries:
         self._up.add(connection)
 
     def disconnected(self, connection: int) -> None:
-        """It is up no more, if it was."""
+        """Forget that a connection was up, if it was."""
         self._up.discard(connection)
 
     def accepted(self, claim: Claimed) -> None:

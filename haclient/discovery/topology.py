@@ -187,7 +187,7 @@ class Topology:
         return dict(self.proven if proven else self.generations).get(cluster)
 
     def is_stale(self, generation: int | None, cluster: str | None, *, proven: bool = False) -> bool:
-        """Whether a primary that claims this is an old one (rule 4).
+        """Return whether a primary that claims this is an old one (rule 4).
 
         :param proven: whether it has proved who it is.
         """

@@ -97,5 +97,5 @@ def close_link(link: Link, condition: proton.Condition | None, *, keep: bool = F
 
 
 def is_durable(terminus: proton.Terminus) -> bool:
-    """Whether a terminus outlives its link (part 3, sections 3.5.5 and 3.5.6)."""
+    """Return whether a terminus outlives its link (part 3, sections 3.5.5 and 3.5.6)."""
     return bool(terminus.durability) or terminus.expiry_policy == proton.Terminus.EXPIRE_NEVER

@@ -95,7 +95,7 @@ class Settings:
 
     @property
     def answers_sasl(self) -> bool:
-        """Whether the engine answers SASL itself (server side): proton does it for ANONYMOUS alone.
+        """Return whether the engine answers SASL itself (server side): proton does it for ANONYMOUS alone.
 
         Where proton takes any mechanism, a client that names none ends the process.
         """

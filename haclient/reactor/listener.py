@@ -138,12 +138,12 @@ class AcceptedTransport(proton.Transport):
 
     @property
     def authenticated(self) -> bool:
-        """Whether the client has authenticated."""
+        """Return whether the client has authenticated."""
         return self._login is not None or bool(super().authenticated)
 
     @property
     def encrypted(self) -> bool:
-        """Whether the connection has TLS."""
+        """Return whether the connection has TLS."""
         return self.has_tls or bool(super().encrypted)
 
     def sasl(self) -> Any:

@@ -23,7 +23,7 @@ MOST = 1000
 
 
 def errors_of(error: BaseException | None) -> Iterator[BaseException]:
-    """It and its causes, which a traceback shows."""
+    """Return the texts of an error and its causes, which a traceback shows."""
     while error is not None:
         yield error
         error = error.__cause__

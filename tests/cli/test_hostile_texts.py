@@ -126,7 +126,7 @@ def on_terminal(*arguments: str) -> str:
 
 
 def test_the_table_of_a_real_terminal_holds_no_control_character_of_a_peer() -> None:
-    """Those of the table itself, for colours, are there."""
+    """Remove the escapes of the table itself, for colours."""
     with hostile() as (_, url):
         shown = on_terminal("members", url)
     assert "\x1b]" not in shown

@@ -34,7 +34,7 @@ class Driver:
         self.woken = True
 
     def run(self) -> bool:
-        """Whether it has begun an attempt."""
+        """Return whether it has begun an attempt."""
         self.woken = False
         cluster, dialled = self._factory.cluster, False
         while self.wants and cluster.free_for(self.search) > 0:
@@ -48,7 +48,7 @@ class Driver:
         return dialled
 
     def fail(self, *, again: bool) -> None:
-        """Its attempt ends."""
+        """End its attempt."""
         self.wants, self.woken = again, True
         self._factory.cluster.release_dial(self.search)
 

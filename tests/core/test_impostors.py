@@ -131,7 +131,7 @@ def stale_answers(watch: Watch) -> list[float]:
 
 
 async def test_a_member_that_parks_every_client_is_believed_again_too() -> None:
-    """Its sessions are found usable each time, and are stale when their first link is answered."""
+    """Sessions are found usable each time, and are stale when their first link is answered."""
     known = {"haclient:cluster": "c"}
     async with (
         primary(properties={**known, "haclient:generation": 7}) as impostor,

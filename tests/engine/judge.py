@@ -71,7 +71,7 @@ def sections_of(data: bytes) -> list[tuple[int, Any]]:
 
 
 def content_of(data: bytes) -> dict[str, Any]:
-    """What a message says, by the names of ``proton.Message``: see ``sections_of``."""
+    """Return what a message says, by the names of ``proton.Message``: see ``sections_of``."""
     sections = sections_of(data)
     content: dict[str, Any] = dict.fromkeys(
         ("instructions", "annotations", "properties"), ("NoneType", "None")

@@ -151,7 +151,7 @@ class LeavingOwner(Owner):
 async def test_a_peer_that_closes_in_the_middle_of_a_large_message_leaves_no_warnings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its Close is answered behind the rest of the message, which its kernel does not take any more."""
+    """The Close is answered behind the rest of the message, which the kernel does not take any more."""
     with caplog.at_level(logging.WARNING, "asyncio"):
         async with serving() as (peer, owners):
             client = LeavingOwner()

@@ -33,7 +33,7 @@ def texts(properties: Any) -> list[str]:
 
 
 def read_by(both: Pair) -> tuple[Any, Any]:
-    """What the client reads of the server's, and the server of the client's."""
+    """Return what the client reads of the server's, and the server of the client's."""
     assert both.client.engine is not None
     assert both.server.engine is not None
     return both.client.engine.peer_properties, both.server.engine.peer_properties

@@ -218,7 +218,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def _answers() -> None:
-    """What name servers answer for an SRV seed with two targets, a name, and one that is not there."""
+    """Return what name servers answer for an SRV seed with two targets, a name, and one that is not there."""
     service, name = "_amqps._tcp.cluster.example.com.", "cluster.example.com."
     targets = [f"{number} 5 567{number} {host}.{name}" for number, host in enumerate("ab", start=1)]
     both = [("AAAA", ["2001:db8::1", "2001:db8::2"]), ("A", ["192.0.2.1", "192.0.2.2"])]

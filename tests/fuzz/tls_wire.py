@@ -21,7 +21,7 @@ _CHUNK = 65536
 
 
 class Mode(enum.IntFlag):
-    """How the peer connects."""
+    """A way in which the peer connects."""
 
     CERTIFICATE = 1
     """It has one."""
@@ -32,14 +32,14 @@ class Mode(enum.IntFlag):
 
 
 def mode_of(steps: list[Step]) -> tuple[Mode, list[Step]]:
-    """How the peer of a script connects, and what it does then."""
+    """Return how the peer of a script connects, and what it does then."""
     if steps and steps[0].kind is Kind.PROOF:
         return Mode((steps[0].body[:1] or b"\x00")[0] & 7), steps[1:]
     return Mode(0), steps
 
 
 class Contexts:
-    """What clients and servers need for TLS.
+    """Certificates and contexts of clients and servers.
 
     :ivar authority: of all certificates.
     """

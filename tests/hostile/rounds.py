@@ -53,7 +53,7 @@ _NAMED = "Traceback (most recent call last)", "Fatal Python error", "Exception i
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What is to happen."""
+    """One round that is to be run."""
 
     seed: int
     caller: str
@@ -62,7 +62,7 @@ class Round:
 
     @property
     def command(self) -> str:
-        """What does the same again."""
+        """Return what does the same again."""
         named = " ".join(f'--behaviour "{name}"' for name in self.behaviours)
         return (
             f"python -m tests.hostile broker --seed {self.seed} --rounds 1 --caller {self.caller} {named}"
@@ -72,7 +72,7 @@ class Round:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a round.
+    """The outcome of a round.
 
     :ivar cpu: seconds of processor time after the first connection; ``may``: what was allowed.
     :ivar quiet: of these seconds, those in which no peer sent anything; ``quiet_cpu``: of processor time.
@@ -262,7 +262,7 @@ class _Watched:
 
 
 def _check_terminal(outcome: Outcome, text: str) -> None:
-    """What a peer has written must not reach a terminal as it is: it would do there what the peer wants."""
+    """Name control characters in a text: a peer's must not reach a terminal as they are."""
     if "\x1b]0;owned" in text or "\nERROR forged line" in text:
         outcome.defects.append(f"control characters of the peer in its output: {text[-500:]!r}")
 

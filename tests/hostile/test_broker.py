@@ -57,7 +57,7 @@ _THEN = (raw.detach(0), raw.end(), raw.frame(raw.CLOSE, []))
 
 
 async def _written(behaviours: tuple[str, ...], seed: int) -> bytes:
-    """What a broker writes to that client."""
+    """Return what a broker writes to that client."""
     brokers = HostileBrokers(seed, behaviours, peers=[Peer("127.0.0.1", 5672)])
     connection = brokers.serve(brokers.peers[0])
     transport = _Socket()

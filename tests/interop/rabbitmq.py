@@ -63,7 +63,7 @@ log.file.level = info
 
 
 def installed(root: Path | None = None) -> bool:
-    """Whether there is a RabbitMQ, on this system or in a folder with another one."""
+    """Return whether there is a RabbitMQ, on this system or in a folder with another one."""
     if root is not None:
         return (root / _PROGRAMS.relative_to("/") / "rabbitmq-server").exists()
     return (_PROGRAMS / "rabbitmq-server").exists() and shutil.which("epmd") is not None
@@ -281,7 +281,7 @@ class Node:
 
 
 def _enter(root: Path | None, folder: Path) -> tuple[str, ...]:
-    """How a command is run that works on a folder."""
+    """Return how a command is run that works on a folder."""
     if root is None:
         return ()
     return ("unshare", "--mount", "sh", "-c", _IN_ROOT, str(root), str(folder.resolve()))

@@ -14,13 +14,13 @@ import proton
 from proton import Data, Described, symbol, ubyte, uint, ulong, ushort
 
 from haclient.testing.peers.listening import Peer, listening
+from tests.peers.frames import HEADER_SIZE, is_protocol_header, whole_frames
 
 OPEN, BEGIN, ATTACH, FLOW, DETACH, CLOSE = 0x10, 0x11, 0x12, 0x13, 0x16, 0x18
 _MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
 _SOURCE, _TARGET, _ERROR = 0x28, 0x29, 0x1D
 _AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
-_HEADER_SIZE = 8
 _SENDER_ROLE = False
 _INTERNAL_ERROR = symbol("amqp:internal-error")
 
@@ -46,7 +46,7 @@ def _frame(code: int, fields: Sequence[Any], *, kind: int = 0) -> bytes:
     body = data.encode()
     for placeholder, encoded in _UNENCODABLE.items():
         body = body.replace(placeholder, encoded)
-    return (len(body) + _HEADER_SIZE).to_bytes(4, "big") + bytes((2, kind, 0, 0)) + body
+    return (len(body) + HEADER_SIZE).to_bytes(4, "big") + bytes((2, kind, 0, 0)) + body
 
 
 def _changed(fields: Sequence[Any], changes: Fields) -> list[Any]:
@@ -74,17 +74,11 @@ class OddPeer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._input += data
-        while len(self._input) >= _HEADER_SIZE:
-            is_header = self._input.startswith(b"AMQP")
-            size = _HEADER_SIZE if is_header else int.from_bytes(self._input[:4], "big")
-            if len(self._input) < size:
-                return
-            frame = bytes(self._input[:size])
-            del self._input[:size]
-            if is_header:
+        for frame in whole_frames(self._input):
+            if is_protocol_header(frame):
                 self._on_header(frame)
-            elif size > _HEADER_SIZE:
-                self._on_frame(frame[_HEADER_SIZE:])
+            elif len(frame) > HEADER_SIZE:
+                self._on_frame(frame[HEADER_SIZE:])
 
     def _on_header(self, header: bytes) -> None:
         self._transport.write(header)

@@ -99,7 +99,7 @@ def test_a_traceback_keeps_its_lines(logger: logging.Logger, caplog: pytest.LogC
 def test_a_printable_record_keeps_its_arguments(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What groups records by their format finds it."""
+    """Return what groups records by their format finds it."""
     logger.warning("lost %s", "amqp://a")
     (record,) = caplog.records
     assert (record.msg, record.args) == ("lost %s", ("amqp://a",))

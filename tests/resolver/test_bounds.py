@@ -70,7 +70,7 @@ def resolver(of: Server) -> Resolver:
 async def test_an_srv_answer_of_a_thousand_targets_begins_a_bounded_number_of_look_ups(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Those of the lowest priority, wherever in the answer they stand."""
+    """The targets of the lowest priority are used, wherever in the answer they stand."""
 
     def records(_name: str, kind: str) -> list[str]:
         if kind == "SRV":

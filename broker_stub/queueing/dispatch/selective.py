@@ -108,7 +108,7 @@ class SelectiveConsumers:
                     self._requeue(consumer, message)
 
     def _looks(self, consumer: Consumer, message: Message) -> bool:
-        """Whether a consumer takes a message; measured."""
+        """Ask a consumer's selector for a message, and count the time that it takes."""
         began = self._time.now()
         takes = self._takes(consumer, message)
         self._time.measure(began)
@@ -175,7 +175,7 @@ class SelectiveConsumers:
         return None, left
 
     def _left(self, looks: int) -> int:
-        """How many looks are left after one of so many."""
+        """Return how many looks are left after one of so many."""
         return 0 if self._time.over else looks - 1
 
     def _take_returned(self, consumer: Consumer) -> Message | None:

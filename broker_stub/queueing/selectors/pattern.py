@@ -19,7 +19,7 @@ MAX_WILDCARDS = 100
 
 
 def wildcards(pattern: str, escape: str | None) -> int:
-    """How many a pattern has.
+    """Return how many a pattern has.
 
     :raises SelectorError: when the pattern ends in its escape.
     """

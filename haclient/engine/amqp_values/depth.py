@@ -32,7 +32,7 @@ _OWN, _ARRAYS_OWN, _BEHIND_DESCRIPTOR = -1, -2, -3
 
 
 def is_too_deep(data: bytes, most: int = MOST_LEVELS) -> bool:
-    """Whether a value is nested more deeply than ``most`` levels.
+    """Return whether a value is nested more deeply than ``most`` levels.
 
     :param data: encoded values, one behind the other, such as the sections of a message; the section itself
         is no level.
@@ -60,7 +60,7 @@ class _Walk:
         self._open: list[tuple[int, int]] = []
 
     def exceeds(self, most: int) -> bool:
-        """Whether more than so many values are open at once."""
+        """Return whether more than so many values are open at once."""
         data, size, open_values = self._data, len(self._data), self._open
         while self._position < size:
             while open_values and not open_values[-1][0]:

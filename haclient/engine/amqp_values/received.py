@@ -114,7 +114,7 @@ _OF_C = ("_msg", "_start", "_inferred", "instruction_dict", "annotation_dict")
 
 
 def reduce_message(message: proton.Message) -> tuple[Any, ...]:
-    """What ``copy`` and ``pickle`` make a second message of.
+    """Return what ``copy`` and ``pickle`` make a second message of.
 
     Without it they copy the address of the C message, and freeing it a second time ends the process.
     """

@@ -37,7 +37,7 @@ class IncomingBytes:
 
     @property
     def login(self) -> Login | None:
-        """How the peer has authenticated (server side), where that is not proton's to know."""
+        """Return how the peer has authenticated (server side), where that is not proton's to know."""
         return None if self.sasl is None else self.sasl.login
 
     def unsettled(self, name: bytes, *, from_receiver: bool) -> bytes:

@@ -39,7 +39,7 @@ _CYRUS_FACTOR = 5.5
 
 
 def is_usual(message: bytes) -> bool:
-    """Whether a first message is one that clients send."""
+    """Return whether a first message is one that clients send."""
     return len(message) <= _LONGEST and _CLIENT_FIRST.fullmatch(message) is not None
 
 

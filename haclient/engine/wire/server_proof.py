@@ -110,7 +110,7 @@ class ServerProof:
 
     @property
     def proved(self) -> bool:
-        """Whether the peer has proved that it knows the password."""
+        """Return whether the peer has proved that it knows the password."""
         return self._proved and self._is_scram
 
     @property
@@ -129,7 +129,7 @@ def _is_final(value: object) -> TypeGuard[bytes]:
 
 
 def _wrong_iterations(message: object) -> str:
-    """What is wrong with the iterations that a server-first-message names, wherever it does."""
+    """Return what is wrong with the iterations that a server-first-message names, wherever it does."""
     attributes = message.split(b",") if isinstance(message, bytes) else []
     for count in (each[2:] for each in attributes if each.startswith(b"i=")):
         # No sign and no space: what is no number here is none to Cyrus either.

@@ -45,7 +45,7 @@ Read = tuple[bytes, proton.Condition | None]
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How a client has authenticated.
+    """The log-in of a client.
 
     :param user: its name; that of an ANONYMOUS client is nobody's.
     """

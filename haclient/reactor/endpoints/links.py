@@ -348,7 +348,7 @@ class Receiver(_Link, proton.Receiver):
 
     @property
     def credit(self) -> int:
-        """How many more messages the application allows."""
+        """Return how many more messages the application allows."""
         return int(lib.pn_link_credit(self._impl)) + self._held
 
     def flow(self, n: int) -> None:
@@ -400,7 +400,7 @@ class Receiver(_Link, proton.Receiver):
         return []
 
     def drops(self, pointer: Any) -> bool:
-        """Whether a new delivery is beyond the credit: it is dropped then, and the link closed.
+        """Return whether a new delivery is beyond the credit: it is dropped then, and the link closed.
 
         A receiver that collects messages would grow as the peer likes (``engine.links`` has the rule).
         """

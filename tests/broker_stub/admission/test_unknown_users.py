@@ -34,7 +34,7 @@ async def primary(tmp_path: Path) -> AsyncIterator[Endpoint]:
 
 
 async def talk(address: Endpoint, *messages: bytes) -> list[bytes]:
-    """What the member answers to each; the connection ends with the last."""
+    """Return what the member answers to each; the connection ends with the last."""
     reader, writer = await asyncio.open_connection(address.host, address.port)
     answers, ended = [], False
     try:

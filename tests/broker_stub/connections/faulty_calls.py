@@ -22,7 +22,7 @@ _PRODUCT = tuple(str(Path(each.__path__[0])) for each in (broker_stub, haclient)
 
 
 class Fault(Exception):
-    """What the call raises."""
+    """The error that the call raises."""
 
 
 class FaultyCalls:
@@ -38,7 +38,7 @@ class FaultyCalls:
 
     @property
     def raised(self) -> bool:
-        """Whether there were that many calls."""
+        """Return whether there were that many calls."""
         return self._number is not None and len(self.names) > self._number
 
     @contextmanager

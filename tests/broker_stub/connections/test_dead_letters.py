@@ -81,7 +81,7 @@ async def test_what_is_rejected_without_a_dead_letter_address_is_gone() -> None:
 
 
 async def test_a_message_of_a_client_is_no_dead_letter_whatever_it_says() -> None:
-    """Its backups would take the id for the message's own, and a real dead letter of it for a second copy."""
+    """Backups would take the id for the message's own, and a real dead letter of it for a second copy."""
     async with running() as broker:
         client = await Client().connect(broker.address)
         annotations = {proton.symbol("x-opt-dead-letter-id"): "q:1", proton.symbol("x-mine"): "other text"}

@@ -179,14 +179,14 @@ def to_anywhere(primary: Primary) -> AnonymousIncomingLink:
 
 
 def contents(addresses: Addresses) -> Contents:
-    """What a member has."""
+    """Return what a member has."""
     return {
         queue.name: (queue.ids(), [number for _, number in queue.duplicates.pairs()]) for queue in addresses
     }
 
 
 async def contents_after_restart(store: MemoryStore) -> Contents:
-    """What a member with this store has when it starts again."""
+    """Return what a member with this store has when it starts again."""
     addresses = Addresses(lambda: 0.0, now_ms=lambda: NOW_MS)
     await restore(addresses, Persister(store, Guard()), store, await store.load())
     return contents(addresses)

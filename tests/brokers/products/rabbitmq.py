@@ -15,7 +15,7 @@ from tests.brokers.products.group import Group, Member
 from tests.brokers.topology import Fault, Launch, Served, Stored
 from tests.interop.rabbitmq import ADDRESS, Node, RabbitMQ, installed
 
-_ACCOUNT = bare.Account("guest", "guest")
+ACCOUNT = bare.Account("guest", "guest")
 _PROBE = "/queue/judge.probe"
 
 
@@ -24,31 +24,23 @@ def missing() -> str:
     return "" if installed() else "RabbitMQ is not installed: scripts/setup_brokers.sh installs it"
 
 
-class OneRabbitMQ:
-    """See ``BrokerCluster``; that of a mirrored queue is in ``tests/interop``."""
+class RabbitMQCluster:
+    """The part of ``BrokerCluster`` that is the same for versions 3 and 4.
 
-    name = "rabbitmq"
+    :ivar group: its nodes; made by the subclass.
+    """
+
     detects_duplicates = False
-    faults = frozenset({Fault.KILL, Fault.STOP, Fault.PAUSE, Fault.BOTH_DOWN})
+    group: Group
 
-    def __init__(self, launch: Launch) -> None:
-        self._launch = launch
-        self._broker = RabbitMQ(folder=launch.folder)
-        (node,) = self._broker.nodes
-        member = Member(NodeProcess(node), Endpoint(ADDRESS, node.port))
-        self.group = Group([member], _ACCOUNT, probe=_PROBE, alone=True)
+    def __init__(self, broker: RabbitMQ) -> None:
+        self._broker = broker
         self.version = ""
 
     @property
     def url(self) -> str:
         """See ``BrokerCluster``."""
         return f"amqp://guest:guest@{self.group.addresses}"
-
-    async def start(self) -> None:
-        """See ``BrokerCluster``."""
-        await asyncio.to_thread(self._broker.start)
-        await self.whole()
-        self.version = await asyncio.to_thread(lambda: self._broker.version)
 
     async def stop(self) -> None:
         """See ``BrokerCluster``."""
@@ -57,13 +49,32 @@ class OneRabbitMQ:
         finally:
             await asyncio.to_thread(self._broker.stop)
 
-    async def inject(self, fault: Fault) -> float:
-        """See ``BrokerCluster``."""
-        return await self.group.inject(fault)
-
     async def serving(self) -> Served:
         """See ``BrokerCluster``."""
         return await self.group.serving()
+
+
+class OneRabbitMQ(RabbitMQCluster):
+    """See ``BrokerCluster``; that of a mirrored queue is in ``tests/interop``."""
+
+    name = "rabbitmq"
+    faults = frozenset({Fault.KILL, Fault.STOP, Fault.PAUSE, Fault.BOTH_DOWN})
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__(RabbitMQ(folder=launch.folder))
+        (node,) = self._broker.nodes
+        member = Member(NodeProcess(node), Endpoint(ADDRESS, node.port))
+        self.group = Group([member], ACCOUNT, probe=_PROBE, alone=True)
+
+    async def start(self) -> None:
+        """See ``BrokerCluster``."""
+        await asyncio.to_thread(self._broker.start)
+        await self.whole()
+        self.version = await asyncio.to_thread(lambda: self._broker.version)
+
+    async def inject(self, fault: Fault) -> float:
+        """See ``BrokerCluster``."""
+        return await self.group.inject(fault)
 
     async def whole(self) -> None:
         """See ``BrokerCluster``."""
@@ -72,7 +83,7 @@ class OneRabbitMQ:
     def queue(self, name: str) -> str:
         """See ``BrokerCluster``; makes it, while the node runs."""
         (member,) = self.group.members
-        asking = bare.refusal(member.endpoint, _ACCOUNT, f"/queue/{name}")
+        asking = bare.refusal(member.endpoint, ACCOUNT, f"/queue/{name}")
         refused: list[str] = []
         thread = threading.Thread(target=lambda: refused.append(asyncio.run(asking)))
         thread.start()

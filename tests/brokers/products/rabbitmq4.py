@@ -16,23 +16,20 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
 from haclient.cluster_url.endpoint import Endpoint
-from tests.brokers import bare
 from tests.brokers.products import installed
 from tests.brokers.products.group import Group, Member
-from tests.brokers.products.rabbitmq import NodeProcess
+from tests.brokers.products.rabbitmq import ACCOUNT, NodeProcess, RabbitMQCluster
 from tests.brokers.topology import (
     ALARM_SECONDS,
     NO_QUORUM_SECONDS,
     ClusterError,
     Fault,
     Launch,
-    Served,
     Stored,
 )
 from tests.interop import rabbitmq
 from tests.interop.rabbitmq import Node, RabbitMQ
 
-_ACCOUNT = bare.Account("guest", "guest")
 _NODES = 3
 _PROBE = "judge.probe"
 # Of the judge's messages, which nobody receives.
@@ -48,11 +45,10 @@ def missing() -> str:
     return "" if os.geteuid() == 0 else "RabbitMQ 4 runs by chroot, for which only root has the rights"
 
 
-class RabbitMQ4:
+class RabbitMQ4(RabbitMQCluster):
     """See ``BrokerCluster``."""
 
     name = "rabbitmq4"
-    detects_duplicates = False
     faults = frozenset(
         {
             Fault.KILL,
@@ -68,21 +64,15 @@ class RabbitMQ4:
     )
 
     def __init__(self, launch: Launch) -> None:
-        self._broker = RabbitMQ(_NODES, folder=launch.folder, root=installed.DEBIAN_13)
+        super().__init__(RabbitMQ(_NODES, folder=launch.folder, root=installed.DEBIAN_13))
         self._nodes = {node.name: node for node in self._broker.nodes}
         members = [
             Member(NodeProcess(node), Endpoint(rabbitmq.ADDRESS, node.port)) for node in self._broker.nodes
         ]
-        self.group = Group(members, _ACCOUNT, probe=address(_PROBE), sends=True)
+        self.group = Group(members, ACCOUNT, probe=address(_PROBE), sends=True)
         self._folder = launch.folder
         self._declared: list[str] = []
         self._ends: set[asyncio.Task[None]] = set()
-        self.version = ""
-
-    @property
-    def url(self) -> str:
-        """See ``BrokerCluster``."""
-        return f"amqp://guest:guest@{self.group.addresses}"
 
     async def start(self) -> None:
         """See ``BrokerCluster``."""
@@ -95,10 +85,7 @@ class RabbitMQ4:
         """See ``BrokerCluster``."""
         for task in self._ends:
             task.cancel()
-        try:
-            await self.group.stop()
-        finally:
-            await asyncio.to_thread(self._broker.stop)
+        await super().stop()
 
     async def inject(self, fault: Fault) -> float:
         """See ``BrokerCluster``."""
@@ -123,10 +110,6 @@ class RabbitMQ4:
                 return await self._no_quorum()
             case _:
                 raise ClusterError(f"{self.name} has no fault {fault}")
-
-    async def serving(self) -> Served:
-        """See ``BrokerCluster``."""
-        return await self.group.serving()
 
     async def whole(self) -> None:
         """See ``BrokerCluster``."""
@@ -164,7 +147,7 @@ class RabbitMQ4:
         raise self.group.failed(f"{wanted} has no leader")
 
     async def _complete(self) -> bool:
-        """Whether every queue has all of its members online."""
+        """Return whether every queue has all of its members online."""
         try:
             rows = (await self._ask("list_queues", "name", "online")).splitlines()
         except (AssertionError, OSError):  # a node that is starting answers no command

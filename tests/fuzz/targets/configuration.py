@@ -134,7 +134,7 @@ def _options(
     credentials: Any = None,
     **options: Any,
 ) -> Options:
-    """What a factory does with its arguments, before there is a connection."""
+    """Return what a factory does with its arguments, before there is a connection."""
     choose_credentials(user, password, credentials)
     return with_overrides(url.options, **options)
 

@@ -112,7 +112,7 @@ class Answers(Target):
             self._context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=each.tls_name)
 
     async def _answer(self, query: dns.message.Message, where: str, **options: Any) -> dns.message.Message:
-        """What the server sends; a message that is none is none by UDP, and an error by TCP."""
+        """Return what the server sends; a message that is none is none by UDP, and an error by TCP."""
         number = next(self._asked)
         if not self._answers:
             raise dns.exception.Timeout(timeout=_TIMEOUT)

@@ -64,7 +64,7 @@ class ServerWithTls(Server):
         """Make sure of more."""
 
     def planted(self) -> AbstractContextManager[object]:
-        """What is no TLS is an error of the member."""
+        """Return what is no TLS is an error of the member."""
         original = TlsSocket.decrypt
 
         def wrong(self: TlsSocket, data: bytes) -> bytes:

@@ -32,6 +32,7 @@ from tests.broker_stub.raw_client import (
     WINDOW,
     frame,
 )
+from tests.peers.frames import HEADER_SIZE, is_protocol_header, whole_frames
 
 if TYPE_CHECKING:
     from tests.hostile.broker.listening import HostileBrokers
@@ -42,9 +43,8 @@ TCP, HEADER, AMQP = -1, -2, -3
 """Moments that are no performative: the connection, the header of SASL, that of AMQP."""
 ACCEPTED = Described(ulong(0x24), [])
 _SOURCE, _TARGET, _ERROR = 0x28, 0x29, 0x1D
-_HEADER_SIZE = 8
 # Behind the frame's header, the byte for a described type, and that for a small ulong.
-_DESCRIPTOR_AT = _HEADER_SIZE + 2
+_DESCRIPTOR_AT = HEADER_SIZE + 2
 _BODY = b"\x00\x53\x77\xa1\x05hello"
 # A flood stops when so much waits for the client, and goes on when it has read.
 _MOST_UNSENT = 256 * 1024
@@ -61,7 +61,7 @@ def error(name: str, description: Any = None, info: Any = None) -> Described:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What the client sent: a performative, or a moment."""
+    """A performative of the client, or a moment."""
 
     code: int
     channel: int = 0
@@ -90,7 +90,7 @@ class ServedLink:
 
 @dataclass(slots=True)
 class Sent:
-    """How much went to the clients.
+    """The count of what went to the clients.
 
     :ivar frames: those that a client does something about; the others count by their bytes.
     """
@@ -150,20 +150,14 @@ class HostileConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._input += data
-        while len(self._input) >= _HEADER_SIZE:
-            is_header = self._input.startswith(b"AMQP")
-            size = _HEADER_SIZE if is_header else int.from_bytes(self._input[:4], "big")
-            if len(self._input) < size:
-                return
-            data = bytes(self._input[:size])
-            del self._input[:size]
-            if is_header:
-                self._arrived(Arrival(HEADER if data == SASL_HEADER else AMQP))
-            elif size > _HEADER_SIZE and self._matters(data[_DESCRIPTOR_AT]):
-                self._arrived(_decode(data))
+        for frame_or_header in whole_frames(self._input):
+            if is_protocol_header(frame_or_header):
+                self._arrived(Arrival(HEADER if frame_or_header == SASL_HEADER else AMQP))
+            elif len(frame_or_header) > HEADER_SIZE and self._matters(frame_or_header[_DESCRIPTOR_AT]):
+                self._arrived(_decode(frame_or_header))
 
     def _matters(self, code: int) -> bool:
-        """Whether anything is done about a performative: Dispositions come by the thousand."""
+        """Return whether anything is done about a performative: Dispositions come by the thousand."""
         return code in self._answers or code in self.instead or code in self.then
 
     def pause_writing(self) -> None:
@@ -352,7 +346,7 @@ def _address(terminus: Any) -> Any:
 
 def _decode(data: bytes) -> Arrival:
     found = Data()
-    found.decode(data[_HEADER_SIZE:])
+    found.decode(data[HEADER_SIZE:])
     found.rewind()
     found.next()
     with contextlib.suppress(ValueError):  # a text of the client that repeats one of ours

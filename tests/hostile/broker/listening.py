@@ -54,7 +54,7 @@ class HostileBrokers:
 
     @property
     def connections(self) -> int:
-        """How many there were."""
+        """Return how many there were."""
         return len(self.drawn)
 
 

@@ -417,7 +417,7 @@ async def perform(name: str, ground: Ground, rng: random.Random) -> str:
 
 
 async def bounded(act: Awaitable[None]) -> str:
-    """How an act ends in some seconds: as connections do."""
+    """Return how an act ends in some seconds: as connections do."""
     try:
         async with asyncio.timeout(_MOST_SECONDS):
             await act

@@ -26,7 +26,7 @@ _MINE, _THEIRS = "kind = 'honest'", "kind IS NULL OR kind <> 'honest'"
 
 @dataclass(slots=True)
 class Ledger:
-    """What became of the honest messages.
+    """The fate of the honest messages.
 
     :ivar settled: numbers that the primary has accepted; ``unknown``: with another end, and which.
     :ivar received: how often each came; ``confirmed``: those whose accept was confirmed.

@@ -42,7 +42,7 @@ _MOST_LINES = 15
 
 @dataclass(slots=True)
 class PairOutcome:
-    """What came of it.
+    """The outcome of a run.
 
     :ivar peak: the most memory of each member, in bytes.
     """
@@ -100,7 +100,7 @@ class Pair:
             self.events.append(json.loads(line))
 
     def defects(self) -> list[str]:
-        """What must not have happened, by its processes, its reports and its logs."""
+        """Return what must not have happened, by its processes, its reports and its logs."""
         found = [f"{name} has ended" for name, pid in self.pids.items() if usage(pid) is None]
         if self._process.returncode is not None:
             found.append(f"the pair has ended with {self._process.returncode}")

@@ -23,7 +23,7 @@ _SOMEWHERE = Endpoint("127.0.0.1", 5672)
 
 
 class Client(NamedTuple):
-    """What a client remembers; 0 for no generation.
+    """The memory of a client; 0 for no generation.
 
     :param proves: whether members prove who they are.
     :param known: the highest generation that it knows; ``proven``: of those who prove who they are.
@@ -64,7 +64,7 @@ class Client(NamedTuple):
 
 
 def meets(client: Client, rules: Rules, name: str, generation: int) -> Iterator[tuple[str, Client]]:
-    """What may happen when the client meets a member that serves."""
+    """Return what may happen when the client meets a member that serves."""
     found = client.met(rules, generation, member=True)
     if found is not None:
         yield f"the client uses {name} in generation {generation}", found
@@ -74,7 +74,7 @@ def meets(client: Client, rules: Rules, name: str, generation: int) -> Iterator[
 
 
 def is_misled(client: Client, rules: Rules, highest: int) -> Iterator[tuple[str, Client]]:
-    """What may happen when it meets the impostor."""
+    """Return what may happen when it meets the impostor."""
     for generation in (None, *range(1, highest + 1)):
         found = client.met(rules, generation, member=False)
         if found is not None:

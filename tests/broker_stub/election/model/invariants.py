@@ -129,7 +129,7 @@ def of_member(member: Member, world: Globals) -> tuple[bool, frozenset[Broken]]:
 
 
 def of_client(member: Member, world: Globals, rules: Rules) -> frozenset[Broken]:
-    """What a member breaks for the client, if it is the current primary."""
+    """Return what a member breaks for the client, if it is the current primary."""
     number, serving, client = member.durable.generation, member.serving, world.client
     is_current = serving is not None and serving.work is None and number == world.record.generation
     if client is None or not number or not is_current:

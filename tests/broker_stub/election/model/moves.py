@@ -137,7 +137,7 @@ class Moves:
             yield crash._replace(label=f"{name} loses its disk and starts with a new one", member=NEW)
 
     def of_client(self, i: int, member: Member, client: Client | None) -> Iterator[Move]:
-        """What the client does with a member, or with the impostor."""
+        """Return what the client does with a member, or with the impostor."""
         if client is None:
             return
         number, serving, name = member.durable.generation, member.serving, NAMES[i]
