@@ -33,6 +33,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from haclient.command_line.python import safe_path
 from haclient.version import install_extra
 
 if TYPE_CHECKING:
@@ -179,7 +180,6 @@ def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: 
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # Spark starts its workers with -m, in the working directory
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has chosen a master, its JVM is up
     builder, conf = SparkSession.builder.appName(app), SparkConf().setAppName(app)
     if master is None and not submitted:
@@ -194,7 +194,8 @@ def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: 
     for name, value in _merged(chosen, config).items():
         builder, conf = builder.config(name, value), conf.set(name, value)
     handler = signal.getsignal(signal.SIGINT)
-    SparkContext.getOrCreate(conf)
+    with safe_path():  # its JVM starts Python workers with -m, in the working directory, as long as it lives
+        SparkContext.getOrCreate(conf)
     if handler is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
     session: SparkSession = builder.getOrCreate()

@@ -44,13 +44,13 @@ class Codec(Target):
             self._checks[data[0] % len(self._checks)](data[1:])
 
     def planted(self) -> AbstractContextManager[object]:
-        """A plain text that is not lower case, or longer than three characters, loses its last one."""
+        """A plain text with anything but lower-case letters loses its last character."""
         original = codec.decode_plain
 
         def wrong(data: bytes) -> object:
             found = original(data)
             body = None if found is None else found[0].body
-            if found is not None and isinstance(body, str) and (len(body) > 3 or body != body.lower()):
+            if found is not None and isinstance(body, str) and not (body.isalpha() and body.islower()):
                 found[0].body = body[:-1]
             return found
 
