@@ -5,7 +5,7 @@
 
 Rules
 -----
-* In it are ``haclient.analysis``, the telemetry's schema and ``haclient.version``.
+* In it are ``haclient.analysis``, and of the rest the few modules that it imports.
   ``haclient/__init__.py`` is an empty one there: the names of the real one are the client's.
 * Executors need nothing of it: the transforms are Spark's own expressions.  The driver needs pyspark, and
   Jinja2 for the report.
@@ -49,8 +49,9 @@ def _content() -> Iterator[tuple[str, bytes]]:
     analysis = Path(__file__).parents[1]
     root = analysis.parent
     yield "haclient/__init__.py", _EMPTY.encode()
-    yield "haclient/telemetry/__init__.py", _EMPTY.encode()
-    for name in ("telemetry/schema.py", "version.py"):
+    for package in ("command_line", "telemetry"):
+        yield f"haclient/{package}/__init__.py", _EMPTY.encode()
+    for name in ("command_line/python.py", "telemetry/schema.py", "version.py"):
         yield f"haclient/{name}", (root / name).read_bytes()
     for path in sorted(analysis.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":
