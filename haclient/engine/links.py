@@ -30,7 +30,7 @@ from cproton_ffi import ffi, lib
 
 from haclient.engine import peer_fields
 from haclient.engine.peer_fields import link_name
-from haclient.engine.proton_objects import close_link, is_durable, write_outcome
+from haclient.engine.proton_objects import SLACK, change_credit, close_link, is_durable, write_outcome
 from haclient.engine.wire.outgoing import WRITE_HIGH_WATER
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
@@ -61,7 +61,6 @@ _OVERRUN = -1
 # The same after that message: what was on its way behind it is released.
 _CLOSING = -2
 _MOST_FORGOTTEN = 1000
-SLACK = 2  # a client bears as much again: RabbitMQ 3 counts anew when the leader of a queue moves
 _TOO_MANY = "amqp:link:transfer-limit-exceeded", "sent without credit"
 _TOO_LARGE = "amqp:link:message-size-exceeded", "message too large"
 
@@ -249,6 +248,7 @@ class ReceiverLink:
         "_unsettled",
         "_updated",
         "_view",
+        "_withheld",
         "closed_here",
         "confirms",
         "dead",
@@ -274,7 +274,7 @@ class ReceiverLink:
         """The unsettled map of the peer's answer, if the link confirms: see ``wire.attach_frame``."""
         self._limit = engine.settings.max_message_size
         self._is_server = engine.settings.sasl_server is not None
-        self._received = self._most_allowed = 0
+        self._received = self._most_allowed = self._withheld = 0
         self.on_violation: Callable[[ReceiverLink, proton.Condition], None] | None = None
         """Called when the link was closed because the peer sent too much."""
         self.on_flow: Callable[[ReceiverLink, int], None] | None = None
@@ -300,7 +300,7 @@ class ReceiverLink:
         """Give the peer more credit, or take some back that it may not have used yet."""
         if change and not self.dead:
             self._note_allowed()
-            lib.pn_link_flow(self._pn, change)
+            self._withheld = change_credit(self._pn, change, self._withheld)
             self._engine.wake()
 
     def drain(self) -> None:

@@ -16,6 +16,10 @@ from haclient.outcome import Outcome
 if TYPE_CHECKING:
     from haclient.engine.links import Link
 
+SLACK = 2
+"""A client bears so many times its credit: RabbitMQ 3.10 sends up to half as much again while a Flow is on
+its way to it, and counts anew when the leader of a queue moves."""
+
 
 class ProtonObjects:
     """The connection, its transport (with TLS and SASL), and the collector of its events."""
@@ -99,3 +103,21 @@ def close_link(link: Link, condition: proton.Condition | None, *, keep: bool = F
 def is_durable(terminus: proton.Terminus) -> bool:
     """Return whether a terminus outlives its link (part 3, sections 3.5.5 and 3.5.6)."""
     return bool(terminus.durability) or terminus.expiry_policy == proton.Terminus.EXPIRE_NEVER
+
+
+def change_credit(link: Any, change: int, withheld: int) -> int:
+    """Change the credit of a receiver, but never to less than 0.
+
+    A peer that sent too much leaves proton with a credit below 0, which it would write as one of more than
+    four thousand million.  What is missing up to 0 is added, and withheld from later grants.
+
+    :param withheld: from this grant.
+    :returns: what to withhold from the next one.
+    """
+    paid = min(withheld, max(change, 0))
+    lib.pn_link_flow(link, change - paid)
+    missing: int = lib.pn_link_queued(link) - lib.pn_link_credit(link)
+    if missing <= 0:
+        return withheld - paid
+    lib.pn_link_flow(link, missing)
+    return withheld - paid + missing

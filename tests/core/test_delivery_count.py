@@ -1,7 +1,8 @@
-"""Credit is right whatever number a peer's delivery-count begins at.
+"""Credit is right whatever number a peer's delivery-count begins at, and after a peer that sent too much.
 
 The peer counts as RabbitMQ 4.0.5 does: it reads every Flow as delivery-count plus link-credit, from the first
-one on, and ends the session when the sum lies behind what it has sent.
+one on, and ends the session when the sum lies behind what it has sent.  RabbitMQ 3.10 sends up to half as
+much again as it has credit for.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Counting(HostileConnection):
     def __init__(self, queue: Queue, first: int | None) -> None:
         super().__init__(HostileBrokers(0, ()), random.Random())
         first = random.randrange(2**32) if first is None else first
-        self._queue, self._first = queue, first
+        self._queue, self._first, self._sent_too_much = queue, first, False
         self.fields[OPEN] = {_PROPERTIES: {symbol("product"): queue.product}}
         self.fields[ATTACH] = {_INITIAL_DELIVERY_COUNT: uint(first)}
         self.then[ATTACH].append(self._attached)
@@ -54,11 +55,16 @@ class Counting(HostileConnection):
             return
         count = self._first if what.get(5) is None else int(what.get(5))
         credit = (count + int(what.get(6)) - link.count) % 2**32
-        if credit >= 2**31:
+        behind = credit >= 2**31
+        if int(what.get(6)) >= 2**31 or (behind and not self._sent_too_much):
             self._queue.ended += 1
             self.send(END, [], channel=what.channel)
+        if behind:
             return
         self._queue.most = max(self._queue.most, credit)
+        if credit and self._queue.beyond:
+            self._sent_too_much = True
+            credit, self._queue.beyond = credit + self._queue.beyond, 0
         while credit and self._queue.left:
             self.message(link, proton.Message(self._queue.left.pop(0)).encode(), settled=True)
             link.count, credit = link.count % 2**32, credit - 1
@@ -66,10 +72,16 @@ class Counting(HostileConnection):
 
 @dataclass
 class Queue:
-    """The messages, the most credit that a receiver had at once, and how often it counted backwards."""
+    """The messages, and what became of the credit for them.
+
+    :ivar beyond: how many are to be sent once without credit.
+    :ivar most: the most credit that a receiver had at once.
+    :ivar ended: how often it counted backwards.
+    """
 
     product: str = "RabbitMQ"
     left: list[int] = field(default_factory=lambda: list(range(MESSAGES)))
+    beyond: int = 0
     most: int = 0
     ended: int = 0
 
@@ -102,6 +114,33 @@ async def test_a_receiver_that_grants_its_credit_itself_gets_no_more_than_that(f
         with pytest.raises(ReceiveTimeout):
             await receiver.receive(timeout=0.05)
     assert (got, queue.most, queue.ended) == (list(range(6)), 3, 0)
+
+
+async def test_a_peer_that_sent_too_much_gets_no_credit_until_that_is_made_up_for() -> None:
+    credit = random.randint(3, MESSAGES // 3)
+    queue = Queue(beyond=random.randint(credit // 2 + 1, credit))
+    async with counting(queue, None) as peer, await aio.connect(url(peer)) as connection:
+        receiver = await connection.create_receiver("q", credit=credit)
+        got = []
+        for _ in range(MESSAGES):
+            got.append((await receiver.receive(timeout=10)).body)
+            await asyncio.sleep(0.01)  # the Flow leaves alone
+    assert (got, queue.most, queue.ended) == (list(range(MESSAGES)), credit, 0)
+
+
+async def test_credit_of_the_application_is_withheld_from_a_peer_that_sent_too_much() -> None:
+    queue = Queue(beyond=3)
+    async with counting(queue, None) as peer, await aio.connect(url(peer)) as connection:
+        receiver = await connection.create_receiver("q", credit=0)
+        await receiver.add_credit(3)
+        got = [(await receiver.receive(timeout=10)).body for _ in range(6)]
+        for number in (1, 1, 2):  # three were sent already
+            await receiver.add_credit(number)
+            await asyncio.sleep(0.05)
+        got.append((await receiver.receive(timeout=10)).body)
+        with pytest.raises(ReceiveTimeout):
+            await receiver.receive(timeout=0.05)
+    assert (got, queue.most, queue.ended) == (list(range(7)), 3, 0)
 
 
 @pytest.mark.parametrize("product", ["haclient-broker-stub", "apache-activemq-artemis"])
@@ -156,3 +195,29 @@ async def test_a_program_for_proton_gets_each_message_once(first: int | None, pr
             await Container(program).run_async()
     assert (program.got, queue.most, queue.ended) == (Counter(range(MESSAGES)), prefetch, 0)
     assert program.credits == [prefetch]
+
+
+class Granting(Receiving):
+    """A program for proton that grants each message by itself, and some time later."""
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__(peer, prefetch=0)
+
+    def on_link_opened(self, event: proton.Event) -> None:
+        event.receiver.flow(3)
+
+    def on_message(self, event: proton.Event) -> None:
+        super().on_message(event)
+        event.container.schedule(0.02 * self.got.total(), self)
+
+    def on_timer_task(self, event: proton.Event) -> None:
+        self.receiver.flow(1)
+
+
+async def test_the_credit_of_a_program_for_proton_is_withheld_from_a_peer_that_sent_too_much() -> None:
+    queue = Queue(beyond=3)
+    async with counting(queue, None) as peer:
+        program = Granting(peer)
+        async with asyncio.timeout(20):
+            await Container(program).run_async()
+    assert (program.got, queue.most, queue.ended) == (Counter(range(MESSAGES)), 3, 0)

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from proton import Described, uint, ulong, ushort
 
 from haclient.engine.link_table import repeat_credit
-from haclient.engine.links import SLACK, ReceiverLink
+from haclient.engine.links import ReceiverLink
 from haclient.engine.protocol import Engine
+from haclient.engine.proton_objects import SLACK
 from haclient.testing.peers.listening import settings
 from tests.broker_stub.raw_client import (
     ATTACH,

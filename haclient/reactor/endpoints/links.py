@@ -32,7 +32,7 @@ from proton import Endpoint, Link, Terminus
 
 from haclient.core.sender import too_large
 from haclient.engine.codec import decode
-from haclient.engine.links import SLACK
+from haclient.engine.proton_objects import SLACK, change_credit
 from haclient.reactor.endpoints.deliveries import Delivery
 from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
 from haclient.reactor.endpoints.tag_buffer import TagBuffer
@@ -345,6 +345,8 @@ class Receiver(_Link, proton.Receiver):
     """Credit that waits for the peer's Attach."""
     _drains = False
     """Whether it is to be drained then."""
+    _withheld = 0
+    """Credit that is withheld, for the peer sent as many messages too many."""
 
     @property
     def credit(self) -> int:
@@ -373,10 +375,10 @@ class Receiver(_Link, proton.Receiver):
         if self.state & Endpoint.REMOTE_UNINIT and not self._binding.takes_early_credit:
             self._held += credit
             self._drains |= drain
-        elif drain:
-            lib.pn_link_drain(self._impl, credit)
         else:
-            lib.pn_link_flow(self._impl, credit)
+            self._withheld = change_credit(self._impl, credit, self._withheld)
+            if drain:
+                lib.pn_link_drain(self._impl, 0)
         self._most = max(self._most, self.credit)
 
     def transfer(self, session: Any, *, detached: bool) -> None:
@@ -388,7 +390,7 @@ class Receiver(_Link, proton.Receiver):
         held = lib.pn_link_unsettled(former) - lib.pn_link_queued(former)
         credit = min(self._most, lib.pn_link_credit(former) + self._held + max(0, held))
         drains = self._drains or bool(lib.pn_link_get_drain(former))
-        self._held, self._drains = 0, False
+        self._held, self._drains, self._withheld = 0, False, 0
         if credit > 0 or drains:
             self._grant(credit, drain=drains)
         cproton.pn_decref(former)
