@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import click
 
 from haclient.core.attach.target import target_capabilities
-from haclient.core.quirks import advice
+from haclient.core.quirks.workarounds import advice
 
 
 def _checked(_: click.Context, __: click.Parameter, names: Sequence[str]) -> Sequence[str]:

@@ -21,7 +21,7 @@ from haclient.cli.probe import SOLE_CONNECTION, Finding
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core.attempt import Attempt, AttemptCallbacks, ConnectParams
 from haclient.core.connection import Shared
-from haclient.core.quirks import Quirk, quirks_of
+from haclient.core.quirks.products import Quirk, quirks_of
 from haclient.discovery.evidence import Failure
 
 # How long a broker may take to answer a Close.
@@ -59,7 +59,7 @@ async def processes(found: Sequence[Finding], shared: Shared, timeout: float) ->
 
 async def _split(group: list[Finding], shared: Shared, deadline: float) -> list[Process]:
     """The brokers of one container id."""
-    if Quirk.ID_NAMES_PROCESS in quirks_of(group[0].product):
+    if Quirk.ID_NAMES_PROCESS in quirks_of({"product": group[0].product}):
         return [Process(tuple(group))]
     certain, unclear = [[group[0]]], []
     for each in group[1:]:

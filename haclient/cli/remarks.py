@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from haclient.cli.identity import Process
 from haclient.cli.probe import Finding, NotAsked
 from haclient.cluster_url.endpoint import Endpoint, Origin
-from haclient.core.quirks import Quirk, quirks_of
+from haclient.core.quirks.products import Quirk, quirks_of
 from haclient.discovery.attempt_summary import endpoint_text
 from haclient.discovery.evidence import FailureReason
 
@@ -77,13 +77,13 @@ def _several(processes: Sequence[Process], *, second_site: bool) -> Iterator[Rem
         for each in processes
         if each.is_certain
         and each.members[0].second_site is second_site
-        and Quirk.ROUTER not in quirks_of(each.members[0].product)
+        and Quirk.ROUTER not in quirks_of({"product": each.members[0].product})
     ]
     if len(brokers) < _SEVERAL:
         return
     endpoints = tuple(each.members[0].endpoint for each in brokers)
     named = _names(endpoints)
-    if all(Quirk.EVERY_NODE_SERVES in quirks_of(each.members[0].product) for each in brokers):
+    if all(Quirk.EVERY_NODE_SERVES in quirks_of({"product": each.members[0].product}) for each in brokers):
         text = f"{named} all serve, as all nodes of {brokers[0].members[0].product} do: none is passive"
         yield Remark(RemarkKind.EVERY_NODE_SERVES, endpoints, text, is_warning=False)
         return
@@ -125,7 +125,7 @@ def _same_broker(processes: Sequence[Process]) -> Iterator[Remark]:
 def _routers(found: Sequence[Finding]) -> Iterator[Remark]:
     for each in found:
         name = endpoint_text(each.endpoint)
-        if Quirk.ROUTER in quirks_of(each.product):
+        if Quirk.ROUTER in quirks_of({"product": each.product}):
             text = (
                 f"{name} is a router ({each.product}): it stores no message, and the brokers behind it are "
                 "not seen from here"

@@ -34,11 +34,12 @@ from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
 from haclient.core import episode as episodes
-from haclient.core import failures, quirks
+from haclient.core import failures
 from haclient.core.attempt import Attempt, ConnectParams, ParamsProvider
 from haclient.core.cluster import Cluster
 from haclient.core.event_publisher import EventPublisher
 from haclient.core.link_set import LinkSet
+from haclient.core.quirks import workarounds
 from haclient.core.standby import Standby
 from haclient.core.wait_warnings import WaitWarnings
 from haclient.discovery import decision as decide
@@ -135,8 +136,7 @@ class ConnectionCore:
         self._topology_version = 0
         self._peer_close: tuple[Endpoint, Failure] | None = None
         self._unstable: Endpoint | None = None
-        self._was_parked = False
-        self._is_proven = False
+        self._was_parked = self._is_proven = False
         self._cluster_id: str | None = None
         # What the application's callable for credentials raised at the first connect.
         self._callable_error: Exception | None = None
@@ -325,7 +325,7 @@ class ConnectionCore:
         self.state = State.CONNECTED
         self._warnings.search_ended()
         replayed = self.links.on_connected(engine, session, attempt.endpoint)
-        quirks.apply(engine, self._loop)
+        workarounds.apply(engine, self._loop)
         self._announce(attempt.endpoint, replayed)
         self._search = None
         if not self._first.done():

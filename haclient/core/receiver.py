@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 import proton
 
-from haclient.core import quirks
 from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import PLAIN, SourceParams
 from haclient.core.delivery import LOST, DeliveryCore
+from haclient.core.quirks import workarounds
 from haclient.error_catalog.arguments import check_whole
 from haclient.error_catalog.base import quoted
 from haclient.errors import (
@@ -273,7 +273,7 @@ class ReceiverCore:
             self._configure(link.endpoint)
         self._link, self._answered = link, False
         must_wait = self._source.must_check or self.confirmations is not None
-        self._checked = not must_wait and quirks.takes_early_credit(engine)
+        self._checked = not must_wait and workarounds.takes_early_credit(engine)
         if self.confirmations is None:
             engine.attach(link)
         else:

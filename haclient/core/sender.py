@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import proton
 
-from haclient.core import quirks
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.target import request_capabilities
 from haclient.core.ledger import Entry, Ledger, Waiter
+from haclient.core.quirks import workarounds
 from haclient.engine import peer_fields
 from haclient.error_catalog.base import brief, quoted
 from haclient.errors import (
@@ -260,7 +260,7 @@ class SenderCore:
         if self._configure is not None:
             self._configure(link.endpoint)
         self._engine, self._link, self._credit, self._answered = engine, link, 0, False
-        self.ids_live_with_messages = quirks.ids_live_with_messages(engine.peer_properties)
+        self.ids_live_with_messages = workarounds.ids_live_with_messages(engine.peer_properties)
         engine.attach(link)
 
     def on_disconnected(self) -> None:
@@ -321,7 +321,7 @@ class SenderCore:
     def _advise(self, link: SenderLink) -> None:
         engine = self._engine
         if engine is not None and self.address and not peer_fields.capabilities(link.endpoint.target):
-            quirks.advise_capability(engine, self.name, self.address)
+            workarounds.advise_capability(engine, self.name, self.address)
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
         """End the sender, unless it is attached again: the peer refused or detached the link."""

@@ -10,7 +10,7 @@ import proton
 import pytest
 
 from haclient import Message, State
-from haclient.core import quirks
+from haclient.core.quirks import workarounds
 from haclient.errors import (
     AlreadySettled,
     DeliveryUnknown,
@@ -194,7 +194,7 @@ async def test_rabbitmq_gets_the_credit_again_and_again(
     api: API, granted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It forgets it when a queue moves to another node; the Flow repeats the credit, and adds none."""
-    monkeypatch.setattr(quirks, "_INTERVAL", 0.01)
+    monkeypatch.setattr(workarounds, "_INTERVAL", 0.01)
     async with primary(properties={"product": "RabbitMQ"}) as peer:
         connection = await api.connect(url(peer, **FAST))
         receiver = await connection.create_receiver("q", credit=granted)
@@ -212,7 +212,7 @@ async def test_rabbitmq_gets_the_credit_again_and_again(
 
 
 async def test_other_brokers_get_the_credit_once(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quirks, "_INTERVAL", 0.0)
+    monkeypatch.setattr(workarounds, "_INTERVAL", 0.0)
     async with primary(properties={"product": "another"}) as peer:
         connection = await api.connect(url(peer, **FAST))
         receiver = await connection.create_receiver("q", credit=10)

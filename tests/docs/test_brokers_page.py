@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haclient.core.quirks import PRODUCTS
+from haclient.core.quirks.products import PRODUCTS
 from tests.docs.pages import DOCS
 from tests.peers.recorded_refusals import REFUSALS, Refusal
 

@@ -27,7 +27,7 @@ import proton
 from cproton_ffi import lib
 from proton import Endpoint
 
-from haclient.core import quirks
+from haclient.core.quirks import workarounds
 from haclient.engine import peer_fields
 from haclient.reactor.endpoints.delivery_events import DeliveryEvent
 from haclient.reactor.endpoints.endpoint import Connection, Session
@@ -180,9 +180,9 @@ class Binding:
         self.engine = engine
         self.engine_count += 1
         if session is not None:
-            self.ids_live_with_messages = quirks.ids_live_with_messages(engine.peer_properties)
+            self.ids_live_with_messages = workarounds.ids_live_with_messages(engine.peer_properties)
         # Without a session the peer's Open is still to come.
-        self.takes_early_credit = session is not None and quirks.takes_early_credit(engine)
+        self.takes_early_credit = session is not None and workarounds.takes_early_credit(engine)
         self._transfer(engine.connection._impl, None if session is None else session._impl, detached=False)
         self._raw = self._collector = None
         engine.event_handler = self
