@@ -20,13 +20,12 @@ older than the newest known is a stale primary, and is dropped then.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
 import random
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import proton
 
@@ -172,7 +171,7 @@ class ConnectionCore:
                     self._events.unsettled(unsettled, _CLOSED_HERE)
                     self._events.connection_closed()
             if (lingering := self._lingering) is not None:
-                await _wait_until(end, lingering.closed)
+                await asyncio.wait([lingering.closed], timeout=end - self._loop.time())
                 lingering.abort()
         except BaseException:
             self.abort()
@@ -182,7 +181,7 @@ class ConnectionCore:
         engine, session_end = self._engine, self._session_end
         if engine is not None and session_end is not None:
             engine.close()
-            await _wait_until(end, session_end)
+            await asyncio.wait([session_end], timeout=end - self._loop.time())
             engine.abort()
         await self._end_task()
         self._engine = None  # links that the application keeps hold this
@@ -243,10 +242,12 @@ class ConnectionCore:
             logger.exception("%s: the connection failed", self.name)
             self._fail_inside(error)
         finally:
-            self._shared.cluster.stale_primaries.disconnected(self.number)
-            if self._engine is not None:
-                self._engine.abort()
-            await self._standby.close()
+            # Garbage of a loop that never ended it may have been freed in part: proton's objects too.
+            if not isinstance(sys.exception(), GeneratorExit):
+                self._shared.cluster.stale_primaries.disconnected(self.number)
+                if self._engine is not None:
+                    self._engine.abort()
+                await self._standby.close()
 
     async def _find(self, spare: Attempt | None) -> Attempt:
         shared = self._shared
@@ -491,10 +492,3 @@ class ConnectionCore:
     def _finish(self, reason: CloseReason) -> None:
         if self._session_end is not None and not self._session_end.done():
             self._session_end.set_result(reason)
-
-
-async def _wait_until(end: float, future: asyncio.Future[Any]) -> None:
-    """Wait for a future until some time of the loop, and leave it as it is."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout_at(end):
-            await asyncio.shield(future)

@@ -288,8 +288,8 @@ class ReceiverLink:
 
     @property
     def credit(self) -> int:
-        """Credit granted and not used yet; 0 when the link is dead."""
-        return 0 if self.dead else lib.pn_link_credit(self._pn)
+        """Credit granted and not used yet; 0 when the link is dead, below 0 if the peer sent too much."""
+        return 0 if self.dead else lib.pn_link_credit(self._pn) - self._withheld
 
     def grant(self, credit: int) -> None:
         """Allow the peer that many more messages."""
@@ -394,7 +394,7 @@ class ReceiverLink:
 
     def _note_allowed(self) -> None:
         """Note up to which message the peer has credit: proton knows, and asking costs a call."""
-        credit = lib.pn_link_credit(self._pn)
+        credit = self.credit
         allowed = self._received + (credit if self._is_server else SLACK * credit)
         self._most_allowed = max(self._most_allowed, allowed)
 

@@ -24,6 +24,7 @@ from haclient import aio
 from haclient.errors import ReceiveTimeout
 from haclient.reactor import Container
 from haclient.testing.peers.listening import Peer, listening, url
+from haclient.utils import BlockingConnection
 from tests.broker_stub.raw_client import ATTACH, END, FLOW, OPEN
 from tests.hostile.broker.connection import Arrival, HostileConnection
 from tests.hostile.broker.listening import HostileBrokers
@@ -221,3 +222,18 @@ async def test_the_credit_of_a_program_for_proton_is_withheld_from_a_peer_that_s
         async with asyncio.timeout(20):
             await Container(program).run_async()
     assert (program.got, queue.most, queue.ended) == (Counter(range(MESSAGES)), 3, 0)
+
+
+async def test_a_blocking_receiver_for_proton_goes_on_after_a_peer_that_sent_too_much() -> None:
+    queue = Queue(beyond=1)
+
+    def receive(peer: Peer) -> list[int]:
+        connection = BlockingConnection(f"amqp://{peer.host}:{peer.port}")
+        receiver = connection.create_receiver("q")
+        got = [receiver.receive(timeout=10).body for _ in range(MESSAGES)]
+        connection.close()
+        return got
+
+    async with counting(queue, None) as peer:
+        assert await asyncio.to_thread(receive, peer) == list(range(MESSAGES))
+    assert (queue.most, queue.ended) == (1, 0)

@@ -122,7 +122,7 @@ def _control_flow(handler: Any, event: DeliveryEvent, _delivery: Delivery) -> No
     link = event._link
     handler._drained += link.drained()
     if handler._drained == 0:
-        link.flow(handler._window - lib.pn_link_credit(link._impl))
+        link.flow(handler._window - link.credit)
 
 
 def _receive(handler: Any, event: DeliveryEvent, delivery: Delivery) -> None:

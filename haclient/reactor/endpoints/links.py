@@ -350,8 +350,8 @@ class Receiver(_Link, proton.Receiver):
 
     @property
     def credit(self) -> int:
-        """Return how many more messages the application allows."""
-        return int(lib.pn_link_credit(self._impl)) + self._held
+        """Return how many more messages the application allows; below 0 if the peer sent too much."""
+        return int(lib.pn_link_credit(self._impl)) + self._held - self._withheld
 
     def flow(self, n: int) -> None:
         """Allow the peer so many more messages."""
@@ -388,7 +388,7 @@ class Receiver(_Link, proton.Receiver):
         """
         former = self._transfer(lib.pn_receiver(session, lib.pn_link_name(self._impl)))
         held = lib.pn_link_unsettled(former) - lib.pn_link_queued(former)
-        credit = min(self._most, lib.pn_link_credit(former) + self._held + max(0, held))
+        credit = min(self._most, lib.pn_link_credit(former) + self._held - self._withheld + max(0, held))
         drains = self._drains or bool(lib.pn_link_get_drain(former))
         self._held, self._drains, self._withheld = 0, False, 0
         if credit > 0 or drains:
@@ -423,7 +423,7 @@ class Receiver(_Link, proton.Receiver):
         return True
 
     def _note_allowed(self) -> None:
-        self._allowed = max(self._allowed, self._seen + SLACK * lib.pn_link_credit(self._impl))
+        self._allowed = max(self._allowed, self._seen + SLACK * (self.credit - self._held))
 
 
 def is_coordinator(link: Any) -> bool:
