@@ -255,7 +255,8 @@ async def test_connections_whose_attempts_hung_wait_for_those_that_have_had_none
     assert len(set(started)) == 9
     last_first = max(started.index(connection) for connection in started)
     again = [place for place, connection in enumerate(started) if started.index(connection) < place]
-    assert len([place for place in again if place < last_first]) <= 1  # that of the one which searched
+    # That of the one which searched; and where the loop is so late that both time out at once, of the other.
+    assert len([place for place in again if place < last_first]) <= 2
 
 
 async def test_a_connection_that_was_given_no_dial_says_so_with_the_option() -> None:
