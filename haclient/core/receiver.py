@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import proton
 
 from haclient.core.attach.confirmations import Confirmation, Confirmations
+from haclient.core.attach.prefixes import prefixed
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import GLOBAL, PLAIN, SourceParams
 from haclient.core.delivery import LOST, DeliveryCore
@@ -272,7 +273,8 @@ class ReceiverCore:
         elif self._dynamic:
             source.dynamic = True
         elif self.address is not None and not self._source.is_lookup:
-            source.address = self.address
+            capabilities = self._source.capabilities
+            source.address = prefixed(self.address, capabilities, engine.peer_properties)
         if self._browse:
             source.distribution_mode = proton.Terminus.DIST_MODE_COPY
         link.endpoint.target.address = self.name

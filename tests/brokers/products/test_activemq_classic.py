@@ -12,7 +12,7 @@ import pytest
 from proton import ConnectionException
 
 from haclient import Message, aio
-from haclient.errors import ConnectionGaveUp
+from haclient.errors import ConnectionGaveUp, ReceiveTimeout
 from haclient.events import Connected, Reconnected
 from haclient.testing.threads import in_thread
 from haclient.utils import BlockingConnection
@@ -123,3 +123,34 @@ def test_so_does_one_of_a_program_for_proton(broker: ActiveMQ) -> None:
         pytest.raises(ConnectionException, match="this process has another connection"),
     ):
         BlockingConnection(broker.url, container_id="orders-2", timeout=IN_TIME)
+
+
+# -- topics -------------------------------------------------------------------------------------------
+
+
+async def test_subscribers_of_a_topic_get_a_copy_each_whatever_the_sender_writes(broker: ActiveMQ) -> None:
+    async with aio.connect(broker.url) as connection:
+        readers = [
+            await connection.subscribe("news"),
+            await connection.subscribe("topic://news"),
+            await connection.create_receiver("news", capabilities=("topic",)),
+        ]
+        written = [("news", ("topic",)), ("topic://news", ()), ("topic://news", ("topic",))]
+        for number, (address, capabilities) in enumerate(written):
+            sender = await connection.create_sender(address, capabilities=capabilities)
+            await sender.send(Message(body=number))
+        for reader in readers:
+            got = [(await reader.receive(timeout=IN_TIME)).body for _ in written]
+            assert got == [0, 1, 2]
+
+
+async def test_a_queue_of_the_same_name_is_another_node(broker: ActiveMQ) -> None:
+    async with aio.connect(broker.url) as connection:
+        subscriber = await connection.subscribe("both")
+        for address, capabilities in (("both", ()), ("both", ("queue",)), ("queue://both", ("queue",))):
+            sender = await connection.create_sender(address, capabilities=capabilities)
+            await sender.send(Message(body="queued"))
+        queue = await connection.create_receiver("both", capabilities=("queue",))
+        assert [(await queue.receive(timeout=IN_TIME)).body for _ in range(3)] == ["queued"] * 3
+        with pytest.raises(ReceiveTimeout):
+            await subscriber.receive(timeout=0.5)
