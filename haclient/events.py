@@ -24,7 +24,7 @@ def connection_name(client_id: str, number: int) -> str:
 class Stamp:
     """Which connection published an event, and when.
 
-    :param client_id: the AMQP container id of the client.
+    :param client_id: that of the factory.
     :param connection: number of the connection within its factory, from 1.
     :param sequence: number of the event within its connection, from 1, without gaps.
     :param time: seconds since the Unix epoch, by the wall clock.

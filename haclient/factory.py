@@ -163,7 +163,7 @@ class FactoryCore:
 
     @property
     def client_id(self) -> str:
-        """The container id of its connections."""
+        """The container id of its connections, or what that begins with."""
         return self._in_this_process().client_id
 
     @property

@@ -45,7 +45,7 @@ from haclient.engine import peer_fields
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
-from haclient.engine.settings import CONNECTION_NUMBER, MAX_PARKED_LINKS, PARK
+from haclient.engine.settings import CLIENT_ID, CONNECTION_NUMBER, MAX_PARKED_LINKS, PARK
 from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.connections.connection")
@@ -186,13 +186,13 @@ class ClientConnection:
         decision = server.limits.refuse_idle_timeout(asked) or server.decide(self)
         if decision is Decision.PARK:
             self._parked = True
-            server.telemetry.parked(self.client_id, server.membership)
+            server.telemetry.parked(self.reported_id, server.membership)
             engine.open(properties=server.open_properties(), offered=(*_OFFERED, PARK))
         elif decision is Decision.ADMIT:
             self._admitted()
             engine.open(properties=server.open_properties(), offered=_OFFERED)
         else:
-            server.telemetry.refused(self.client_id, server.membership, decision)
+            server.telemetry.refused(self.reported_id, server.membership, decision)
             engine.open(properties={**server.open_properties(), **refusals.refused_open()})
             self.close_with(decision)
 
@@ -208,6 +208,12 @@ class ClientConnection:
         return (self.engine.connection.remote_container or "")[:_MAX_ID_LENGTH]
 
     @property
+    def reported_id(self) -> str:
+        """The client id for telemetry: a client may have a container id for each of its connections."""
+        named = self.engine.peer_properties.get(CLIENT_ID)
+        return named[:_MAX_ID_LENGTH] if isinstance(named, str) and named else self.client_id
+
+    @property
     def description(self) -> str:
         """The client's user, address and container id, for the log; the client has chosen the last one."""
         return f"{self.user or 'anonymous'!r} at {self.engine.peer} (container {self.client_id!r})"
@@ -220,7 +226,7 @@ class ClientConnection:
 
     def _admitted(self) -> None:
         if not self.admin or self.replicates:
-            self._server.telemetry.admitted(self.client_id, self._server.membership)
+            self._server.telemetry.admitted(self.reported_id, self._server.membership)
 
     # -- parked ---------------------------------------------------------------------------------
 
@@ -249,7 +255,7 @@ class ClientConnection:
         if self._parked:
             self._parked = False
             self._server.admission.parking.remove(self)
-            self._server.telemetry.unparked(self.client_id, self._server.membership, condition)
+            self._server.telemetry.unparked(self.reported_id, self._server.membership, condition)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """The client began a session."""

@@ -65,7 +65,7 @@ class BaseFactory:
 
     @property
     def client_id(self) -> str:
-        """The container id of its connections."""
+        """The container id of its connections, or what that begins with."""
         return self._core.client_id
 
     @property

@@ -239,7 +239,11 @@ class Options:
     )
     client_id: str | None = field(
         default=None,
-        metadata=_about(TEXT, "AMQP container id; none: one is generated", optional=True),
+        metadata=_about(
+            TEXT,
+            "AMQP container id of every connection; none: a generated one, with a number for each connection",
+            optional=True,
+        ),
     )
     vhost: str | None = field(
         default=None,

@@ -26,6 +26,7 @@ import proton
 from haclient.cluster_url.authority import is_address
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
+from haclient.core.container_id import OPEN_CONNECTIONS
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine import peer_fields, sasl
 from haclient.engine.heartbeat import refuse_idle_timeout
@@ -55,6 +56,7 @@ class ConnectParams:
     :param plain_barred: PLAIN must not be used here, for the cluster has SCRAM and this endpoint no TLS.
     :param on_mechanism: called with the SASL mechanism that the member and the client agreed on, if any.
     :param on_refused: called with the mechanism when the member refuses these credentials.
+    :param on_id_in_use: called when the member has another connection with this container id.
     """
 
     settings: Settings
@@ -67,6 +69,7 @@ class ConnectParams:
     plain_barred: bool = False
     on_mechanism: Callable[[str | None], None] = lambda _: None
     on_refused: Callable[[str | None], None] = lambda _: None
+    on_id_in_use: Callable[[], None] = lambda: None
 
 
 ParamsProvider = Callable[[Endpoint], Awaitable[ConnectParams]]
@@ -168,6 +171,7 @@ class Attempt:
         assert self.engine is not None
         assert self.session is not None
         self._done = True
+        OPEN_CONNECTIONS.add(self.engine)
         self.engine.owner = owner
         return self.engine, self.session
 
@@ -306,9 +310,13 @@ class Attempt:
         self.params.on_mechanism(sasl.mechanism(engine.transport))
 
     def _fail(self, failure: Failure) -> None:
-        if not self._done:
-            self.cancel()
-            self._callbacks.failed(self.number, failure)
+        if self._done:
+            return
+        if failure.id_in_use and self.engine is not None and self.params is not None:
+            failure = replace(failure, id_held_here=OPEN_CONNECTIONS.have_id_of(self.engine))
+            self.params.on_id_in_use()
+        self.cancel()
+        self._callbacks.failed(self.number, failure)
 
 
 async def _connect_socket(

@@ -5,9 +5,9 @@ Theory of operation
 ``_supervise`` is the one task of a connection.  It searches (``episode``), which ends with a session that
 was adopted and has every link attached, waits for its end, calls ``on_disconnected`` on the links, and
 searches again, until the application closes it or the search gives up.  Its links are a ``link_set``, its
-events go through an ``event_publisher``.  The application sees
-one connection all the while; ``session_number`` counts its sessions.  Beside the live session it keeps the
-warm ``standby``, where the policy says so, and gives it to the next search.
+events go through an ``event_publisher``.  The application sees one connection all the while;
+``session_number`` counts its sessions.  Beside the live session it keeps the warm ``standby``, where the
+policy says so, and gives it to the next search.  A ``container_id`` names it in each Open.
 
 A session that was parked first has no generation until the first Attach reports it; one that is
 older than the newest known is a stale primary, and is dropped then.
@@ -36,6 +36,7 @@ from haclient.core import episode as episodes
 from haclient.core import failures
 from haclient.core.attempt import Attempt, ConnectParams, ParamsProvider
 from haclient.core.cluster import Cluster
+from haclient.core.container_id import ContainerId
 from haclient.core.event_publisher import EventPublisher
 from haclient.core.link_set import LinkSet
 from haclient.core.quirks import workarounds
@@ -50,7 +51,6 @@ from haclient.engine.lingering import LingeringSocket
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
-from haclient.engine.settings import CONNECTION_NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
 from haclient.printable.log import get_logger
 from haclient.retry.backoff import Backoff, FixedDelays
@@ -122,6 +122,7 @@ class ConnectionCore:
             rng=shared.rng,
             reporter=self._events,
         )
+        self._container_id = ContainerId(shared.client_id, shared.options.client_id, number, self._pins_id)
         self._policy = shared.options.policy()
         self._backoff = Backoff(self._policy, shared.rng, shared.fixed_delays)
         self._standby = Standby(shared.cluster, self._policy, self._connect_params, shared.rng)
@@ -137,8 +138,7 @@ class ConnectionCore:
         self._unstable: Endpoint | None = None
         self._was_parked = self._is_proven = False
         self._cluster_id: str | None = None
-        # What the application's callable for credentials raised at the first connect.
-        self._callable_error: Exception | None = None
+        self._callable_error: Exception | None = None  # of the first connect
 
     # -- the application's side ---------------------------------------------------------------
 
@@ -274,14 +274,14 @@ class ConnectionCore:
         return await episode.run()
 
     async def _connect_params(self, endpoint: Endpoint) -> ConnectParams:
-        """The factory's parameters, with the number of this connection: a busy primary reserves by number."""
+        """The factory's parameters, with the identity of this connection."""
         params = await self._shared.params_provider(endpoint)
         if params.error is not None:
             return self._without_credentials(params, params.error)
-        if params.exact_properties:
-            return params
-        properties = {**params.settings.properties, CONNECTION_NUMBER: self.number}
-        return replace(params, settings=replace(params.settings, properties=properties))
+        return self._container_id.apply(params)
+
+    def _pins_id(self) -> bool:
+        return self.links.pin_container_id or bool(self._search and self._search.reservation)
 
     def _without_credentials(self, params: ConnectParams, error: Exception) -> ConnectParams:
         """End the first connect with the error of the application's callable; retry after a loss.

@@ -288,6 +288,11 @@ class LinkSet:
         return sum(isinstance(link, ReceiverCore) for link in tuple(self._links))
 
     @property
+    def pin_container_id(self) -> bool:
+        """Whether a receiver continues, after a loss, what the peer keeps for its container id."""
+        return any(link.pins_container_id for link in self._links if isinstance(link, ReceiverCore))
+
+    @property
     def starved(self) -> bool:
         """Whether messages of a sender wait because the primary gives no credit."""
         return any(link.starved for link in self._links if isinstance(link, SenderCore))

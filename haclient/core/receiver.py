@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING
 import proton
 
 from haclient.core.attach.confirmations import Confirmation, Confirmations
+from haclient.core.attach.prefixes import prefixed
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
-from haclient.core.attach.source import PLAIN, SourceParams
+from haclient.core.attach.source import GLOBAL, PLAIN, SourceParams
 from haclient.core.delivery import LOST, DeliveryCore
 from haclient.core.quirks import workarounds
 from haclient.error_catalog.arguments import check_whole
@@ -251,6 +252,15 @@ class ReceiverCore:
         """Whether the peer has not answered its Attach yet."""
         return self._link is not None and not self._answered
 
+    @property
+    def pins_container_id(self) -> bool:
+        """Whether the peer may keep something of it, after a loss, that belongs to the container id.
+
+        ``configure`` may ask for anything.
+        """
+        is_own = self._source.durable and GLOBAL not in self._source.capabilities
+        return is_own or self.confirmations is not None or self._configure is not None
+
     def attach(self, engine: Engine, session: proton.Session) -> None:
         """Attach the link over a session, and grant the window."""
         self.session_number += 1
@@ -263,7 +273,8 @@ class ReceiverCore:
         elif self._dynamic:
             source.dynamic = True
         elif self.address is not None and not self._source.is_lookup:
-            source.address = self.address
+            capabilities = self._source.capabilities
+            source.address = prefixed(self.address, capabilities, engine.peer_properties)
         if self._browse:
             source.distribution_mode = proton.Terminus.DIST_MODE_COPY
         link.endpoint.target.address = self.name

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import proton
 
+from haclient.core.attach.prefixes import prefixed
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.target import request_capabilities
 from haclient.core.ledger import Entry, Ledger, Waiter
@@ -251,8 +252,10 @@ class SenderCore:
     def attach(self, engine: Engine, session: proton.Session) -> None:
         """Attach the link over a session; the ledger is sent when credit arrives."""
         link = engine.sender(session, self.name, self)
-        address = self.address if self.redirected_to is None else self.redirected_to
-        if address is not None:
+        if self.redirected_to is not None:
+            link.endpoint.target.address = self.redirected_to
+        elif self.address is not None:
+            address = prefixed(self.address, self._capabilities, engine.peer_properties)
             link.endpoint.target.address = address
         request_capabilities(link.endpoint.target, self._capabilities)
         link.endpoint.source.address = self.name

@@ -57,6 +57,7 @@ class Failure:
     :param retry_after: how long the server asks the client to wait, in seconds.
     :param mechanism: the SASL mechanism in use, for the authentication kinds.
     :param id_in_use: the peer has another connection with the container id of this client.
+    :param id_held_here: and that is one of this process.
     :param may_change: not tried: the application's function has returned again what was refused here before.
     :param exact_code: a name that says more than the kind, such as ``http-port``; empty if there is none.
     """
@@ -68,6 +69,7 @@ class Failure:
     retry_after: float | None = None
     mechanism: str | None = None
     id_in_use: bool = False
+    id_held_here: bool = False
     may_change: bool = False
     exact_code: str = ""
 

@@ -15,7 +15,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import GiveUpReason, Verdict
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.pending_attempts import PendingAttempts
-from haclient.discovery.refusals import Refusals, is_every_member
+from haclient.discovery.refusals import Refusals, held_here, is_every_member
 from haclient.discovery.rounds import FATAL, Round
 from haclient.discovery.topology import Topology
 from haclient.retry.policy import Policy
@@ -35,6 +35,7 @@ class Limits:
     :ivar deadline: monotonic seconds; infinite when there is none.
     :ivar barred: the members that are not dialled again, and why.
     :ivar refusing: those that refuse the credentials, and may get others.
+    :ivar verdict: why nothing more is to be tried, whatever other members say.
     :ivar waits_for_dial: whether the search would dial, and all dials of its factory are in use.
     :ivar follows: whether another one searches for the factory.
     """
@@ -50,6 +51,7 @@ class Limits:
         "follows",
         "refusals",
         "refusing",
+        "verdict",
         "waits_for_dial",
     )
 
@@ -60,6 +62,7 @@ class Limits:
         self.deadline = math.inf if limit is None else now + limit
         self.barred: dict[Endpoint, Failure] = {}
         self.refusing: dict[Endpoint, Failure] = {}
+        self.verdict: Verdict | None = None
         self.refusals = refusals
         self.waits_for_dial = self.follows = False
         self._policy = policy
@@ -71,6 +74,8 @@ class Limits:
     def note(self, endpoint: Endpoint, failure: Failure) -> None:
         """An attempt has ended: if the failure is of that kind, do not dial this member again."""
         self.refusals.heard(endpoint, failure)
+        if failure.id_held_here:
+            self.verdict = held_here(endpoint, failure)
         if failure.kind in FATAL and (self._first or not failure.may_change):
             self.barred.setdefault(endpoint, failure)
         elif failure.kind in _ABOUT_CREDENTIALS:
@@ -81,7 +86,9 @@ class Limits:
     def overdue(
         self, now: float, pending: PendingAttempts, candidates: tuple[Endpoint, ...]
     ) -> Verdict | None:
-        """The verdict when time or attempts are used up."""
+        """The verdict when time or attempts are used up, or nothing more is to be tried."""
+        if self.verdict is not None:
+            return self.verdict
         late = now >= self.deadline
         if not late and (pending or pending.total < self.attempts):
             return None

@@ -23,6 +23,7 @@ Rules
 5. A member that names the container id (sole connection enforcement, see Sources) has another connection
    with it, perhaps that of a process that died: it serves, and refuses until it notices the death.
    At the first connect that is never final.  The error of a search says so, whatever ended it.
+   If the other connection is one of this process, the first such refusal is final: see ``held_here``.
 6. Wrong credentials and wrong certificates are final at once at the first connect.  After a loss they are
    when every member has them, and where others only do not serve, after ``ROUNDS`` and ``refusal_timeout``:
    one member may be wrong for long, which shows when the primary is being started again.  Those that a
@@ -63,6 +64,19 @@ _IN_USE = (
     "another connection has the container id of this client (option client_id);"
     " if that of a process that died, until the member notices"
 )
+
+_HELD_HERE = (
+    "this process has another connection with the container id of this one, and this broker takes an id once:"
+    " give each connection its own (client_id, or container_id of the drop-in)"
+)
+
+
+def held_here(endpoint: Endpoint, failure: Failure) -> Verdict:
+    """The verdict on a refusal of the container id that another connection of this process has there.
+
+    To wait would be in vain, for nothing but the application closes that one.
+    """
+    return GiveUpReason.INVALID_FIELD, f"{endpoint}: {_HELD_HERE}: {failure.detail or failure.condition}"
 
 
 def condition_of(reason: GiveUpReason) -> str | None:

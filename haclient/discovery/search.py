@@ -77,6 +77,7 @@ class Search:
     :param unstable: the member whose connection was lost before it was stable; it is dialled last.
     :param peer_close: the member that closed the connection, and what its Close said.
     :param refusals: those that the searches of a factory share; ``dial_times``: the same.
+    :ivar reservation: the time that a member has reserved for this connection.
     """
 
     __slots__ = (
@@ -94,11 +95,11 @@ class Search:
         "_policy",
         "_polling",
         "_redirects",
-        "_reservation",
         "_round",
         "_round_began",
         "_state",
         "_verdict",
+        "reservation",
     )
 
     def __init__(
@@ -126,7 +127,7 @@ class Search:
         self._round = Round()
         self._round_began = now
         self._open_at = math.inf
-        self._reservation = Reservation()
+        self.reservation = Reservation()
         self._state = SearchState.IDLE
         self._pause: BackOff | None = None
         if peer_close is not None:
@@ -148,7 +149,7 @@ class Search:
     def _apply_retry_after(self, lost: Endpoint, failure: Failure) -> None:
         seconds = self._honored_retry_after(failure)
         if seconds is not None and failure.is_reservation:
-            self._reservation.make((Target(lost),), seconds)
+            self.reservation.make((Target(lost),), seconds)
         elif seconds is not None:
             self._round.note(lost, failure)
 
@@ -194,7 +195,7 @@ class Search:
         """
         if self._policy.standby == "none" or self._pending.parked is not None or self._limits.refusing:
             return False
-        return self._round.number > 1 and self._reservation.attempt != self._pending.total
+        return self._round.number > 1 and self.reservation.attempt != self._pending.total
 
     def resume(self, endpoint: Endpoint, now: float) -> int:
         """Take over an attempt that was parked before this episode; the number that it has here."""
@@ -235,7 +236,7 @@ class Search:
         pending = self._pending.end(attempt, now, failure)
         if pending is None:
             return failure
-        if attempt == self._reservation.attempt:
+        if attempt == self.reservation.attempt:
             self._backoff.charge(now - pending.dialled_at)
         seconds = self._honored_retry_after(failure)
         if failure.retry_after is not None and seconds is None:
@@ -244,7 +245,7 @@ class Search:
         if failure.kind is FailureReason.REDIRECTED and failure.redirect is not None:
             self._redirects.add(pending, failure, failure.redirect)
         elif failure.is_reservation and seconds is not None:
-            self._reservation.make((Target(pending.endpoint, pending.chain),), seconds)
+            self.reservation.make((Target(pending.endpoint, pending.chain),), seconds)
         return failure
 
     def next(
@@ -268,7 +269,7 @@ class Search:
         view = _View(now, topology, candidates, search_owner, free_dials, resolving)
         self._open_at = math.inf
         if self._redirects:
-            self._redirects.check(topology, self._pending, self._round, self._reservation)
+            self._redirects.check(topology, self._pending, self._round, self.reservation)
             if not search_owner:
                 self._redirects.clear()
         decision = self._pick_winner(view) or self._stop(view)
@@ -335,7 +336,7 @@ class Search:
         self._polling.ended(pending, failure, now)
 
     def _start_backoff(self, now: float) -> BackOff:
-        asked = self._reservation.take_retry_after() if self._reservation else self._round.take_retry_after()
+        asked = self.reservation.take_retry_after() if self.reservation else self._round.take_retry_after()
         if asked is not None or self._round.number == 0:
             delay = self._backoff.next(asked)
         else:
@@ -348,7 +349,7 @@ class Search:
         return self._pause
 
     def _back_off(self, view: _View) -> Decision | None:
-        if self._reservation.retry_after is not None:
+        if self.reservation.retry_after is not None:
             return self._start_backoff(view.now)
         if self._pause is None:
             return None
@@ -362,23 +363,23 @@ class Search:
         return None
 
     def _use_reservation(self, view: _View) -> Decision | None:
-        if not self._reservation or self._pause is not None or self._exhausted:
+        if not self.reservation or self._pause is not None or self._exhausted:
             return None
         if view.search_owner and self._state is SearchState.IDLE:
             return self._start_round(view)
-        target = self._reservation.due(self._is_open)
+        target = self.reservation.due(self._is_open)
         if target is None:
             return None
         action = self._dial(view, target)
         if isinstance(action, Dial):
-            self._reservation.dialled(action.attempt)
+            self.reservation.dialled(action.attempt)
         return action
 
     def _skip_ahead(self, view: _View) -> Decision | None:
         if not (self._redirects or view.topology.primary) or self._exhausted:
             return None
         if self._state is SearchState.DELAYED:
-            elsewhere = bool(self._reservation) and view.topology.primary not in self._reservation
+            elsewhere = bool(self.reservation) and view.topology.primary not in self.reservation
             target = self._newly_known_primary(view) if elsewhere else None
         elif self._is_alone(view):
             target = self._newly_known_primary(view)
@@ -387,7 +388,7 @@ class Search:
         return None if target is None else self._dial(view, target)
 
     def _is_alone(self, view: _View) -> bool:
-        own = self._reservation
+        own = self.reservation
         return own.attempt > 0 and own.is_alone(self._pending, self._policy.stagger, view.now)
 
     def _newly_known_primary(self, view: _View) -> Target | None:
@@ -419,7 +420,7 @@ class Search:
         return self._dial(view, Target(endpoint), listed=1) if view.now >= at else None
 
     def _start_round(self, view: _View) -> Decision | None:
-        if self._round.retry_after and not self._reservation:
+        if self._round.retry_after and not self.reservation:
             return self._start_backoff(view.now)
         if not view.search_owner:
             return None
@@ -429,7 +430,7 @@ class Search:
         return decide.StartRound(self._round.number)
 
     def _end_round(self, view: _View) -> Decision | None:
-        if self._redirects or self._reservation or self._is_hopeful(view):
+        if self._redirects or self.reservation or self._is_hopeful(view):
             return None
         if view.resolving and view.now < (until := self._polling.waits_for_names(self._round_began)):
             self._open_at = min(self._open_at, until)
@@ -488,7 +489,7 @@ class Search:
     def _wait(self, view: _View) -> Wait:
         paused = math.inf if self._pause is None else self._pause.until
         times = [self._limits.deadline, self._candidates.other_site_at, self._open_at, paused]
-        targets = bool(self._redirects or self._reservation) or view.topology.primary is not None
+        targets = bool(self._redirects or self.reservation) or view.topology.primary is not None
         looking = targets or self._state is SearchState.IN_ROUND
         if looking:
             times += (self._dial_at, self._dial_at + self._backoff.spacing, self._free_dial_at)

@@ -24,6 +24,7 @@ _KNOWN = {
         "platform",
         "failover-server-list",
         "haclient:address",
+        "haclient:client-id",
         "haclient:cluster",
         "haclient:connection",
         "haclient:connections",

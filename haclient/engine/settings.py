@@ -23,6 +23,8 @@ PARK = "haclient:park"
 MAX_PARKED_LINKS = 100
 # Which connection of its container it is (an Open property): a busy primary reserves a time for each.
 CONNECTION_NUMBER = "haclient:connection"
+# The client id, where the container id is another one (an Open property): members report the client by it.
+CLIENT_ID = "haclient:client-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

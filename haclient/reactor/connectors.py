@@ -22,6 +22,7 @@ from haclient.cluster_url.seed import Seed
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.attempt import ConnectParams
 from haclient.core.connection import Shared
+from haclient.core.container_id import OPEN_CONNECTIONS
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
@@ -82,6 +83,7 @@ class PlainConnector:
                 logger.info("cannot connect to %s: %s", seed.endpoint, error)
                 failure = ConnectionException(f"cannot connect to {seed.endpoint}: {error}")
                 continue
+            OPEN_CONNECTIONS.add(engine)
             self._binding.connection.url = Url(str(seed.endpoint))
             self._binding.bind(engine, None)
             return

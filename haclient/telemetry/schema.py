@@ -150,7 +150,7 @@ RESOURCE = (
 """What a fleet is grouped by: OpenTelemetry's resource attributes, the same on every line of a process."""
 
 DATA = (
-    Key("messaging.client.id", "client_id", Type.STRING, "AMQP container id of the client"),
+    Key("messaging.client.id", "client_id", Type.STRING, "client id; its container ids begin with it"),
     *RESOURCE,
     Key(
         "haclient.connection.number",

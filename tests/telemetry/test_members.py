@@ -13,7 +13,9 @@ from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptio
 from broker_stub.telemetry.writer import MemberTelemetryWriter
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine.settings import CLIENT_ID
 from haclient.telemetry import TelemetrySettings, flush
+from tests.broker_stub.clients import Client
 from tests.members import Members
 from tests.telemetry.lines import lines, until, words
 from tests.telemetry.test_recorder import check_form
@@ -52,6 +54,39 @@ async def test_members_say_whom_they_let_in_refused_and_what_they_became(
         data = line["data"]
         assert f"{data['server.address']}:{data['server.port']}" == passive.address
         assert (data["haclient.cluster"], data["haclient.member.name"]) == ("haclient", "passive")
+
+
+async def test_members_report_the_client_whichever_connection_it_is(members: Members, tmp_path: Path) -> None:
+    """The container id of each is another one; the lines of client and members have one id."""
+    folder = tmp_path / "telemetry"
+    primary, _ = members.pair(telemetry=folder)
+    async with aio.ConnectionFactory(f"amqp://{primary.address}", telemetry=folder) as factory:
+        connections = [await factory.connect() for _ in range(2)]
+        client = factory.client_id
+        await asyncio.gather(*(each.close() for each in connections))
+    await until(lambda: words(lines(folder)).count("admitted") == 2)
+    flush()
+    admitted = [line["data"]["messaging.client.id"] for line in lines(folder, "admitted")]
+    assert admitted == [client, client]
+    ids = {line["data"]["messaging.client.id"] for line in lines(folder) if ".connection." in line["type"]}
+    assert ids == {client}
+
+
+@pytest.mark.parametrize("named", [7, "", None, ["other"], proton.symbol("x" * 40_000)])
+async def test_a_client_id_that_is_none_is_the_container_id(
+    named: object, members: Members, tmp_path: Path
+) -> None:
+    folder = tmp_path / "telemetry"
+    primary, _ = members.pair(telemetry=folder)
+    host, _, port = primary.address.rpartition(":")
+    properties = {CLIENT_ID: named}
+    client = await Client().connect(Endpoint(host, int(port)), container_id="mine", properties=properties)
+    await until(lambda: "admitted" in words(lines(folder)))
+    assert client.engine is not None
+    client.engine.abort()
+    (reported,) = (line["data"]["messaging.client.id"] for line in lines(folder, "admitted"))
+    assert reported == "mine" or (isinstance(named, str) and set(reported) <= {"x", "…", "."})
+    assert len(reported) < 1000
 
 
 async def test_a_pair_hands_it_to_its_members_and_their_own_links_are_no_clients(

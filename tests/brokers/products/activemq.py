@@ -20,6 +20,8 @@ from tests.dnsmasq import free_port
 _JAVA = ("-Xms128M", "-Xmx384M", "-XX:+UseSerialGC")
 # The lock is looked at twice a second: ten seconds, the default, would be most of an outage.
 _LOCK_MILLISECONDS = 500
+FEW = 2
+"""Connections that each member takes at its second port (``ActiveMQ.few``)."""
 _XML = """\
 <beans xmlns="http://www.springframework.org/schema/beans"
        xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
@@ -35,6 +37,7 @@ _XML = """\
     </persistenceAdapter>
     <transportConnectors>
       <transportConnector name="amqp" uri="amqp://{listen}?maximumConnections=1000"/>
+      <transportConnector name="few" uri="amqp://{few}?maximumConnections={few_connections}"/>
     </transportConnectors>
   </broker>
 </beans>
@@ -42,7 +45,10 @@ _XML = """\
 
 
 class ActiveMQ:
-    """See ``BrokerCluster``."""
+    """See ``BrokerCluster``.
+
+    :ivar few: of each member, the address that takes ``FEW`` connections and no more.
+    """
 
     name = "activemq"
     version = installed.ACTIVEMQ_VERSION
@@ -52,6 +58,7 @@ class ActiveMQ:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._folder = launch.folder
+        self.few: list[Endpoint] = []
         self.members = [self._member(number) for number in range(2)]
         self.group = Group(self.members, Account())
 
@@ -102,10 +109,10 @@ class ActiveMQ:
         folder = self._folder / f"member-{number}"
         (folder / "data").mkdir(parents=True)
         host = loopback_host()
-        listen = Endpoint(host, free_port(host))
+        listen, few = Endpoint(host, free_port(host)), Endpoint(host, free_port(host))
         configuration = folder / "activemq.xml"
         configuration.write_text(
-            _configuration(f"member-{number}", folder / "data", self._folder / "store", listen)
+            _configuration(f"member-{number}", folder / "data", self._folder / "store", listen, few)
         )
         home = installed.ACTIVEMQ
         properties = {
@@ -121,14 +128,17 @@ class ActiveMQ:
         process = MemberProcess(
             f"{self.name} member-{number}", ("java", *_JAVA, *defined, *jar), folder / "log"
         )
+        self.few.append(few)
         return Member(process, listen)
 
 
-def _configuration(name: str, data: Path, store: Path, listen: Endpoint) -> str:
+def _configuration(name: str, data: Path, store: Path, listen: Endpoint, few: Endpoint) -> str:
     return _XML.format(
         name=quoteattr(name),
         data=quoteattr(str(data)),
         store=quoteattr(str(store)),
         lock=_LOCK_MILLISECONDS,
         listen=listen.authority,
+        few=few.authority,
+        few_connections=FEW,
     )
