@@ -2,7 +2,8 @@
 
 A link whose ``attach`` raises (the application's ``configure``) fails alone; the others go on.  So does one
 whose Attach is larger than the peer's frames, or ends the connection again and again (``suspects``).  A link
-that the peer refuses for a while is attached again (``attach``).
+that the peer refuses for a while is attached again (``attach``).  One that is beyond what
+the peer allows waits while another one is being closed, and fails otherwise.
 
 Source: AMQP 1.0 part 2, section 2.6.1 (names of links).
 """
@@ -32,6 +33,7 @@ from haclient.core.attach.target import target_capabilities
 from haclient.core.receiver import MAX_CREDIT, ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.engine.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
+from haclient.engine.extra_sessions import TooManyLinksError
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -47,6 +49,8 @@ L = TypeVar("L", SenderCore, ReceiverCore)
 
 # Times ``attempt_timeout``, in which a peer accepts a whole session.
 _ANSWER_PATIENCE = 3
+# As a peer would refuse what is beyond its limits.
+_TOO_MANY = "amqp:resource-limit-exceeded"
 
 
 class LinkSet:
@@ -92,6 +96,8 @@ class LinkSet:
         self._answers = AnswerWatch(
             loop, _ANSWER_PATIENCE * options.attempt_timeout, self._waits_for_answer, self._end_session
         )
+        # The links beyond what the peer allows, while another one is being closed.
+        self._without_handle: dict[LinkCore, None] = {}
         # The links attached already over a parked connection, which may become the session.
         self._attached_ahead: dict[LinkCore, Engine] = {}
 
@@ -236,6 +242,7 @@ class LinkSet:
                 self._attach_first(core, engine, session)
             except BaseException:  # the application's ``configure``
                 del self._links[core]
+                self._reattachment.forget(core)
                 raise
         self._on_waiting()
         return core
@@ -269,6 +276,7 @@ class LinkSet:
         self._reattachment.forget(core)
         self._suspects.acquit(core)
         self._queue.remove(core)
+        self._without_handle.pop(core, None)
         if isinstance(core, SenderCore) and self._error is None:  # else the connection counts all of them
             self._reporter.unsettled(core.abandoned, str(core.error), link=core.name, address=core.address)
 
@@ -322,6 +330,7 @@ class LinkSet:
     def on_connected(self, engine: Engine, session: proton.Session, endpoint: Endpoint) -> int:
         """Attach every link over a new session.  Returns how many messages are sent again."""
         self._engine, self._session = engine, session
+        engine.sessions.on_free = self._attach_waiting
         self._reattachment.session_began(endpoint, self._links)
         replayed = sum(link.to_replay for link in self._links)
         missing = [link for link in self._links if self._attached_ahead.get(link) is not engine]
@@ -334,6 +343,7 @@ class LinkSet:
         """Prepare every link for the next session.  Returns how many messages were unsettled."""
         self._engine = self._session = None
         self._queue.clear()
+        self._without_handle.clear()
         self._answers.stop()
         self._reattachment.session_ended()
         refused = self._reattachment.refused_by_end  # that link is known; the others are innocent
@@ -354,6 +364,7 @@ class LinkSet:
         self._error = error
         self._engine = self._session = None
         self._queue.clear()
+        self._without_handle.clear()
         self._answers.stop()
         for link in tuple(self._links):
             link.fail(error)
@@ -401,10 +412,13 @@ class LinkSet:
         if self._queue.one_by_one:
             self._queue.add(link)
             return
+        own = self._session_of(link, engine, session)
+        if own is None:
+            return
         try:
-            link.attach(engine, session)
+            link.attach(engine, own)
         except AttachTooLarge as error:
-            _fail_too_large(link, error)
+            _fail_unattached(link, str(error), FRAME_SIZE_TOO_SMALL)
 
     def _attach_when_free(self, link: LinkCore, engine: Engine) -> None:
         if link in self._links and self._engine is engine:
@@ -421,26 +435,45 @@ class LinkSet:
     def _attach(self, link: LinkCore) -> None:
         engine, session = self._engine, self._session
         if engine is not None and session is not None and engine.close_reason is None:
-            own = self._reattachment.session_of(link, engine, session)
+            own = self._session_of(link, engine, session)
             if own is not None:
                 self._attach_over(link, engine, own)
                 self._answers.begin()
-            elif link.refusal is not None:
+
+    def _session_of(self, link: LinkCore, engine: Engine, shared: proton.Session) -> proton.Session | None:
+        """The session to attach a link over; ``None`` when it waits, or has failed."""
+        try:
+            own = self._reattachment.session_of(link, engine, shared)
+            if own is None and link.refusal is not None:
                 link.fail(link.refusal)
+            return own
+        except TooManyLinksError as error:
+            if engine.sessions.will_be_free(engine):
+                self._without_handle[link] = None
+            else:
+                _fail_unattached(link, str(error), _TOO_MANY)
+            return None
+
+    def _attach_waiting(self) -> None:
+        """Attach the links that wait for a handle: some may wait on."""
+        waiting = tuple(self._without_handle)
+        self._without_handle.clear()
+        for link in waiting:
+            self._attach(link)
 
     def _attach_over(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
         try:
             link.attach(engine, session)
         except AttachTooLarge as error:
-            _fail_too_large(link, error)
+            _fail_unattached(link, str(error), FRAME_SIZE_TOO_SMALL)
         except Exception as error:  # the application's ``configure``
             logger.exception("%s: the link to %r cannot be attached", self._connection_name, link.address)
             link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
 
 
-def _fail_too_large(link: LinkCore, error: AttachTooLarge) -> None:
-    message = f"the link to {quoted(link.address)} cannot be attached: {error}"
-    link.fail(link_error(message, FRAME_SIZE_TOO_SMALL, opened=link.was_open))
+def _fail_unattached(link: LinkCore, reason: str, condition: str) -> None:
+    message = f"the link to {quoted(link.address)} cannot be attached: {reason}"
+    link.fail(link_error(message, condition, opened=link.was_open))
 
 
 async def in_parallel(calls: Iterable[Coroutine[Any, Any, None]]) -> None:

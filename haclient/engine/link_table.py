@@ -123,6 +123,7 @@ class LinkTable:
             return
         condition = peer_fields.condition(endpoint)
         _answer(link)
+        engine.sessions.detached(link)
         engine.wake()
         if isinstance(link, ReceiverLink):
             link.release()

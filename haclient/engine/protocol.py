@@ -29,19 +29,13 @@ import proton
 from cproton_ffi import ffi, lib
 
 from haclient.engine import peer_fields
+from haclient.engine.extra_sessions import ExtraSessions
 from haclient.engine.heartbeat import LOST, Heartbeat
 from haclient.engine.lingering import LingeringSocket
 from haclient.engine.link_table import LinkTable
 from haclient.engine.links import Link, ReceiverLink, SenderLink
-from haclient.engine.owner import (
-    CloseReason,
-    EngineOwner,
-    ProtonEventHandler,
-    ReceiverOwner,
-    SenderOwner,
-)
-from haclient.engine.proton_objects import ProtonObjects
-from haclient.engine.sessions_apart import SessionsApart
+from haclient.engine.owner import CloseReason, EngineOwner, ProtonEventHandler, ReceiverOwner, SenderOwner
+from haclient.engine.proton_objects import ProtonLog, ProtonObjects
 from haclient.engine.settings import Settings
 from haclient.engine.wire.incoming import IncomingBytes
 from haclient.engine.wire.outgoing import WRITE_HIGH_WATER, OutgoingBytes
@@ -71,14 +65,14 @@ class Engine(asyncio.Protocol):
         self._socket: asyncio.Transport | None = None
         self._flush_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.links = LinkTable()
-        self.apart = SessionsApart()
+        self.links, self.sessions = LinkTable(), ExtraSessions()
         self._peer_closed = self._closing_socket = False
         self._pending_reason: CloseReason | None = None
         self._peer_properties: Mapping[str, Any] | None = None
         self._objects = ProtonObjects(settings)
         self.connection, self.transport = self._objects.connection, self._objects.transport
         self._collector = self._objects.collector
+        self.transport.tracer = ProtonLog(self)
         self._pt, self._pc = self.transport._impl, self._collector._impl
         self.incoming, self._outgoing = IncomingBytes(settings, self.transport), OutgoingBytes(self._pt)
         self._heartbeat = Heartbeat(self._pt)
@@ -160,6 +154,10 @@ class Engine(asyncio.Protocol):
             self._socket.abort()
         self._end(None)
 
+    def gave_up(self, reason: proton.Condition) -> None:
+        """End the connection, for proton sends nothing any more; not now, for it is at work."""
+        self._loop.call_soon(self.abort, reason)
+
     @property
     def peer(self) -> str:
         """The other side's ``host:port``, for logs."""
@@ -213,6 +211,7 @@ class Engine(asyncio.Protocol):
             link.endpoint.max_message_size = self.settings.max_message_size
         if self.settings.sasl_server is None:
             self.links.check_size(link, self.transport)
+            self.sessions.attached(link)
         link.endpoint.open()
         self.wake()
 
@@ -221,8 +220,9 @@ class Engine(asyncio.Protocol):
 
         The Attach before the Detach has no terminus, so the peer sees at once that the link is refused.
         """
-        link.endpoint.source.type = proton.Terminus.UNSPECIFIED
-        link.endpoint.target.type = proton.Terminus.UNSPECIFIED
+        link.endpoint.source.type = link.endpoint.target.type = proton.Terminus.UNSPECIFIED
+        if self.settings.sasl_server is None:
+            self.sessions.attached(link)
         link.endpoint.open()
         link.close(condition)
 
@@ -253,8 +253,7 @@ class Engine(asyncio.Protocol):
         push, capacity, pt = lib.pn_transport_push, lib.pn_transport_capacity, self._pt
         position, size = 0, len(data)
         while position < size and self.close_reason is None:
-            free = capacity(pt)
-            if free <= 0:
+            if (free := capacity(pt)) <= 0:
                 break
             size_taken = min(free, size - position)
             chunk = data if size_taken == size else data[position : position + size_taken]
@@ -289,15 +288,8 @@ class Engine(asyncio.Protocol):
             self._outgoing.change(self._socket, call, change)
 
     def give_in_pieces(self, link: Any, data: bytes, size: int) -> None:
-        """Give proton a large message in pieces, and the socket what comes of each.
-
-        To copy the whole message first, and all its frames then, is a silence that ends connections.
-        """
-        start = ffi.from_buffer(data)
-        for position in range(0, size, WRITE_HIGH_WATER):
-            if position and self._socket is not None:  # a large buffer that is half read costs proton seconds
-                self._outgoing.write_all(self._socket)
-            lib.pn_link_send(link, start + position, min(WRITE_HIGH_WATER, size - position))
+        """See ``OutgoingBytes.give``."""
+        self._outgoing.give(self._socket, link, data, size)
 
     def pause_writing(self) -> None:
         """asyncio: the socket's buffer is full."""
@@ -323,10 +315,15 @@ class Engine(asyncio.Protocol):
             return
         self._dispatch()
         self.links.free_sessions()
-        if self.close_reason is None and lib.pn_transport_pending(self._pt) == lib.PN_EOS:
+        if self.close_reason is not None:
+            return
+        pending = lib.pn_transport_pending(self._pt)
+        if pending == lib.PN_EOS:
             self._close_socket(self._socket)
         elif self._timer is None:
             self._tick()
+        if pending == 0 and self.sessions.unwritten:
+            self._guard(self.sessions.written)
         if self.on_written is not None and self.close_reason is None:
             self._guard(self.on_written)
 
@@ -434,11 +431,12 @@ class Engine(asyncio.Protocol):
         self.close()
 
     def _on_session_open(self, event: proton.Event) -> None:
+        self.incoming.read_begins()
         self.owner.session_opened(self, cast("proton.Session", event.session))
 
     def _on_session_close(self, event: proton.Event) -> None:
         assert event.session is not None
-        ended = self.apart.ended_by_peer(self, event.session)
+        ended = self.sessions.ended_by_peer(self, event.session)
         if ended is not None:
             self._pending_reason = self._pending_reason or CloseReason(ended)
             self.close(ended)
@@ -483,6 +481,7 @@ class Engine(asyncio.Protocol):
         except Exception:
             logger.exception("%s: the owner of a connection failed at its end", self.settings.container_id)
         self.links.clear()
+        self.sessions.clear()
         self._socket = None
         self._objects.release()
 

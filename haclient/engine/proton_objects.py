@@ -1,7 +1,12 @@
-"""proton's objects of one connection: made together, bound to each other, and released together."""
+"""proton's objects of one connection: made together, bound to each other, and released together.
+
+Its log is the only place where proton says that it has given up (``ProtonLog``).
+"""
 
 from __future__ import annotations
 
+import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import cproton
@@ -15,7 +20,9 @@ from haclient.outcome import Outcome
 
 if TYPE_CHECKING:
     from haclient.engine.links import Link
+    from haclient.engine.protocol import Engine
 
+_GAVE_UP, _WARNING, _ERROR = "ERROR: process error", "WARNING: ", "ERROR: "
 SLACK = 2
 """A client bears so many times its credit: RabbitMQ 3.10 sends up to half as much again while a Flow is on
 its way to it, and counts anew when the leader of a queue moves."""
@@ -66,6 +73,36 @@ class ProtonObjects:
         self.collector.release()
         lib.pn_connection_collect(self.connection._impl, ffi.NULL)
         lib.pn_connection_release(self.connection._impl)
+
+
+class ProtonLog:
+    """proton's log of one transport.
+
+    When proton cannot write what it was asked for, as a link beyond the peer's handle-max or a session beyond
+    its channel-max, it logs ``process error -2`` and sends nothing ever after but heartbeats: there is no
+    event, and no end of the stream.  So its log is read, and the connection ends with the reason in it.
+    The other lines go to standard error, as without this: above all what ``PN_TRACE_FRM=1`` asks for.
+
+    It does not keep the engine, for proton keeps it as long as the transport.
+    """
+
+    __slots__ = ("_engine", "_why")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = weakref.ref(engine)
+        self._why = ""
+        """The last warning: the reason comes before the error."""
+
+    def __call__(self, transport: proton.Transport, line: str) -> None:
+        """proton logs a line."""
+        engine = self._engine()
+        if engine is not None and line.startswith(_GAVE_UP):
+            why = self._why or line.removeprefix(_ERROR)
+            engine.gave_up(proton.Condition("amqp:internal-error", f"proton can send nothing more: {why}"))
+            return
+        if line.startswith(_WARNING):
+            self._why = line.removeprefix(_WARNING)
+        sys.stderr.write(f"[{id(transport):#x}]: {line}\n")
 
 
 def write_outcome(delivery: Any, outcome: Outcome) -> None:

@@ -76,10 +76,10 @@ async def test_a_link_may_be_kept_longer_than_the_session_that_ended_with_it(att
         for number in range(
             MANY
         ):  # Begin, Attach and End arrive at once, so that no Attach is answered before
-            session = engine.apart.begin(engine)
+            session = engine.sessions.begin_apart(engine)
             assert session is not None
             engine.attach(getattr(engine, attached_by)(session, str(number), both.client))
-            engine.apart.end(engine, session)
+            engine.sessions.end(engine, session)
         await both.server.until(lambda: len(both.server.links_closed) >= MANY)
         assert all(link.dead for link in both.server.links)
         both.server.links.clear()

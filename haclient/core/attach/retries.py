@@ -128,7 +128,7 @@ class Reattachment:
         own = self._apart.pop(link, None)
         if own is not None:
             engine, session = own
-            engine.apart.end(engine, session)
+            engine.sessions.end(engine, session)
 
     def is_apart(self, link: LinkCore) -> bool:
         """Whether the link has a session of its own."""
@@ -138,14 +138,15 @@ class Reattachment:
         """The session to attach a link over.
 
         :returns: ``None`` when the peer allows no session apart for a link that it refuses.
+        :raises TooManyLinksError: when it allows no further link.
         """
         if link not in self._apart:
-            return shared
+            return engine.sessions.with_free_handle(engine, shared)
         own = self._apart[link]
         if own is None:
-            session = engine.apart.begin(engine)
+            session = engine.sessions.begin_apart(engine)
             if session is None:
-                return None if link.refusal is not None else shared
+                return None if link.refusal is not None else engine.sessions.with_free_handle(engine, shared)
             own = self._apart[link] = engine, session
         return own[1]
 

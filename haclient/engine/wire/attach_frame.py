@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-_ATTACH = b"\x00\x53\x12"
+ATTACH = b"\x00\x53\x12"
+"""How an Attach begins: its descriptor in the usual encoding."""
 _HEADER = 8
 _NAME, _ROLE, _UNSETTLED, _INCOMPLETE = 0, 2, 7, 8
 _NULL, _TRUE, _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x40, 0x41, 0x45, 0xC0, 0xD0, 0xC1, 0xD1
@@ -29,7 +30,7 @@ _MOST_NESTED = 4
 # The bytes of a value behind its constructor, by the upper half of that (part 1, figure 1.2).
 _FIXED = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 _NARROW, _WIDE = (0xA, 0xC, 0xE), (0xB, 0xD, 0xF)
-_MALFORMED = (ValueError, IndexError)
+MALFORMED = (ValueError, IndexError)
 
 States = Mapping[bytes, int | None]
 """Delivery states by tag: the code of each one's descriptor, ``None`` for a delivery without a state."""
@@ -49,39 +50,39 @@ class AttachFrame(NamedTuple):
 def read(frame: bytes) -> AttachFrame | None:
     """Read a whole frame; ``None`` if it is no Attach."""
     try:
-        fields = _fields(frame)
-        if fields is None:
+        found = fields(frame, ATTACH)
+        if found is None:
             return None
-        at, end = fields[_NAME]
+        at, end = found[_NAME]
         name = _variable(frame[at:end], _STRING8, _STRING32)
-        at, end = fields[_ROLE]
+        at, end = found[_ROLE]
         from_receiver = frame[at:end] in (b"\x41", b"\x56\x01")
         if name is None:
             return None
-        at, end = fields[_UNSETTLED] if len(fields) > _UNSETTLED else (0, 0)
+        at, end = found[_UNSETTLED] if len(found) > _UNSETTLED else (0, 0)
         unsettled = frame[at:end]
         return AttachFrame(name, from_receiver, unsettled if unsettled[:1] in _MAPS else b"")
-    except _MALFORMED:
+    except MALFORMED:
         return None
 
 
-def attaches(data: bytes, position: int = 0) -> Iterator[tuple[int, int]]:
-    """Where the whole frames are, in bytes of frames, that look like an Attach."""
+def find(data: bytes, position: int = 0, start: bytes = ATTACH) -> Iterator[tuple[int, int]]:
+    """Where the whole frames are, in bytes of frames, that begin so: that look like an Attach."""
     end = len(data)
     while position + _HEADER <= end:
         size = int.from_bytes(data[position : position + 4])
         if size < _HEADER or position + size > end:
             return
         body = position + 4 * data[position + 4]
-        if data.startswith(_ATTACH, body, position + size):
+        if data.startswith(start, body, position + size):
             yield position, position + size
         position += size
 
 
-def may_be_attach(start: bytes) -> bool:
-    """Whether an unfinished frame that begins so may be an Attach."""
+def may_be(start: bytes, descriptors: Iterable[bytes]) -> bool:
+    """Whether an unfinished frame that begins so may be one of these performatives."""
     body = 4 * start[4] if len(start) > 4 else _HEADER  # noqa: PLR2004
-    return _ATTACH.startswith(start[body : body + len(_ATTACH)])
+    return any(each.startswith(start[body : body + len(each)]) for each in descriptors)
 
 
 def add_unsettled(
@@ -95,12 +96,24 @@ def add_unsettled(
     :param limit: the bytes of a frame that the peer takes.
     :returns: the frames, and how many of the states are in the map.
     """
-    found = [span for span in attaches(output) if _is_of(output[slice(*span)], name)]
+    found = [span for span in find(output) if _is_of(output[slice(*span)], name)]
     if not found:
         return output, 0
     start, end = found[-1]
     frame, count = _with_unsettled(output[start:end], unsettled, limit)
     return output[:start] + frame + output[end:], count
+
+
+def fields(frame: bytes, descriptor: bytes) -> list[tuple[int, int]] | None:
+    """Where the fields of a performative are; ``None`` if the frame has another one.
+
+    :raises MALFORMED: when it cannot be read.
+    """
+    body = 4 * frame[4]
+    if len(frame) < _HEADER or not frame.startswith(descriptor, body):
+        return None
+    at = body + len(descriptor)
+    return [] if frame[at] == _LIST0 else _items(frame, at, _LIST8, _LIST32)
 
 
 def states(unsettled: bytes) -> dict[bytes, int | None]:
@@ -115,7 +128,7 @@ def states(unsettled: bytes) -> dict[bytes, int | None]:
                 found[tag] = None
             elif (code := _code(unsettled[value:value_end])) is not None:
                 found[tag] = code
-    except _MALFORMED:
+    except MALFORMED:
         return {}
     return found
 
@@ -130,15 +143,6 @@ def encode(unsettled: Iterable[tuple[bytes, int]]) -> bytes:
 
 
 # -- inside -----------------------------------------------------------------------------------------
-
-
-def _fields(frame: bytes) -> list[tuple[int, int]] | None:
-    """Where the fields of an Attach are; ``None`` if it is another frame."""
-    body = 4 * frame[4]
-    if len(frame) < _HEADER or not frame.startswith(_ATTACH, body):
-        return None
-    at = body + len(_ATTACH)
-    return [] if frame[at] == _LIST0 else _items(frame, at, _LIST8, _LIST32)
 
 
 def _items(data: bytes, at: int, narrow: int, wide: int) -> list[tuple[int, int]]:
@@ -211,12 +215,12 @@ def _is_of(frame: bytes, name: bytes) -> bool:
 
 
 def _with_unsettled(frame: bytes, unsettled: Mapping[bytes, int], limit: int) -> tuple[bytes, int]:
-    fields = _fields(frame)
-    assert fields is not None, "it was read before"
-    values = [frame[at:end] for at, end in fields]
+    found = fields(frame, ATTACH)
+    assert found is not None, "it was read before"
+    values = [frame[at:end] for at, end in found]
     values += [bytes((_NULL,))] * (_INCOMPLETE + 1 - len(values))
     before, after = b"".join(values[:_UNSETTLED]), b"".join(values[_INCOMPLETE + 1 :])
-    start = frame[: 4 * frame[4]] + _ATTACH
+    start = frame[: 4 * frame[4]] + ATTACH
     # The constructor, size and count of the list, and those of the map; the flag.
     left = limit - len(start) - 9 - len(before) - 9 - 1 - len(after)
     entries: list[tuple[bytes, int]] = []

@@ -7,8 +7,8 @@ the standard's ends its connection here.
 
 Not for TLS of proton's own, inside which nothing can be read: clients alone have that, for SASL EXTERNAL.
 
-On the way the Attaches are found in the bytes that proton is about to read (``attaches``): they have fields
-that proton does not hand on.  Only a frame that arrives in pieces costs anything for that.
+On the way the Attaches and Begins are found in the bytes that proton is about to read: they have fields that
+proton does not hand on.  Only a frame that arrives in pieces costs anything for that.
 
 Sources: AMQP 1.0 part 2, sections 2.2 and 2.3 (headers, frames); part 5, section 5.3.2 (SASL negotiation).
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from haclient.engine.wire import attach_frame
+from haclient.engine.wire import attach_frame, begin_frame
 
 _HEADER = 8
 _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
@@ -32,6 +32,7 @@ _SIZE_AND_TYPE = struct.Struct(">IxB")
 _MAX_SASL_FRAME = 65536
 # Larger than any Attach with a map that anybody reads.
 _MAX_ATTACH = 1024 * 1024
+_READ = (attach_frame.ATTACH, begin_frame.BEGIN)
 
 
 class FrameOrder:
@@ -60,14 +61,21 @@ class FrameOrder:
         self._held = b""
         self._check = self._check_header
         self._chunk, self._first = b"", 0
-        # The parts of an Attach: of one that ended in this chunk, and of one that has not ended yet.
+        # The parts of an Attach or Begin: of one that ended in this chunk, and of one that has not ended yet.
         self._finished = b""
         self._unfinished = bytearray()
 
     def attaches(self) -> Iterator[bytes]:
         """The Attaches that ended in the bytes that were added last; none after ``forget``."""
+        return self._frames(attach_frame.ATTACH)
+
+    def begins(self) -> Iterator[bytes]:
+        """The Begins, likewise."""
+        return self._frames(begin_frame.BEGIN)
+
+    def _frames(self, descriptor: bytes) -> Iterator[bytes]:
         for data, first in ((self._finished, 0), (self._chunk, self._first)):
-            for start, end in attach_frame.attaches(data, first):
+            for start, end in attach_frame.find(data, first, descriptor):
                 yield data[start:end]
 
     def forget(self) -> None:
@@ -107,15 +115,15 @@ class FrameOrder:
         if self._unfinished:
             frame = bytes(self._unfinished + data[:position])
             # Its beginning may have been too short to know.
-            self._finished = frame if attach_frame.may_be_attach(frame[: _HEADER + _DESCRIPTOR]) else b""
+            self._finished = frame if attach_frame.may_be(frame[: _HEADER + _DESCRIPTOR], _READ) else b""
             self._unfinished.clear()
         self._chunk, self._first = data, position
         return position
 
     def _begin_unfinished(self, data: bytes, start: int) -> None:
-        """Keep the beginning of a frame that may be an Attach; one too large ends the connection anyway."""
+        """Keep the beginning of a frame that may be one of them; one too large ends the connection anyway."""
         size = int.from_bytes(data[start : start + 4])
-        if size <= _MAX_ATTACH and attach_frame.may_be_attach(data[start : start + _DESCRIPTOR + _HEADER]):
+        if size <= _MAX_ATTACH and attach_frame.may_be(data[start : start + _DESCRIPTOR + _HEADER], _READ):
             self._unfinished += data[start:]
 
     def _check_header(self, data: bytes, position: int) -> int | str:

@@ -61,6 +61,17 @@ class OutgoingBytes:
         while not socket.is_closing() and (output := self.take()):
             self._put(socket, output)
 
+    def give(self, socket: asyncio.Transport | None, link: Any, data: bytes, size: int) -> None:
+        """Give proton a large message in pieces, and the socket what comes of each.
+
+        To copy the whole message first, and all its frames then, is a silence that ends connections.
+        """
+        start = ffi.from_buffer(data)
+        for position in range(0, size, WRITE_HIGH_WATER):
+            if position and socket is not None:  # a large buffer that is half read costs proton seconds
+                self.write_all(socket)
+            lib.pn_link_send(link, start + position, min(WRITE_HIGH_WATER, size - position))
+
     @staticmethod
     def _put(socket: asyncio.Transport, output: bytes | bytearray) -> bool:
         if output:

@@ -15,7 +15,7 @@ from unittest import mock
 import proton
 
 from haclient import aio
-from haclient.engine.sessions_apart import SessionsApart
+from haclient.engine.extra_sessions import ExtraSessions
 from haclient.errors import HaclientError
 from tests.fuzz.script import parse
 from tests.fuzz.target import Defect, Target
@@ -82,7 +82,7 @@ class Client(Target):
         def wrong(*_: object) -> None:
             raise KeyError("session")
 
-        return mock.patch.object(SessionsApart, "ended_by_peer", wrong)
+        return mock.patch.object(ExtraSessions, "ended_by_peer", wrong)
 
     def close(self) -> None:
         self._names.__exit__(None, None, None)

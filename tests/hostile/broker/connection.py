@@ -123,7 +123,8 @@ class HostileConnection(asyncio.Protocol):
         self.channels: set[int] = set()
         self.messages: Callable[[], bytes] = lambda: _BODY
         self.transport: Any = None
-        self._next_id = 0
+        # Sessions count their deliveries, each for itself.
+        self._next_ids: dict[int, int] = defaultdict(int)
         self._input = bytearray()
         self._tasks: set[asyncio.Task[None]] = set()
         self._may_write = asyncio.Event()
@@ -245,7 +246,8 @@ class HostileConnection(asyncio.Protocol):
 
     def message(self, link: ServedLink, payload: bytes, *, settled: bool = False, more: bool = False) -> None:
         """Send a message, or its beginning."""
-        number, self._next_id = self._next_id, (self._next_id + 1) % 2**32
+        number = self._next_ids[link.channel]
+        self._next_ids[link.channel] = (number + 1) % 2**32
         tag = number.to_bytes(4, "big")
         fields = [uint(link.handle), uint(number), tag, uint(0), settled, more]
         self.send(TRANSFER, fields, payload, channel=link.channel)
@@ -290,11 +292,11 @@ class HostileConnection(asyncio.Protocol):
 
     def grant(self, link: ServedLink, credit: int) -> None:
         """Let the client send more messages."""
-        fields = [*self._session_flow(), uint(link.handle), uint(link.count), uint(credit)]
+        fields = [*self._session_flow(link.channel), uint(link.handle), uint(link.count), uint(credit)]
         self.send(FLOW, fields, channel=link.channel)
 
-    def _session_flow(self) -> list[Any]:
-        return [uint(0), WINDOW, uint(self._next_id), WINDOW]
+    def _session_flow(self, channel: int) -> list[Any]:
+        return [uint(0), WINDOW, uint(self._next_ids[channel]), WINDOW]
 
     def _flow(self, what: Arrival) -> None:
         handle = what.get(4)
@@ -306,11 +308,8 @@ class HostileConnection(asyncio.Protocol):
             self.message(link, self.messages())
         if what.get(8) and link.count >= _DEPTH:  # a drain: all credit is used up
             link.count = (int(what.get(5) or 0) + int(what.get(6) or 0)) % 2**32
-            self.send(
-                FLOW,
-                [*self._session_flow(), uint(link.handle), uint(link.count), uint(0), uint(0), True],
-                channel=link.channel,
-            )
+            fields = [*self._session_flow(link.channel), uint(link.handle), uint(link.count)]
+            self.send(FLOW, [*fields, uint(0), uint(0), True], channel=link.channel)
 
     def _transfer(self, what: Arrival) -> None:
         link = self.links.get((what.channel, int(what.get(0))))
@@ -329,6 +328,7 @@ class HostileConnection(asyncio.Protocol):
 
     def _end(self, what: Arrival) -> None:
         self.channels.discard(what.channel)
+        self._next_ids.pop(what.channel, None)
         self.links = {key: link for key, link in self.links.items() if key[0] != what.channel}
         self.send(END, [], channel=what.channel)
 

@@ -1,0 +1,172 @@
+"""A client's sessions beside its first one, and which session has a handle for another link.
+
+Rules
+-----
+* A session has handles for as many links as the peer's handle-max says, plus one (they begin at 0), and a
+  connection for as many sessions as its channel-max says, plus one.  proton shows nobody the first bound, and
+  at one link more it sends nothing ever after: so each Attach asks here for a session first.
+* A link has its handle until its Detach is written, a session its channel until its End is.  proton writes
+  what begins before what ends, so both are free only when everything before has left proton (``written``).
+* A session apart has one link: the peer's End ends that link, and not the connection.  Every other session is
+  like the first one: its End ends the connection.  A session apart becomes such a one when no handle is
+  free elsewhere.
+
+Source: AMQP 1.0 part 2, sections 2.4.1 (channel-max), 2.5.6 (ending a session) and 2.7.2 (handle-max).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import proton
+from cproton_ffi import lib
+
+from haclient.engine import peer_fields
+
+if TYPE_CHECKING:
+    from haclient.engine.links import Link
+    from haclient.engine.protocol import Engine
+
+
+class TooManyLinksError(Exception):
+    """The peer allows no further link on this connection."""
+
+    def __init__(self, sessions: int, links: int) -> None:
+        super().__init__(
+            f"the peer allows {sessions} session{'s' * (sessions > 1)} with {links} "
+            f"link{'s' * (links > 1)} each on a connection: close other links, or open another connection"
+        )
+
+
+class ExtraSessions:
+    """Those of one connection.  Each call passes the engine, so that none is kept after its end.
+
+    :ivar on_free: called when a link or a session has ended: another one may be attached.
+    """
+
+    __slots__ = ("_apart", "_channels", "_closing", "_handles", "_links", "_shared", "on_free")
+
+    def __init__(self) -> None:
+        self._apart: dict[Any, proton.Session] = {}
+        self._shared: dict[Any, proton.Session] = {}
+        self._closing: dict[Any, None] = {}  # an empty set is four times as large
+        """Those that were ended here, until the peer's answer."""
+        self._links: dict[Any, int] = {}
+        """How many links each session has, the first one too."""
+        self._handles: list[Any] = []
+        """The sessions of links that have ended, and whose Detach may not be written yet."""
+        self._channels = 0
+        """How many sessions the peer ended, whose End may not be written yet."""
+        self.on_free: Callable[[], None] | None = None
+
+    def clear(self) -> None:
+        """Forget all of them: the connection ended."""
+        for each in (self._apart, self._shared, self._closing, self._links, self._handles):
+            each.clear()
+        self.on_free = None
+
+    # -- sessions -----------------------------------------------------------------------------
+
+    def with_free_handle(self, engine: Engine, first: proton.Session) -> proton.Session:
+        """Return a session for another link: the first one, or the next; it is begun if need be.
+
+        :raises TooManyLinksError: when the peer allows no more.
+        """
+        for session in self._in_order(engine, first):
+            if self._links.get(session._impl, 0) <= engine.incoming.handle_max:
+                if self._apart.pop(session._impl, None) is not None:
+                    self._shared[session._impl] = session
+                return session
+        raise TooManyLinksError(_most_sessions(engine), engine.incoming.handle_max + 1)
+
+    def begin_apart(self, engine: Engine) -> proton.Session | None:
+        """Begin a session for one link.
+
+        :returns: ``None`` when the peer allows no further session.
+        """
+        return self._begin(engine, self._apart)
+
+    def end(self, engine: Engine, session: proton.Session) -> None:
+        """Send End for a session apart; not for one that has other links meanwhile."""
+        if engine.close_reason is None and self._apart.pop(session._impl, None) is not None:
+            self._closing[session._impl] = None
+            session.close()
+            engine.wake()
+
+    def ended_by_peer(self, engine: Engine, session: proton.Session) -> proton.Condition | None:
+        """Handle the peer's End of any session: end its links, and answer.
+
+        :returns: why the connection ends with it, ``None`` where it goes on: a client's connection is for all
+            links of its first session, a member's is not.
+        """
+        condition, pointer = peer_fields.condition(session), session._impl
+        apart = pointer in self._apart or pointer in self._closing
+        for each in (self._apart, self._closing, self._links):
+            each.pop(pointer, None)
+        self._handles = [other for other in self._handles if other != pointer]
+        self._channels += 1
+        engine.links.session_ended(engine, session, apart=apart)
+        if engine.close_reason is not None:
+            return None
+        session.close()
+        engine.wake()
+        if not apart and engine.settings.sasl_server is None:
+            return condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
+        engine.links.free_session(engine, session)
+        return None
+
+    def _in_order(self, engine: Engine, first: proton.Session) -> Iterator[proton.Session]:
+        yield first
+        yield from tuple(self._shared.values())
+        if (session := self._begin(engine, self._shared)) is not None:
+            yield session
+        yield from tuple(self._apart.values())
+
+    def _begin(self, engine: Engine, kind: dict[Any, proton.Session]) -> proton.Session | None:
+        used = 1 + len(self._apart) + len(self._shared) + len(self._closing) + self._channels
+        if used >= _most_sessions(engine):
+            return None
+        session = engine.begin()
+        kind[session._impl] = session
+        return session
+
+    # -- links --------------------------------------------------------------------------------
+
+    def attached(self, link: Link) -> None:
+        """A link is attached from this side."""
+        session = lib.pn_link_session(link._pn)
+        self._links[session] = self._links.get(session, 0) + 1
+
+    def detached(self, link: Link) -> None:
+        """A link has ended on both sides, and its Detach may wait in proton to be written."""
+        session = lib.pn_link_session(link._pn)
+        if session in self._links:
+            self._handles.append(session)
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether ``written`` is to be called."""
+        return bool(self._handles or self._channels)
+
+    def written(self) -> None:
+        """Everything has left proton: the handles and channels of what has ended are free."""
+        self._channels = 0
+        for session in self._handles:
+            self._links[session] -= 1
+        self._handles.clear()
+        if self.on_free is not None:
+            self.on_free()
+
+    def will_be_free(self, engine: Engine) -> bool:
+        """Return whether something is about to end, and ``on_free`` will be called."""
+        return (
+            self.unwritten
+            or bool(self._closing)
+            or any(link.closed_here for link in engine.links.by_pointer.values())
+        )
+
+
+def _most_sessions(engine: Engine) -> int:
+    """As many as both sides allow."""
+    return 1 + int(lib.pn_transport_get_channel_max(engine.transport._impl))

@@ -1,0 +1,48 @@
+"""The handle-max of a Begin, which proton reads and does not show.
+
+A peer's frame is untrusted: of what is not a Begin, or has no handle-max that can be read, nothing is known.
+
+Source: AMQP 1.0 part 2, section 2.7.2 (begin); part 1, section 1.6.5 (uint).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from haclient.engine.wire import attach_frame
+
+BEGIN = b"\x00\x53\x11"
+"""How a Begin begins: its descriptor in the usual encoding."""
+_HANDLE_MAX = 4
+_NULL, _UINT0, _SMALL_UINT, _UINT = 0x40, 0x43, 0x52, 0x70
+ANY = 2**32 - 1
+"""The default: the session may use each handle."""
+ASSUMED = 255
+"""Where no Begin can be read: the smallest handle-max of a broker that was run (RabbitMQ 4.0.5)."""
+
+
+def handle_max(frame: bytes) -> int | None:
+    """Read a whole frame; ``None`` if it is no Begin, or cannot be read."""
+    try:
+        fields = attach_frame.fields(frame, BEGIN)
+        if fields is None:
+            return None
+        if len(fields) <= _HANDLE_MAX:
+            return ANY
+        at, end = fields[_HANDLE_MAX]
+        return _uint(frame[at:end])
+    except attach_frame.MALFORMED:
+        return None
+
+
+def lowest(frames: Iterable[bytes], known: int | None) -> int | None:
+    """Return the lowest handle-max of these frames and the one that is known."""
+    found = [number for frame in frames if (number := handle_max(frame)) is not None]
+    return min([*found, known] if known is not None else found, default=None)
+
+
+def _uint(value: bytes) -> int | None:
+    kind = value[0]
+    if kind in (_SMALL_UINT, _UINT):
+        return int.from_bytes(value[1:])
+    return {_NULL: ANY, _UINT0: 0}.get(kind)
