@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-_ATTACH = b"\x00\x53\x12"
+_BEGIN, _ATTACH, _FLOW = b"\x00\x53\x11", b"\x00\x53\x12", b"\x00\x53\x13"
 _HEADER = 8
 _NAME, _ROLE, _UNSETTLED, _INCOMPLETE = 0, 2, 7, 8
 _NULL, _TRUE, _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x40, 0x41, 0x45, 0xC0, 0xD0, 0xC1, 0xD1
@@ -29,7 +29,8 @@ _MOST_NESTED = 4
 # The bytes of a value behind its constructor, by the upper half of that (part 1, figure 1.2).
 _FIXED = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 _NARROW, _WIDE = (0xA, 0xC, 0xE), (0xB, 0xD, 0xF)
-_MALFORMED = (ValueError, IndexError)
+MALFORMED = (ValueError, IndexError)
+"""What reading bytes raises that are no frame in its usual encoding."""
 
 States = Mapping[bytes, int | None]
 """Delivery states by tag: the code of each one's descriptor, ``None`` for a delivery without a state."""
@@ -49,19 +50,19 @@ class AttachFrame(NamedTuple):
 def read(frame: bytes) -> AttachFrame | None:
     """Read a whole frame; ``None`` if it is no Attach."""
     try:
-        fields = _fields(frame)
-        if fields is None:
+        found = fields(frame)
+        if found is None:
             return None
-        at, end = fields[_NAME]
+        at, end = found[_NAME]
         name = _variable(frame[at:end], _STRING8, _STRING32)
-        at, end = fields[_ROLE]
+        at, end = found[_ROLE]
         from_receiver = frame[at:end] in (b"\x41", b"\x56\x01")
         if name is None:
             return None
-        at, end = fields[_UNSETTLED] if len(fields) > _UNSETTLED else (0, 0)
+        at, end = found[_UNSETTLED] if len(found) > _UNSETTLED else (0, 0)
         unsettled = frame[at:end]
         return AttachFrame(name, from_receiver, unsettled if unsettled[:1] in _MAPS else b"")
-    except _MALFORMED:
+    except MALFORMED:
         return None
 
 
@@ -78,10 +79,23 @@ def attaches(data: bytes, position: int = 0) -> Iterator[tuple[int, int]]:
         position += size
 
 
-def may_be_attach(start: bytes) -> bool:
-    """Whether an unfinished frame that begins so may be an Attach."""
+def may_be_of_interest(start: bytes) -> bool:
+    """Whether an unfinished frame that begins so may be a Begin, an Attach or a Flow."""
     body = 4 * start[4] if len(start) > 4 else _HEADER  # noqa: PLR2004
-    return _ATTACH.startswith(start[body : body + len(_ATTACH)])
+    found = start[body : body + len(_ATTACH)]
+    return any(descriptor.startswith(found) for descriptor in (_BEGIN, _ATTACH, _FLOW))
+
+
+def fields(frame: bytes, descriptor: bytes = _ATTACH) -> list[tuple[int, int]] | None:
+    """Where the fields of a performative are; ``None`` if it is another frame.
+
+    :raises ValueError, IndexError: (``MALFORMED``) for bytes that are no such frame in its usual encoding.
+    """
+    body = 4 * frame[4]
+    if len(frame) < _HEADER or not frame.startswith(descriptor, body):
+        return None
+    at = body + len(descriptor)
+    return [] if frame[at] == _LIST0 else _items(frame, at, _LIST8, _LIST32)
 
 
 def add_unsettled(
@@ -115,7 +129,7 @@ def states(unsettled: bytes) -> dict[bytes, int | None]:
                 found[tag] = None
             elif (code := _code(unsettled[value:value_end])) is not None:
                 found[tag] = code
-    except _MALFORMED:
+    except MALFORMED:
         return {}
     return found
 
@@ -130,15 +144,6 @@ def encode(unsettled: Iterable[tuple[bytes, int]]) -> bytes:
 
 
 # -- inside -----------------------------------------------------------------------------------------
-
-
-def _fields(frame: bytes) -> list[tuple[int, int]] | None:
-    """Where the fields of an Attach are; ``None`` if it is another frame."""
-    body = 4 * frame[4]
-    if len(frame) < _HEADER or not frame.startswith(_ATTACH, body):
-        return None
-    at = body + len(_ATTACH)
-    return [] if frame[at] == _LIST0 else _items(frame, at, _LIST8, _LIST32)
 
 
 def _items(data: bytes, at: int, narrow: int, wide: int) -> list[tuple[int, int]]:
@@ -211,9 +216,9 @@ def _is_of(frame: bytes, name: bytes) -> bool:
 
 
 def _with_unsettled(frame: bytes, unsettled: Mapping[bytes, int], limit: int) -> tuple[bytes, int]:
-    fields = _fields(frame)
-    assert fields is not None, "it was read before"
-    values = [frame[at:end] for at, end in fields]
+    found = fields(frame)
+    assert found is not None, "it was read before"
+    values = [frame[at:end] for at, end in found]
     values += [bytes((_NULL,))] * (_INCOMPLETE + 1 - len(values))
     before, after = b"".join(values[:_UNSETTLED]), b"".join(values[_INCOMPLETE + 1 :])
     start = frame[: 4 * frame[4]] + _ATTACH
