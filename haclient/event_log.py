@@ -271,6 +271,8 @@ class LogSubscription:
                 text += "the client forgets generation %s, and may use one of them"
                 facts = event.endpoint, event.generation, event.cluster, event.highest
                 logger.warning(text, prefix, *facts)
+            case events.Blocked() | events.Unblocked():
+                _log_block(prefix, event)
             case events.GaveUp():
                 logger.error("%s: gave up: %s", prefix, event.reason)
             case _:
@@ -278,6 +280,14 @@ class LogSubscription:
 
     def end(self) -> None:
         """Nothing is queued."""
+
+
+def _log_block(prefix: str, event: events.Blocked | events.Unblocked) -> None:
+    if isinstance(event, events.Blocked):
+        text = "%s: %s takes no messages: its session window is closed, as in a memory or disk alarm"
+        logger.warning(text, prefix, event.endpoint)
+    else:
+        logger.warning("%s: %s takes messages again, after %.3f s", prefix, event.endpoint, event.duration)
 
 
 def _log_link(prefix: str, event: events.LinkRetrying | events.Unsettled) -> None:

@@ -187,6 +187,30 @@ class LinkRetrying:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocked:
+    """The primary takes no messages: for a second it has kept the session's window closed.
+
+    RabbitMQ does so in a memory or disk alarm.  It ends with ``Unblocked``, or else with the connection:
+    ``Disconnected``, ``GaveUp`` or ``Closed``.
+    """
+
+    stamp: Stamp
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Unblocked:
+    """The primary takes messages again.
+
+    :param duration: seconds since it closed the window.
+    """
+
+    stamp: Stamp
+    endpoint: Endpoint
+    duration: float
+
+
+@dataclass(frozen=True, slots=True)
 class Unsettled:
     """A sender, or the whole connection, ended with messages that have no outcome.
 
@@ -256,6 +280,8 @@ Event = (
     | Disconnected
     | LinkRetrying
     | GenerationsForgotten
+    | Blocked
+    | Unblocked
     | Unsettled
     | GaveUp
     | Closed

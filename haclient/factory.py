@@ -233,6 +233,11 @@ class FactoryCore:
         """Whether messages of a sender wait because the primary gives no credit."""
         return any(core.links.starved for core in tuple(self._connections))
 
+    @property
+    def blocked(self) -> bool:
+        """Whether messages of a sender wait because the primary takes nothing."""
+        return any(core.links.blocked for core in tuple(self._connections))
+
     async def flush(self) -> None:
         """Wait until everything that was sent on its connections before is settled; see ``LinkSet.flush``."""
         self._on_this_loop()

@@ -25,6 +25,7 @@ E = TypeVar("E", bound=HaclientError)
 
 _NOBODY = "the connection has no primary"
 _NO_CREDIT = "the primary gives no credit: is the queue full?"
+_BLOCKED = "the primary takes nothing: its session window is closed, as in a memory or disk alarm"
 
 
 def limit(timeout: float | None, default: float | None = None) -> float | None:
@@ -73,7 +74,9 @@ def not_settled(
 ) -> SendTimeout:
     """The error of a send whose message was not settled in time."""
     text, code = f"the primary did not settle the message within {seconds} s", SendTimeout.code
-    if delivered is False and core.lacks_credit:
+    if delivered is False and core.blocked:
+        text, code = f"{_BLOCKED}. The message was not sent within {seconds} s", "blocked"
+    elif delivered is False and core.lacks_credit:
         text, code = f"{_NO_CREDIT} The message was not sent within {seconds} s", "no-credit"
     elif not core.connected:
         obstacle, code = _obstacle(core)
@@ -84,8 +87,8 @@ def not_settled(
 def window_full(core: SenderCore, seconds: float | None, duplicate_id: str | bytes | None) -> SendTimeout:
     """The error of a send that waited too long for the window."""
     text, code = f"the window of {core.ledger.window} messages stayed full for {seconds} s", SendTimeout.code
-    if core.starved:
-        text, code = f"{text}: {_NO_CREDIT}", "no-credit"
+    if (reason := _held_up(core)) is not None:
+        text, code = f"{text}: {reason[0]}", reason[1]
     elif not core.connected:
         obstacle, code = _obstacle(core)
         text = f"{text}: {obstacle}"
@@ -95,8 +98,8 @@ def window_full(core: SenderCore, seconds: float | None, duplicate_id: str | byt
 def full_window(core: SenderCore) -> WindowFull:
     """The error of a call that does not wait for the window."""
     text = f"the window of {core.ledger.window} messages is full"
-    if core.starved:
-        text = f"{text}: {_NO_CREDIT}"
+    if (reason := _held_up(core)) is not None:
+        text = f"{text}: {reason[0]}"
     elif not core.connected:
         text = f"{text}: {_obstacle(core)[0]}"
     return WindowFull(text, core.ledger.window)
@@ -112,6 +115,10 @@ class Flushing(Protocol):
     @property
     def starved(self) -> bool:
         """Whether messages wait because the primary gives no credit."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the primary takes nothing."""
 
     async def flush(self) -> None:
         """Wait until everything sent before is settled."""
@@ -129,9 +136,16 @@ async def flush(senders: Flushing, seconds: float | None) -> None:
         raise
     except TimeoutError:
         text, code = f"{senders.unsettled} messages are not settled after {seconds} s", SendTimeout.code
-        if senders.starved:
-            text, code = f"{text}: {_NO_CREDIT}", "no-credit"
+        if (reason := _held_up(senders)) is not None:
+            text, code = f"{text}: {reason[0]}", reason[1]
         raise _with_code(SendTimeout(text, delivered=None), code) from None
+
+
+def _held_up(senders: Flushing) -> tuple[str, str] | None:
+    """Why a primary lets nothing be sent, and the code; a closed window explains missing credit, too."""
+    if senders.blocked:
+        return _BLOCKED, "blocked"
+    return (_NO_CREDIT, "no-credit") if senders.starved else None
 
 
 def _obstacle(core: SenderCore) -> tuple[str, str]:

@@ -50,6 +50,10 @@ def describe(event: Event) -> str:  # noqa: C901 - one case for each
                 f"generation {event.generation} of cluster {event.cluster!r}, where {event.highest} was known"
             )
             return f"only stale primaries serve; {event.endpoint} has {claim}"
+        case events.Blocked():
+            return f"{event.endpoint} takes no messages"
+        case events.Unblocked():
+            return f"{event.endpoint} takes messages again, after {event.duration:.3f} s"
         case events.Closed():
             return ""
 

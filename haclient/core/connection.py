@@ -220,7 +220,8 @@ class ConnectionCore:
                 # Not the attempt itself: it would keep the ended engine through the next search.
                 endpoint = (await self._find(spare)).endpoint
                 self._standby.start(endpoint)
-                reason = await self._wait_session_end()
+                assert self._session_end is not None
+                reason = await self._session_end
                 spare = await self._standby.stop()
                 if self.error is not None:
                     if spare is not None:
@@ -328,6 +329,7 @@ class ConnectionCore:
         replayed = self.links.on_connected(engine, session, attempt.endpoint)
         workarounds.apply(engine, self._loop)
         self._announce(attempt.endpoint, replayed)
+        self._events.watch(engine.incoming.window, attempt.endpoint)
         self._search = None
         if not self._first.done():
             self._first.set_result(None)
@@ -346,10 +348,6 @@ class ConnectionCore:
             return ""
         answers = describe_failures(self._shared.cluster.topology.failures)
         return f"{calls} calls and {messages} messages wait" + (f"; {answers}" if answers else "")
-
-    async def _wait_session_end(self) -> CloseReason:
-        assert self._session_end is not None
-        return await self._session_end
 
     def _drop(self, reason: CloseReason) -> None:
         self._shared.cluster.stale_primaries.disconnected(self.number)
@@ -422,7 +420,7 @@ class ConnectionCore:
     def _set_closed(self, error: HaclientError) -> None:
         self.state = State.CLOSED
         self.error = error
-        self._events.closed = True
+        self._events.close()
         self._warnings.search_ended()
         self.links.fail(error)
         if not self._first.done():

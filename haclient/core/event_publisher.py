@@ -23,12 +23,15 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery import decision as decide
 from haclient.discovery.attempt_summary import describe_failures
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
+from haclient.engine.wire.session_window import SessionWindow
 from haclient.printable.log import get_logger
 
 logger = get_logger("haclient")
 
 # Seconds: a time of day says no more when a deadline is as far as that.
 _DAY = 86400.0
+# Seconds: a busy peer closes its window for moments, and an operator wants to know of more than that soon.
+_BLOCKED_AFTER = 1.0
 # What an attempt ends with when nothing at the endpoint speaks AMQP with the client.
 _NOBODY = frozenset(
     {
@@ -73,6 +76,7 @@ class EventPublisher:
         self._episode = 0
         # The last failure at each endpoint in the first round; ``None`` after it.
         self._first_round: dict[Endpoint, Failure] | None = None
+        self._block_watch: _BlockWatch | None = None
 
     def next_episode(self) -> None:
         """Count the episode that begins."""
@@ -209,8 +213,28 @@ class EventPublisher:
             replayed=replayed,
         )
 
+    def watch(self, window: SessionWindow, endpoint: Endpoint) -> None:
+        """Publish from now on when the primary of this session takes no messages, and when it does again."""
+        self._block_watch = _BlockWatch(
+            self._loop,
+            window,
+            began=lambda: self._emit(events.Blocked, endpoint=endpoint),
+            ended=lambda duration: self._emit(events.Unblocked, endpoint=endpoint, duration=duration),
+        )
+
+    def close(self) -> None:
+        """Note that the connection is closed."""
+        self.closed = True
+        self._stop_watch()
+
+    def _stop_watch(self) -> None:
+        if self._block_watch is not None:
+            self._block_watch.stop()
+            self._block_watch = None
+
     def disconnected(self, endpoint: Endpoint, *, reason: str, condition: str | None, unsettled: int) -> None:
         """Publish a loss, as of the time when it began the next episode."""
+        self._stop_watch()
         self._emit(
             events.Disconnected,
             at=self.began,
@@ -277,3 +301,48 @@ class EventPublisher:
             episode=self._episode,
         )
         self._publish(self._connection, kind(stamp, **facts))
+
+
+class _BlockWatch:
+    """Watches one session's window, and ignores moments: a busy peer may let it be used up.
+
+    :param began: called when the window has been closed for ``_BLOCKED_AFTER``.
+    :param ended: called when it is open again after that, with the seconds that it was closed.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        window: SessionWindow,
+        *,
+        began: Callable[[], None],
+        ended: Callable[[float], None],
+    ) -> None:
+        self._loop, self._window, self._began, self._ended = loop, window, began, ended
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_reported = False
+        window.on_change = self._changed
+        if not window.is_open:
+            self._changed(is_open=False)
+
+    def stop(self) -> None:
+        """Report nothing more."""
+        self._window.on_change = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _changed(self, is_open: bool) -> None:  # noqa: FBT001 - the one argument of a callback
+        if not is_open:
+            self._since = self._loop.time()
+            self._timer = self._loop.call_later(_BLOCKED_AFTER, self._report)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_reported:
+            self._is_reported = False
+            self._ended(self._loop.time() - self._since)
+
+    def _report(self) -> None:
+        self._timer, self._is_reported = None, True
+        self._began()

@@ -47,17 +47,17 @@ class Entry(Generic[W]):
     :ivar data: the encoded message.
     :ivar waiter: the future of its outcome.
     :ivar delivery: proton's delivery while on the wire of the current connection.
-    :ivar sent: whether it was ever sent, on any connection.
+    :ivar sent: whether it was ever handed to a connection; ``was_lost``: to one that was lost since.
     :ivar late_outcome: the outcome, or its error, that arrived when the waiter was cancelled already.
     """
 
-    __slots__ = ("data", "delivery", "late_outcome", "sent", "waiter")
+    __slots__ = ("data", "delivery", "late_outcome", "sent", "waiter", "was_lost")
 
     def __init__(self, data: bytes, waiter: W) -> None:
         self.data = data
         self.waiter = waiter
         self.delivery: Any = None
-        self.sent = False
+        self.sent = self.was_lost = False
         self.late_outcome: Outcome | BaseException | None = None
 
 
@@ -126,7 +126,7 @@ class Ledger(Generic[W]):
         for entry in given_up:
             self.remove(entry)
         for entry in self._entries:
-            entry.delivery = None
+            entry.delivery, entry.was_lost = None, entry.sent
         self.unsent = deque(entry for entry in self._entries if not entry.waiter.done())
         for entry in [entry for entry in self._entries if entry.waiter.done()]:
             self.remove(entry)

@@ -306,6 +306,11 @@ class LinkSet:
         return any(link.starved for link in self._links if isinstance(link, SenderCore))
 
     @property
+    def blocked(self) -> bool:
+        """Whether messages of a sender wait because the primary takes nothing."""
+        return any(link.blocked and link.ledger for link in self._links if isinstance(link, SenderCore))
+
+    @property
     def waiting(self) -> int:
         """How many calls wait on a link."""
         return sum(link.waiting for link in self._links)

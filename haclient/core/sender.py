@@ -167,8 +167,12 @@ class SenderCore:
 
         An entry that is no longer in the ledger is left alone: its delivery may be another message's by now.
 
-        :returns: ``False`` when it was never sent (so it was not delivered), otherwise ``None``.
+        :returns: ``False`` when nothing of it was ever on the wire (so it was not delivered), otherwise
+            ``None``.
         """
+        if self._withdraw_unbegun(entry):
+            self._wake_waiters()
+            return None if entry.was_lost else False
         delivery = entry.delivery
         if self.ledger.withdraw(entry):
             if delivery is not None and self._link is not None:
@@ -180,6 +184,18 @@ class SenderCore:
         """Withdraw an entry that is not on the wire; one that is stays until it is settled or lost."""
         if entry.delivery is None:
             self.withdraw(entry)
+        elif self._withdraw_unbegun(entry):
+            self._wake_waiters()
+
+    def _withdraw_unbegun(self, entry: Entry[Waiter]) -> bool:
+        """Withdraw an entry that the link has, if nothing of it is on the wire; whether it is withdrawn."""
+        link = self._link
+        if entry.delivery is None or link is None or not link.withdraw(entry.delivery, len(entry.data)):
+            return False
+        self.ledger.withdraw(entry)
+        self._credit = link.credit
+        self._pump()
+        return True
 
     async def flush(self) -> None:
         """Wait until everything submitted before is settled or withdrawn, whatever is submitted meanwhile.
@@ -223,6 +239,11 @@ class SenderCore:
     def starved(self) -> bool:
         """Whether messages wait because of that."""
         return self.lacks_credit and bool(self.ledger.unsent)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether there is a primary that takes nothing: its session window is closed."""
+        return self.connected and self._engine is not None and not self._engine.incoming.window.is_open
 
     @property
     def unsettled(self) -> int:

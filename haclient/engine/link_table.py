@@ -102,7 +102,7 @@ class LinkTable:
         link = self.by_pointer.get(endpoint._impl)
         if link is not None:
             if isinstance(link, ReceiverLink) and link.confirms:
-                link.read_unsettled()
+                _read_unsettled(engine, link)
             if link.owner is not None:
                 link.owner.link_opened(link)  # type: ignore[arg-type]
             return
@@ -110,7 +110,7 @@ class LinkTable:
         if isinstance(endpoint, proton.Sender):
             made = SenderLink(engine, endpoint, None)
             if made.is_asked_to_confirm:
-                made.read_unsettled()
+                _read_unsettled(engine, made)
         else:
             made = ReceiverLink(engine, endpoint, None)
         self.add(made)
@@ -193,6 +193,12 @@ class LinkTable:
         link.endpoint.free()
         if (then := self._then.pop(link, None)) is not None:
             then()
+
+
+def _read_unsettled(engine: Engine, link: Link) -> None:
+    """Read the map of the peer's Attach, which has just arrived."""
+    name, sends = peer_fields.link_name(link.endpoint), isinstance(link, SenderLink)
+    link.peer_unsettled = engine.incoming.unsettled(name, from_receiver=sends)
 
 
 def _answer(link: Link) -> None:

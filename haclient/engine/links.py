@@ -1,23 +1,23 @@
 """Sender and receiver links of one connection, and the calls that every message goes through.
 
-This is the one file of the engine that calls proton's C layer (``cproton_ffi``) directly.  A message costs a
-dozen calls; proton's objects would make them four to eight times dearer (``bench_throughput.py --profile``).
+A message costs a dozen calls of proton's C layer (``cproton_ffi``); proton's objects would make them four to
+eight times dearer (``bench_throughput.py --profile``).
 
 Rules
 -----
-* A link belongs to one connection and dies with it.  After ``dead`` is set no call reaches proton, for its
-  objects are gone.
+* A link dies with its connection.  After ``dead`` is set no call reaches proton: its objects are gone.
 * A delivery is known by its C pointer, and only while it is not settled: proton uses its memory again.
 * ``closed_here``: the Detach was made here; ``closed_by_peer``: the receiver's gave up the source (2.6.6).
-* Sending never blocks and never checks credit: the owner asks ``credit`` first.
+* Sending never blocks and never checks credit: the owner asks ``credit`` first.  Credit of a message that was
+  withdrawn is there again; proton counts it as used, and cannot give it back to a peer that drains.
 * What a sender forgets is settled after the peer: Broker-J 10.1.0 drops the connection if it commits what the
   sender has settled.  Beyond ``_MOST_FORGOTTEN``, a default window, the oldest is settled now, for memory.
 * A peer may send what its credit was at the most, to a client twice that.  Beyond it the link closes.
 * In rcv-settle-mode *second* the receiver gives an outcome, the sender settles it when that has taken effect,
   and the receiver after that.  The sender keeps the delivery until then, even if the peer settles it before.
 
-Sources: AMQP 1.0 part 2 (transport), sections 2.6.7 (flow control), 2.6.12 (transferring a message) and 2.8.3
-(receiver-settle-mode); part 3 (messaging), section 3.4 (delivery state).
+Sources: AMQP 1.0 part 2, sections 2.6.7 (flow control), 2.6.12 (transferring a message) and 2.8.3
+(receiver-settle-mode); part 3, section 3.4 (delivery state).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ import proton
 from cproton_ffi import ffi, lib
 
 from haclient.engine import peer_fields
-from haclient.engine.peer_fields import link_name
 from haclient.engine.proton_objects import SLACK, change_credit, close_link, is_durable, write_outcome
 from haclient.engine.wire.outgoing import WRITE_HIGH_WATER
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
@@ -74,6 +73,7 @@ class SenderLink:
         "_forgotten",
         "_next_tag",
         "_pn",
+        "_returned",
         "_tag",
         "_tag_number",
         "_unsettled",
@@ -96,7 +96,7 @@ class SenderLink:
         self._confirming: set[DeliveryPointer] | None = None
         self.peer_unsettled = b""
         """The unsettled map of the peer's Attach, if it asks for confirmations: see ``wire.attach_frame``."""
-        self._next_tag = 0
+        self._next_tag = self._returned = 0
         # One tag buffer for all deliveries of the link: proton copies it.  A uint64_t and a scope.
         self._tag_number = ffi.new("uint64_t[]", 2)
         self._set_tag_size(8)
@@ -104,7 +104,7 @@ class SenderLink:
     @property
     def credit(self) -> int:
         """Messages that may be sent now; 0 when the link is dead."""
-        return 0 if self.dead else _pn_link_credit(self._pn)
+        return 0 if self.dead else _pn_link_credit(self._pn) + self._returned
 
     @property
     def drain(self) -> bool:
@@ -179,15 +179,21 @@ class SenderLink:
                 lib.pn_transport_pending(self._engine.transport._impl)
             self._engine.wake()
 
-    def read_unsettled(self) -> None:
-        """Read the map of the peer's Attach, which has just arrived (called by the engine only)."""
-        self.peer_unsettled = self._engine.incoming.unsettled(link_name(self.endpoint), from_receiver=True)
-
     def drained(self) -> None:
         """Give back the credit that could not be used."""
-        if not self.dead:
-            lib.pn_link_drained(self._pn)
+        if not self.dead and lib.pn_link_drained(self._pn):
+            self._returned = 0
             self._engine.wake()
+
+    def withdraw(self, delivery: DeliveryPointer, size: int) -> bool:
+        """Withdraw a message of so many bytes, if proton still has all of them; whether it is withdrawn."""
+        unbegun = not self.dead and delivery in self._unsettled and _pn_delivery_pending(delivery) == size
+        if unbegun:
+            del self._unsettled[delivery]
+            lib.pn_delivery_abort(delivery)
+            self._returned += 1
+            self._engine.wake()
+        return unbegun
 
     def forget(self, delivery: DeliveryPointer) -> None:
         """Ignore the outcome; the delivery is settled when the peer has settled it."""
@@ -271,7 +277,6 @@ class ReceiverLink:
         """Whether rcv-settle-mode *second* is asked for."""
         self._updated: dict[DeliveryPointer, Any] = {}
         self.peer_unsettled = b""
-        """The unsettled map of the peer's answer, if the link confirms: see ``wire.attach_frame``."""
         self._limit = engine.settings.max_message_size
         self._is_server = engine.settings.sasl_server is not None
         self._received = self._most_allowed = self._withheld = 0
@@ -353,10 +358,6 @@ class ReceiverLink:
         tag = lib.pn_delivery_tag(delivery)
         return bytes(ffi.unpack(tag.start, tag.size))
 
-    def read_unsettled(self) -> None:
-        """Read the map of the peer's Attach, which has just arrived (called by the engine only)."""
-        self.peer_unsettled = self._engine.incoming.unsettled(link_name(self.endpoint), from_receiver=False)
-
     def close(self, condition: proton.Condition | None = None, *, keep: bool | None = None) -> None:
         """Close the link, with the reason when there is one.
 
@@ -394,8 +395,7 @@ class ReceiverLink:
 
     def _note_allowed(self) -> None:
         """Note up to which message the peer has credit: proton knows, and asking costs a call."""
-        credit = self.credit
-        allowed = self._received + (credit if self._is_server else SLACK * credit)
+        allowed = self._received + self.credit * (1 if self._is_server else SLACK)
         self._most_allowed = max(self._most_allowed, allowed)
 
     def _drop_partial(self) -> None:

@@ -252,6 +252,12 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "node that nobody consumes from. Look at the queue's depth and limit; the message may be sent "
             "again.",
         ),
+        "blocked": Entry(
+            "The primary takes no messages for now: it has closed the window of the session, as RabbitMQ "
+            "does in a memory or disk alarm. Nothing of the message was sent, and the client withdrew it.",
+            "Look at the broker's memory and disk (`rabbitmqctl status` names the alarms). The message may "
+            "be sent again. The events `Blocked` and `Unblocked` say from when to when.",
+        ),
         "send-timeout": Entry(
             "The primary did not settle the message in time.",
             "If `delivered` is none it was on the wire: repeat it with the `duplicate_id` of the error, "

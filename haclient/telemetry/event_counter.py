@@ -17,6 +17,7 @@ from haclient.telemetry.redact import Redactor
 from haclient.telemetry.sink import OTHER, Names
 
 RECONNECTING = "reconnecting"
+_ENDS_OF_BLOCK = (events.Unblocked, events.Disconnected, events.GaveUp, events.Closed)
 CONNECT, RECONNECT = "connect", "reconnect"
 
 
@@ -53,6 +54,12 @@ class Measures(Protocol):
     def replayed(self, messages: int) -> None:
         """Count messages sent again."""
 
+    def blocked(self) -> None:
+        """Count a connection whose primary takes no messages."""
+
+    def unblocked(self, duration: float) -> None:
+        """Measure for how long it took none: it takes messages again, or the connection ended."""
+
     def state(self, old: str | None, new: str | None) -> None:
         """Count a change of state; ``None`` is before the first event of a connection, and after its end."""
 
@@ -83,6 +90,7 @@ class Labels:
 class _Connection:
     tracker: ConnectionTracker = field(default_factory=ConnectionTracker)
     state: str | None = None
+    blocked_at: float | None = None
 
 
 class EventCounter:
@@ -103,6 +111,7 @@ class EventCounter:
         if connection.tracker.dropped_events:
             measures.dropped_events(connection.tracker.dropped_events)
         self._move(connection, event)
+        self._block(connection, event)
         match event:
             case events.Connected():
                 measures.episode(CONNECT, event.duration, None)
@@ -119,6 +128,16 @@ class EventCounter:
                 measures.redirected(followed=event.followed)
             case events.BackingOff():
                 measures.backing_off(event.delay, server_requested=event.retry_after is not None)
+
+    def _block(self, connection: _Connection, event: Event) -> None:
+        now, since = event.stamp.monotonic, connection.blocked_at
+        if isinstance(event, events.Blocked):
+            connection.blocked_at = now
+            if since is None:
+                self._measures.blocked()
+        elif since is not None and isinstance(event, _ENDS_OF_BLOCK):
+            connection.blocked_at = None
+            self._measures.unblocked(now - since)
 
     def _move(self, connection: _Connection, event: Event) -> None:
         new = connection.state or RECONNECTING

@@ -118,6 +118,15 @@ class _Measures:
         self._count = meter.create_up_down_counter(
             name("count"), "{connection}", "Connections by their state."
         )
+        self._blocked = meter.create_up_down_counter(
+            name("blocked"), "{connection}", "Connections whose primary takes no messages."
+        )
+        self._blocked_seconds = meter.create_histogram(
+            name("blocked.duration"),
+            "s",
+            "While the primary took no messages.",
+            explicit_bucket_boundaries_advisory=EPISODE_SECONDS,
+        )
 
     def attempt(self, label: EndpointLabel, ended: Ended) -> None:
         if ended.duration is not None:
@@ -140,6 +149,13 @@ class _Measures:
 
     def replayed(self, messages: int) -> None:
         self._replayed.add(messages, SYSTEM)
+
+    def blocked(self) -> None:
+        self._blocked.add(1, SYSTEM)
+
+    def unblocked(self, duration: float) -> None:
+        self._blocked.add(-1, SYSTEM)
+        self._blocked_seconds.record(duration, SYSTEM)
 
     def state(self, old: str | None, new: str | None) -> None:
         for state, change in ((old, -1), (new, 1)):
@@ -191,6 +207,9 @@ class _Connection:
             self.episode = None
 
 
+_OF_NO_EPISODE = (events.LinkRetrying, events.Blocked, events.Unblocked, events.Unsettled)
+
+
 class _Episodes:
     """Makes the spans of one factory."""
 
@@ -206,7 +225,7 @@ class _Episodes:
         if isinstance(event, events.Disconnected):
             self._disconnected(connection, event)
             return
-        if isinstance(event, events.LinkRetrying | events.Unsettled):  # no part of an episode
+        if isinstance(event, _OF_NO_EPISODE):
             return
         if connection.episode is None and not connection.usable and not isinstance(event, events.Closed):
             connection.episode = self._start(kind_of(event), event.stamp, event.stamp.episode)

@@ -1,4 +1,4 @@
-"""A Prometheus sink: counters, histograms and one gauge of connections.
+"""A Prometheus sink: counters, histograms and two gauges of connections.
 
     connect(url, on_event=PrometheusSink())
 
@@ -63,15 +63,16 @@ class _Measures:
         self._replayed = counter("replayed_messages_total", "Messages sent again after a loss.")
         self._redirects = counter("redirects_total", "Redirects by passive members.", "followed")
         self._backoff = histogram("backoff_delay_seconds", "Waits between two rounds.", "retry_after")
+        self._blocked_seconds = histogram("blocked_duration_seconds", "While the primary took no messages.")
         self._dropped_events = counter("dropped_events_total", "Events that this sink was too slow for.")
-        self._connections = Gauge(
-            "connections",
-            "Connections by their state.",
-            ["state"],
-            namespace=namespace,
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
+
+        def gauge(name: str, meaning: str, *labels: str) -> Gauge:
+            return Gauge(
+                name, meaning, labels, namespace=namespace, registry=registry, multiprocess_mode="livesum"
+            )
+
+        self._connections = gauge("connections", "Connections by their state.", "state")
+        self._blocked = gauge("blocked_connections", "Connections whose primary takes no messages.")
 
     def attempt(self, label: EndpointLabel, ended: Ended) -> None:
         self._attempts.labels(_name(label), ended.result).inc()
@@ -96,6 +97,13 @@ class _Measures:
 
     def replayed(self, messages: int) -> None:
         self._replayed.inc(messages)
+
+    def blocked(self) -> None:
+        self._blocked.inc()
+
+    def unblocked(self, duration: float) -> None:
+        self._blocked.dec()
+        self._blocked_seconds.observe(duration)
 
     def state(self, old: str | None, new: str | None) -> None:
         if old is not None:

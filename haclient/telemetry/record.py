@@ -165,6 +165,8 @@ class Recorder:
         | events.Parked
         | events.LinkRetrying
         | events.GenerationsForgotten
+        | events.Blocked
+        | events.Unblocked
         | events.Unsettled,
         _ended: list[Ended],
     ) -> Iterator[str]:
@@ -309,6 +311,8 @@ _MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any, list[Ended]], Ite
     events.Redirected: Recorder._redirected,  # noqa: SLF001
     events.LinkRetrying: Recorder._nothing,  # noqa: SLF001
     events.GenerationsForgotten: Recorder._nothing,  # noqa: SLF001
+    events.Blocked: Recorder._nothing,  # noqa: SLF001
+    events.Unblocked: Recorder._nothing,  # noqa: SLF001
     events.Unsettled: Recorder._nothing,  # noqa: SLF001
     events.BackingOff: Recorder._backing_off,  # noqa: SLF001
     events.Connected: Recorder._connected,  # noqa: SLF001

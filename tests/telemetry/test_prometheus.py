@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from haclient.events import (
     AttemptFailed,
     AttemptStarted,
     BackingOff,
+    Blocked,
     Closed,
     Connected,
     Disconnected,
@@ -29,6 +31,7 @@ from haclient.events import (
     Reconnected,
     Redirected,
     Stamp,
+    Unblocked,
 )
 from haclient.telemetry.prometheus import PrometheusSink
 from haclient.telemetry.redact import Redactor
@@ -143,6 +146,27 @@ async def test_several_connections_and_factories_share_a_sink(
     await until(lambda: value(registry, "connections", state="connected") == 0)
     assert value(registry, "connections", state="reconnecting") == 0
     assert value(registry, "episode_duration_seconds_count", episode="connect") == 3
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda stamp: Unblocked(stamp, HERE, 4.0),
+        lambda stamp: Disconnected(stamp, HERE, "gone", 0),
+        lambda stamp: GaveUp(stamp, "internal error", None),
+        Closed,
+    ],
+)
+def test_a_primary_that_takes_no_messages_is_counted_until_it_does_or_the_connection_ends(
+    registry: CollectorRegistry, end: Callable[[Stamp], Event]
+) -> None:
+    listen = PrometheusSink(registry).listener(Redactor())
+    listen(Connected(stamp(1), HERE, 1, 2, 0.5))
+    listen(Blocked(stamp(2), HERE))
+    assert value(registry, "blocked_connections") == 1
+    listen(end(replace(stamp(3), monotonic=9.0)))
+    assert value(registry, "blocked_connections") == 0
+    assert value(registry, "blocked_duration_seconds_sum") == 4
 
 
 # -- names and labels -------------------------------------------------------------------------

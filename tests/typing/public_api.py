@@ -491,7 +491,7 @@ def errors_before_there_is_a_connection() -> None:
 # -- events ---------------------------------------------------------------------------------------
 
 
-def every_event(event: events.Event) -> str:  # noqa: C901 - one case for each
+def every_event(event: events.Event) -> str:  # noqa: C901, PLR0912 - one case for each
     assert_type(event.stamp, events.Stamp)
     match event:
         case events.AttemptStarted() | events.Parked():
@@ -526,6 +526,11 @@ def every_event(event: events.Event) -> str:  # noqa: C901 - one case for each
         case events.GenerationsForgotten():
             assert_type((event.generation, event.highest), tuple[int | None, int | None])
             return str(event.cluster)
+        case events.Blocked():
+            return assert_type(event.endpoint, Endpoint).host
+        case events.Unblocked():
+            assert_type(event.duration, float)
+            return event.endpoint.host
         case events.Unsettled():
             assert_type((event.count, event.link, event.address), tuple[int, str, str | None])
             return event.reason

@@ -31,6 +31,7 @@ _MOST_NESTED = 4
 _FIXED = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 _NARROW, _WIDE = (0xA, 0xC, 0xE), (0xB, 0xD, 0xF)
 MALFORMED = (ValueError, IndexError)
+"""What reading bytes raises that are no frame in its usual encoding."""
 
 States = Mapping[bytes, int | None]
 """Delivery states by tag: the code of each one's descriptor, ``None`` for a delivery without a state."""

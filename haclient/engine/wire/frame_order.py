@@ -8,7 +8,8 @@ the standard's ends its connection here.
 Not for TLS of proton's own, inside which nothing can be read: clients alone have that, for SASL EXTERNAL.
 
 On the way the Attaches and Begins are found in the bytes that proton is about to read: they have fields that
-proton does not hand on.  Only a frame that arrives in pieces costs anything for that.
+proton does not hand on.  A ``SessionWindow`` reads Begins and Flows at once.  Beyond that only a frame that
+arrives in pieces costs anything.
 
 Sources: AMQP 1.0 part 2, sections 2.2 and 2.3 (headers, frames); part 5, section 5.3.2 (SASL negotiation).
 """
@@ -18,27 +19,31 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from haclient.engine.wire import attach_frame, begin_frame
+from haclient.engine.wire import attach_frame, begin_frame, session_window
+from haclient.engine.wire.session_window import SessionWindow
 
 _HEADER = 8
 _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
+# The last code of the performatives that are looked at: those of messages are beyond it.
+_FLOW, _CODE_AT = 0x13, 10
 # A constructor, that of a small or a large ulong, and its value.
 _DESCRIPTOR = 10
 _SMALL_ULONG, _ULONG = 0x53, 0x80
 _MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = range(0x40, 0x45)
 _SASL_TYPE = 1
-_SIZE_AND_TYPE = struct.Struct(">IxB")
+_SIZE_TYPE_AND_CODE = struct.Struct(">IxB4xB")
 # A token or a certificate; RFC 7628 has none longer than some kilobytes.
 _MAX_SASL_FRAME = 65536
 # Larger than any Attach with a map that anybody reads.
 _MAX_ATTACH = 1024 * 1024
-_READ = (attach_frame.ATTACH, begin_frame.BEGIN)
+_READ = (attach_frame.ATTACH, begin_frame.BEGIN, session_window.FLOW)
 
 
 class FrameOrder:
     """Checks the bytes of one peer.
 
     :param server: whether the peer is a client.
+    :param window: reads the peer's Begins and Flows.
     """
 
     __slots__ = (
@@ -51,12 +56,14 @@ class FrameOrder:
         "_later",
         "_skip",
         "_unfinished",
+        "_window",
     )
 
-    def __init__(self, *, server: bool) -> None:
+    def __init__(self, *, server: bool, window: SessionWindow | None = None) -> None:
         # What must come first, and what may come after it.
         self._allowed: tuple[int, ...] = (_INIT,) if server else (_MECHANISMS,)
         self._later: tuple[int, ...] = (_RESPONSE,) if server else (_CHALLENGE, _OUTCOME)
+        self._window = window
         self._skip = 0
         self._held = b""
         self._check = self._check_header
@@ -94,7 +101,7 @@ class FrameOrder:
         position, end = self._end_unfinished(data), len(data)
         while position < end:
             if self._check == self._check_amqp:
-                position, start = _pass_frames(data, position, end - _HEADER)
+                position, start = self._pass(data, position)
                 if position > end:
                     self._begin_unfinished(data, start)
                 if position >= end:
@@ -115,15 +122,29 @@ class FrameOrder:
         if self._unfinished:
             frame = bytes(self._unfinished + data[:position])
             # Its beginning may have been too short to know.
-            self._finished = frame if attach_frame.may_be(frame[: _HEADER + _DESCRIPTOR], _READ) else b""
+            is_whole = attach_frame.may_be(frame[: _HEADER + _DESCRIPTOR], _READ)
+            self._finished = frame if is_whole else b""
             self._unfinished.clear()
+            if is_whole and self._window is not None:
+                self._window.read(frame)
         self._chunk, self._first = data, position
         return position
 
+    def _pass(self, data: bytes, position: int) -> tuple[int, int]:
+        """Pass the frames that are whole, see ``_pass_frames``, and read the window in them."""
+        found: list[int] = []
+        passed = _pass_frames(data, position, len(data) - _CODE_AT - 1, found)
+        if (window := self._window) is not None:
+            for start in found:
+                end = start + int.from_bytes(data[start : start + 4])
+                if end <= len(data):
+                    window.read(data[start:end])
+        return passed
+
     def _begin_unfinished(self, data: bytes, start: int) -> None:
         """Keep the beginning of a frame that may be one of them; one too large ends the connection anyway."""
-        size = int.from_bytes(data[start : start + 4])
-        if size <= _MAX_ATTACH and attach_frame.may_be(data[start : start + _DESCRIPTOR + _HEADER], _READ):
+        size, beginning = int.from_bytes(data[start : start + 4]), data[start : start + _DESCRIPTOR + _HEADER]
+        if size <= _MAX_ATTACH and attach_frame.may_be(beginning, _READ):
             self._unfinished += data[start:]
 
     def _check_header(self, data: bytes, position: int) -> int | str:
@@ -159,20 +180,25 @@ class FrameOrder:
             return 0
         if header[5] == _SASL_TYPE:
             return "a SASL frame within AMQP"
-        return max(int.from_bytes(header[:4]), _HEADER)
+        size = max(int.from_bytes(header[:4]), _HEADER)
+        return size if len(data) - position > min(size - 1, _CODE_AT) else 0  # its code is still to come
 
 
-def _pass_frames(data: bytes, position: int, last: int) -> tuple[int, int]:
+def _pass_frames(data: bytes, position: int, last: int, found: list[int]) -> tuple[int, int]:
     """Where the first frame starts that is incomplete, or not of AMQP: every message goes through this.
 
     Where its size is known, that is behind its end; so where the frame before it starts is said, too.
+
+    :param found: gets where frames start that may be a Begin, an Attach or a Flow.
     """
-    unpack = _SIZE_AND_TYPE.unpack_from
+    unpack = _SIZE_TYPE_AND_CODE.unpack_from
     start = position
     while position <= last:
-        size, kind = unpack(data, position)
+        size, kind, code = unpack(data, position)
         if kind or size < _HEADER:
             break
+        if code <= _FLOW:
+            found.append(position)
         start = position
         position += size
     return position, start

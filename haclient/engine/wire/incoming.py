@@ -15,6 +15,7 @@ from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_proof import ServerProof
 from haclient.engine.wire.server_sasl import Login, ServerSasl
 from haclient.engine.wire.server_tls import TlsSocket
+from haclient.engine.wire.session_window import SessionWindow
 
 _FRAMING_ERROR = "amqp:connection:framing-error"
 
@@ -22,7 +23,7 @@ _FRAMING_ERROR = "amqp:connection:framing-error"
 class IncomingBytes:
     """What is read of the bytes of one peer."""
 
-    __slots__ = ("_handle_max", "_order", "_proof", "greeting", "peer_proved", "sasl")
+    __slots__ = ("_handle_max", "_order", "_proof", "greeting", "peer_proved", "sasl", "window")
 
     def __init__(self, settings: Settings, transport: proton.Transport) -> None:
         serves = settings.sasl_server is not None
@@ -33,7 +34,10 @@ class IncomingBytes:
         self.sasl = ServerSasl.of(settings)
         """Server: the negotiation, where proton has no part in it."""
         self._handle_max = begin_frame.ANY if serves else None
-        self._order = None if settings.tls_domain is not None else FrameOrder(server=serves)
+        self.window = SessionWindow()
+        """Client: whether the peer takes transfers; always open where proton's own TLS hides the frames."""
+        order = FrameOrder(server=serves, window=None if serves else self.window)
+        self._order = None if settings.tls_domain is not None else order
         self._proof = ServerProof(transport) if ServerProof.is_needed(settings) else None
 
     @property

@@ -66,6 +66,7 @@ class Arrival:
     code: int
     channel: int = 0
     fields: Sequence[Any] = ()
+    payload: bytes = b""
 
     def get(self, index: int) -> Any:
         """A field; ``None`` where the list is shorter."""
@@ -346,10 +347,11 @@ def _address(terminus: Any) -> Any:
 
 def _decode(data: bytes) -> Arrival:
     found = Data()
-    found.decode(data[HEADER_SIZE:])
+    size = found.decode(data[HEADER_SIZE:])
     found.rewind()
     found.next()
     with contextlib.suppress(ValueError):  # a text of the client that repeats one of ours
         performative = found.get_object()
-        return Arrival(int(performative.descriptor), int.from_bytes(data[6:8], "big"), performative.value)
+        code, channel = int(performative.descriptor), int.from_bytes(data[6:8], "big")
+        return Arrival(code, channel, performative.value, data[HEADER_SIZE + size :])
     return Arrival(0)

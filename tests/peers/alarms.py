@@ -1,0 +1,107 @@
+"""A broker in a memory or disk alarm, as RabbitMQ 4.0.5 is: the incoming-window of each session is 0.
+
+At the beginning and at the end of the alarm each session gets a Flow without a link, and a session that
+begins meanwhile has the window 0 from its Begin on.  Links are attached and get credit all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import proton
+from proton import uint
+
+from haclient.testing.peers.listening import Peer, listening
+from tests.broker_stub.raw_client import BEGIN, FLOW, TRANSFER, WINDOW
+from tests.hostile.broker.connection import Arrival, HostileConnection
+from tests.hostile.broker.listening import HostileBrokers
+
+USUAL_WINDOW = 400
+
+
+class AlarmingBroker:
+    """What its connections have in common.
+
+    :ivar bodies: of the messages that it has accepted, in order.
+    :ivar credit: of each sender.
+    """
+
+    def __init__(self, *, credit: int = 170, alarm: bool = False) -> None:
+        self.bodies: list[object] = []
+        self.credit = credit
+        self.alarm = alarm
+        self.connections: list[Alarming] = []
+
+    @property
+    def window(self) -> int:
+        """The incoming-window of every session."""
+        return 0 if self.alarm else USUAL_WINDOW
+
+    def set_alarm(self, alarm: bool) -> None:
+        """Begin an alarm, or end it."""
+        self.alarm = alarm
+        for connection in self.connections:
+            connection.send_windows()
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[Peer]:
+        """Listen until the end of the block."""
+        async with listening(lambda _: Alarming(self)) as peer:
+            yield peer
+
+
+async def until_blocked(sender: Any) -> None:
+    """Wait until the client of this sender knows of the alarm."""
+    async with asyncio.timeout(10):
+        while not sender._core.blocked:  # noqa: ASYNC110 - a sender tells nobody
+            await asyncio.sleep(0.001)
+
+
+class Alarming(HostileConnection):
+    """One connection."""
+
+    def __init__(self, broker: AlarmingBroker) -> None:
+        super().__init__(HostileBrokers(0, ()), random.Random())
+        self._broker = broker
+        self._received = 0
+        self._payload = bytearray()
+        broker.connections.append(self)
+        self.instead[BEGIN] = self._begun
+        self.instead[TRANSFER] = self._received_transfer
+
+    def send_windows(self) -> None:
+        """Send the state of each session."""
+        for channel in self.channels:
+            self.send(FLOW, self._session_flow(), channel=channel)
+
+    def grant_all(self, *, drain: bool = False) -> None:
+        """Let each sender send as much as at its beginning, or ask it to give its credit back."""
+        for link in self.links.values():
+            fields = [*self._session_flow(), uint(link.handle), uint(link.count), uint(self._broker.credit)]
+            self.send(FLOW, [*fields, None, drain], channel=link.channel)
+
+    def grant(self, link: object, credit: int) -> None:
+        super().grant(link, self._broker.credit)  # type: ignore[arg-type]
+
+    def _begun(self, what: Arrival) -> None:
+        self.fields[BEGIN] = {2: uint(self._broker.window)}
+        self.answer(what)
+
+    def _received_transfer(self, what: Arrival) -> None:
+        self._received += 1
+        self._payload += what.payload
+        if not what.get(5):
+            message = proton.Message()
+            message.decode(bytes(self._payload))
+            self._broker.bodies.append(message.body)
+            self._payload.clear()
+        self.answer(what)
+        if not what.get(5):
+            self.grant_all()
+
+    def _session_flow(self) -> list[object]:
+        return [uint(self._received), uint(self._broker.window), uint(self._next_id), WINDOW]
