@@ -11,6 +11,7 @@ Rules
   new link is granted the window once, and nothing of the old link's credit.
 * No credit is granted before the peer's Attach where that decides whether its messages are the wanted ones,
   nor where its delivery-count may begin at another number than 0 (``quirks``).
+* The link is not attached to a peer that is known to grant what it does not apply (``quirks``).
 * A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.  What waits
   to be confirmed outlives its session (``confirmations``).
 
@@ -30,7 +31,7 @@ from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import PLAIN, SourceParams
 from haclient.core.delivery import LOST, DeliveryCore
-from haclient.core.quirks import workarounds
+from haclient.core.quirks import unsupported, workarounds
 from haclient.error_catalog.arguments import check_whole
 from haclient.error_catalog.base import quoted
 from haclient.errors import (
@@ -271,8 +272,14 @@ class ReceiverCore:
             link.request_confirmations()
         if self._configure is not None:
             self._configure(link.endpoint)
+        browses = source.distribution_mode == proton.Terminus.DIST_MODE_COPY
+        error = unsupported.before_attach(engine, self.address, browses=browses, opened=self.was_open)
+        if error is not None:
+            engine.links.drop(link)
+            self.fail(error)
+            return
         self._link, self._answered = link, False
-        must_wait = self._source.must_check or self.confirmations is not None
+        must_wait = self._source.must_check or browses or self.confirmations is not None
         self._checked = not must_wait and workarounds.takes_early_credit(engine)
         if self.confirmations is None:
             engine.attach(link)
@@ -324,7 +331,11 @@ class ReceiverCore:
         if source.address is None and not (self._source.is_lookup and source.type):
             self.on_attached(link)
             return
-        error = self._source.refusal(link.endpoint, self.address) or self._confirm_refusal(link)
+        error = (
+            self._source.refusal(link.endpoint, self.address)
+            or unsupported.browse_refusal(link.endpoint, self.address, opened=self.was_open)
+            or self._confirm_refusal(link)
+        )
         if error is not None:
             self.on_attached(link)
             link.close()
