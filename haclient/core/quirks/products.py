@@ -27,6 +27,8 @@ class Quirk(enum.Enum):
     """It is no broker: it stores nothing, and what it accepts a broker behind it has accepted."""
     IGNORES_BROWSE = "ignores-browse"
     """It answers a browse with distribution-mode *copy*, and delivers the messages as to any receiver."""
+    STREAM_OFFSETS = "stream-offsets"
+    """It has streams, whose receivers begin where their filter says, each time that they are attached."""
     ID_NAMES_PROCESS = "id-names-process"
     """Its container id is that of one process; elsewhere the members of a pair may have one in common."""
 
@@ -79,6 +81,7 @@ PRODUCTS = (
                 Quirk.FORGETS_CREDIT,
                 Quirk.EVERY_NODE_SERVES,
                 Quirk.IGNORES_BROWSE,
+                Quirk.STREAM_OFFSETS,
                 Quirk.ID_NAMES_PROCESS,
             }
         ),

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
+import proton
 import pytest
+from proton import Described, symbol, ulong
 
 from haclient import Message, aio
 from haclient.cli.exit_codes import REFUSED
-from haclient.errors import LinkRefused
+from haclient.core.attach.streams import OFFSET
+from haclient.errors import LinkRefused, StaleDelivery
 from tests.brokers.products import installed, rabbitmq4
 from tests.brokers.products.rabbitmq4 import address
 from tests.interop.rabbitmq import RabbitMQ
@@ -44,11 +50,6 @@ class Broker:
         definitions.write_text(json.dumps({"queues": [queue]}))
         self.node.control("import_definitions", str(definitions))
         return str(queue["name"])
-
-    def depth(self, name: str) -> int:
-        """How many messages a queue has."""
-        rows = self.node.control("list_queues", "name", "messages").splitlines()
-        return int(dict(row.split("\t") for row in rows if "\t" in row)[name])
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +84,7 @@ async def test_a_browse_is_refused_and_the_messages_stay(broker: Broker, kind: s
     async with await aio.connect(broker.url) as connection:
         with pytest.raises(LinkRefused, match="does not browse"):
             await connection.create_receiver(address(name), browse=True)
-        receiver = await connection.create_receiver(
-            address(name), filters={"rabbitmq:stream-offset-spec": "first"}
-        )
+        receiver = await connection.create_receiver(address(name), filters={OFFSET: "first"})
         got = [await receiver.receive(timeout=10) for _ in range(3)]
     assert [each.body for each in got] == [0, 1, 2]
     assert {each.message.delivery_count for each in got} == {0}
@@ -99,4 +98,39 @@ async def test_the_command_that_browses_a_quorum_queue_prints_nothing_and_drops_
     ended = command("receive", broker.url, address(name), "--browse", "--timeout", "1")
     assert (ended.stdout, ended.returncode) == ("", REFUSED), ended.stderr
     assert "does not browse" in ended.stderr
-    assert broker.depth(name) == 1
+    async with await aio.connect(broker.url) as connection:
+        kept = await (await connection.create_receiver(address(name))).receive(timeout=10)
+    assert (kept.body, kept.message.delivery_count) == (0, 0)
+
+
+def by_hand(receiver: proton.Receiver) -> None:
+    receiver.source.filter.put_object({symbol(OFFSET): Described(symbol(OFFSET), "next")})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        ({"filters": {OFFSET: "first"}}, 0),
+        ({"filters": {OFFSET: "next"}}, 20),
+        ({"filters": {OFFSET: ulong(7)}}, 7),
+        ({"configure": by_hand}, 20),
+        ({}, 20),
+    ],
+    ids=["first", "next", "offset", "by hand", "no filter"],
+)
+async def test_a_stream_goes_on_where_it_was_after_each_loss(
+    broker: Broker, arguments: dict[str, Any], first: int
+) -> None:
+    name, got = broker.declare("stream"), []
+    await fill(broker, name, 20)
+    async with await aio.connect(broker.url) as connection:
+        receiver = await connection.create_receiver(address(name), **arguments)
+        for begin in (20, 120, 220):
+            await fill(broker, name, 100, begin)
+            while not got or got[-1] < begin + 99:
+                delivery = await receiver.receive(timeout=20)
+                with contextlib.suppress(StaleDelivery):
+                    await delivery.accept()
+                    got.append(delivery.body)
+            await asyncio.to_thread(broker.node.control, "close_all_connections", "a loss")
+    assert got == list(range(first, 320))
