@@ -17,7 +17,7 @@ from proton import Described, symbol, ulong
 from haclient import Message, aio
 from haclient.cli.exit_codes import REFUSED
 from haclient.core.attach.streams import OFFSET
-from haclient.errors import LinkRefused, StaleDelivery
+from haclient.errors import LinkRefused, ReceiveTimeout, StaleDelivery
 from tests.brokers.products import installed, rabbitmq4
 from tests.brokers.products.rabbitmq4 import address
 from tests.interop.rabbitmq import RabbitMQ
@@ -101,6 +101,15 @@ async def test_the_command_that_browses_a_quorum_queue_prints_nothing_and_drops_
     async with await aio.connect(broker.url) as connection:
         kept = await (await connection.create_receiver(address(name))).receive(timeout=10)
     assert (kept.body, kept.message.delivery_count) == (0, 0)
+
+
+async def test_a_heartbeat_of_a_second_keeps_a_connection(broker: Broker) -> None:
+    name = broker.declare("quorum")
+    async with await aio.connect(f"{broker.url}/?heartbeat=1s", timeout=10) as connection:
+        receiver = await connection.create_receiver(address(name))
+        with pytest.raises(ReceiveTimeout):
+            await receiver.receive(timeout=3)
+        assert connection.metrics().losses == 0
 
 
 def by_hand(receiver: proton.Receiver) -> None:
