@@ -208,7 +208,8 @@ class Options:
         default=10.0,
         metadata=_about(
             seconds(0.01, 86400, or_zero=True),
-            "a peer that is silent for this long is lost, and both sides send in time; 0 is off",
+            "a peer that is silent for this long is lost, and both sides send in time; 0 is off, and "
+            "RabbitMQ 4 takes 1 or more",
         ),
     )
     delivery: Delivery = field(

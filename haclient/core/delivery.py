@@ -32,6 +32,7 @@ class DeliveryCore:
         "_pointer",
         "data",
         "link",
+        "offset",
         "receiver",
         "session_number",
         "settled",
@@ -45,6 +46,8 @@ class DeliveryCore:
         self.settled = False
         self.receiver = receiver
         self.link = link
+        self.offset: int | None = None
+        """Its place in a stream, for a receiver that keeps it."""
         self._pointer = pointer
         self._message: Message | None = None
         self._confirmation: Confirmation | None = None
@@ -78,6 +81,11 @@ class DeliveryCore:
         """The id that the message was sent with; ``None`` for one that this package made."""
         _ = self.message  # decoded by now
         return self._duplicate_id
+
+    @property
+    def sent_settled(self) -> bool:
+        """Whether the peer sent it settled."""
+        return self._pointer is None
 
     @property
     def stale(self) -> str | None:
@@ -122,7 +130,11 @@ class DeliveryCore:
 
     def settle(self, outcome: Outcome) -> None:
         """Send the outcome of a delivery marked as settled, unless its connection was lost meanwhile."""
-        if self._pointer is not None and self.session_number == self.receiver.session_number:
+        if self.session_number != self.receiver.session_number:
+            return
+        if self.offset is not None and self.receiver.position is not None:
+            self.receiver.position.settled(self.offset)
+        if self._pointer is not None:
             self.link.settle(self._pointer, outcome)
 
 

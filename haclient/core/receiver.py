@@ -7,10 +7,12 @@ Rules
 * With ``credit=0`` the application grants the credit: it gets as many messages as it asked for, no more.
 * A primary that sends more than it ever had credit for loses the link: the inbox is bounded by the window.
 * A drain takes the credit back.  None is granted until a call waits for a message, nor over a new session.
+* A receiver of a stream goes on where it was (``streams``).
 * After a loss the inbox is emptied, for the new primary delivers those messages again, and the
   new link is granted the window once, and nothing of the old link's credit.
 * No credit is granted before the peer's Attach where that decides whether its messages are the wanted ones,
   nor where its delivery-count may begin at another number than 0 (``quirks``).
+* The link is not attached to a peer that is known to grant what it does not apply (``quirks``).
 * A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.  What waits
   to be confirmed outlives its session (``confirmations``).
 
@@ -26,12 +28,14 @@ from typing import TYPE_CHECKING
 
 import proton
 
+from haclient.core.attach import streams
 from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.attach.prefixes import prefixed
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import GLOBAL, PLAIN, SourceParams
+from haclient.core.attach.streams import StreamPosition
 from haclient.core.delivery import LOST, DeliveryCore
-from haclient.core.quirks import workarounds
+from haclient.core.quirks import unsupported, workarounds
 from haclient.error_catalog.arguments import check_whole
 from haclient.error_catalog.base import quoted
 from haclient.errors import (
@@ -99,6 +103,10 @@ class ReceiverCore:
         self.loop = loop
         self.confirmations = Confirmations(loop) if confirm else None
         """The deliveries that wait to be confirmed; ``None`` if the peer was not asked to confirm any."""
+        self.position: StreamPosition | None = None
+        """Its place in a stream, once a message had one."""
+        # Whether the messages of this session may have offsets.
+        self._has_offsets = False
         self._dynamic = dynamic
         self._browse = browse
         self._configure = configure
@@ -282,8 +290,15 @@ class ReceiverCore:
             link.request_confirmations()
         if self._configure is not None:
             self._configure(link.endpoint)
+        self._find_place(engine, source)
+        browses = source.distribution_mode == proton.Terminus.DIST_MODE_COPY
+        error = unsupported.before_attach(engine, self.address, browses=browses, opened=self.was_open)
+        if error is not None:
+            engine.links.drop(link)
+            self.fail(error)
+            return
         self._link, self._answered = link, False
-        must_wait = self._source.must_check or self.confirmations is not None
+        must_wait = self._source.must_check or browses or self.confirmations is not None
         self._checked = not must_wait and workarounds.takes_early_credit(engine)
         if self.confirmations is None:
             engine.attach(link)
@@ -335,7 +350,11 @@ class ReceiverCore:
         if source.address is None and not (self._source.is_lookup and source.type):
             self.on_attached(link)
             return
-        error = self._source.refusal(link.endpoint, self.address) or self._confirm_refusal(link)
+        error = (
+            self._source.refusal(link.endpoint, self.address)
+            or unsupported.browse_refusal(link.endpoint, self.address, opened=self.was_open)
+            or self._confirm_refusal(link)
+        )
         if error is not None:
             self.on_attached(link)
             link.close()
@@ -367,7 +386,10 @@ class ReceiverCore:
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
         """Put a message into the inbox."""
         if link is self._link:
-            self.inbox.append(DeliveryCore(self, link, self.session_number, delivery, data))
+            core = DeliveryCore(self, link, self.session_number, delivery, data)
+            if self._has_offsets:
+                self._note_offset(core)
+            self.inbox.append(core)
             if self._waiting:
                 self._wake_next()
             if self._draining is not None and link.credit <= 0:
@@ -408,6 +430,21 @@ class ReceiverCore:
 
     # -- inside -------------------------------------------------------------------------------
 
+    def _find_place(self, engine: Engine, source: proton.Terminus) -> None:
+        """Begin a stream where the former session has ended, and not where it began itself."""
+        self._has_offsets = workarounds.has_streams(engine) or streams.has_offset(source)
+        if self._has_offsets and self.position is not None and self.position.begin is not None:
+            streams.begin_at(source, self.position.begin)
+
+    def _note_offset(self, delivery: DeliveryCore) -> None:
+        offset = delivery.offset = streams.offset_of(delivery.data)
+        if offset is None:  # it is a queue
+            self._has_offsets = False
+            return
+        if self.position is None:
+            self.position = StreamPosition()
+        (self.position.settled if delivery.sent_settled else self.position.delivered)(offset)
+
     def _grant(self) -> None:
         """Grant what is to be granted, if this is the time for it."""
         link, stopped = self._link, self._drained or self._draining is not None
@@ -440,6 +477,8 @@ class ReceiverCore:
             self.confirmations.fail(StaleDelivery(f"{stale_reason} before the accept was confirmed"))
         self.session_number += 1
         self.stale_reason = stale_reason
+        if self.position is not None:
+            self.position.session_ended()
         self.inbox.clear()
         self._end_drain()
 

@@ -92,10 +92,14 @@ class LinkTable:
         try:
             attach_size.check(link.endpoint, transport)
         except attach_size.AttachTooLarge:
-            del self.by_pointer[link._pn]
-            link.kill()
-            link.endpoint.free()
+            self.drop(link)
             raise
+
+    def drop(self, link: Link) -> None:
+        """Remove a link that was created and is not attached."""
+        del self.by_pointer[link._pn]
+        link.kill()
+        link.endpoint.free()
 
     def opened(self, engine: Engine, endpoint: proton.Sender | proton.Receiver) -> None:
         """Handle the peer's Attach: a new link, or the answer to ours."""

@@ -75,7 +75,7 @@ class Engine(asyncio.Protocol):
         self.transport.tracer = ProtonLog(self)
         self._pt, self._pc = self.transport._impl, self._collector._impl
         self.incoming, self._outgoing = IncomingBytes(settings, self.transport), OutgoingBytes(self._pt)
-        self._heartbeat = Heartbeat(self._pt)
+        self._heartbeat = Heartbeat(self._pt, settings.heartbeat)
 
     # -- life ---------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from cproton_ffi import ffi, lib
 from proton import symbol
 
 from haclient.engine import sasl
+from haclient.engine.heartbeat import idle_timeout
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 
@@ -43,7 +44,7 @@ class ProtonObjects:
         if settings.hostname:
             self.connection.hostname = settings.hostname
         self.transport.max_frame_size = settings.max_frame_size
-        self.transport.idle_timeout = settings.heartbeat
+        self.transport.idle_timeout = idle_timeout(settings.heartbeat)
         if settings.channel_max is not None:
             self.transport.channel_max = settings.channel_max
         if settings.tls_domain is not None:

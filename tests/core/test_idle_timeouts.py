@@ -1,16 +1,24 @@
-"""A peer that wants to hear something every millisecond costs a core, so a client refuses it."""
+"""How soon both sides want to hear something of each other.
+
+A peer that wants that every millisecond costs a core, so a client refuses it.  RabbitMQ 4 takes no Open that
+asks for less than a second: it says nothing for three seconds, and resets the connection.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 from proton import uint
 
-from haclient import aio
+from haclient import aio, events
 from haclient.discovery.evidence import FailureReason
 from haclient.errors import ConnectionGaveUp
 from haclient.testing.peers.listening import listening
+from tests.broker_stub.raw_client import BEGIN
+from tests.hostile.broker.connection import AMQP, Arrival, HostileConnection
+from tests.hostile.broker.listening import HostileBrokers
 from tests.peers import url
 from tests.peers.odd import CLOSE, OPEN, OddPeer
 
@@ -53,3 +61,61 @@ async def test_any_other_is_accepted(idle_ms: int | None) -> None:
         aio.connect(url(peer, max_attempts=1)) as connection,
     ):
         assert connection.endpoint is not None
+
+
+class AtLeastASecond(HostileConnection):
+    """Says nothing to an Open with an idle-time-out of less than a second, as RabbitMQ 4 does.
+
+    :ivar announced: the idle-time-outs.
+    """
+
+    def __init__(self, announced: list[int | None], *, stops: bool = False) -> None:
+        super().__init__(HostileBrokers(0, ()), random.Random())
+        self._announced, self._stops = announced, stops
+        self._by_the_book = self._answers[AMQP]
+        self.instead[AMQP] = lambda _: None
+        self.then[OPEN].append(self._opened)
+
+    def _opened(self, what: Arrival) -> None:
+        idle = what.get(4)
+        self._announced.append(None if idle is None else int(idle))
+        if idle is None or int(idle) >= 1000:
+            self._by_the_book(what)
+            if self._stops:
+                self.then[BEGIN].append(lambda _: setattr(self, "is_silent", True))
+        else:
+            self.is_silent = True
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "announced"),
+    [(0, None), (1, 1000), (1.25, 1000), (2, 1000), (2.5, 1250), (86400, 43_200_000)],
+)
+async def test_a_second_is_the_least_that_is_announced(heartbeat: float, announced: int | None) -> None:
+    heard: list[int | None] = []
+    async with (
+        listening(lambda _: AtLeastASecond(heard)) as peer,
+        aio.connect(url(peer, heartbeat=heartbeat, max_attempts=1)),
+    ):
+        assert heard == [announced]
+
+
+@pytest.mark.parametrize(("heartbeat", "announced"), [(0.99, 495), (0.2, 100), (0.01, 5)])
+async def test_a_shorter_heartbeat_announces_half_of_it(heartbeat: float, announced: int) -> None:
+    heard: list[int | None] = []
+    async with listening(lambda _: AtLeastASecond(heard)) as peer:
+        with pytest.raises(ConnectionGaveUp, match=f"silent for {heartbeat:g} s"):
+            await aio.connect(url(peer, heartbeat=heartbeat, max_attempts=1))
+    assert heard == [announced]
+
+
+async def test_a_peer_that_is_silent_for_a_second_is_lost_then() -> None:
+    async with (
+        listening(lambda _: AtLeastASecond([], stops=True)) as peer,
+        aio.connect(url(peer, heartbeat=1)) as connection,
+        asyncio.timeout(20),
+    ):
+        async for event in connection.events():
+            if isinstance(event, events.Disconnected):
+                break
+    assert "silent for 1 s" in str(event.reason)

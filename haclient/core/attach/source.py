@@ -21,6 +21,7 @@ from typing import Any, cast
 
 import proton
 
+from haclient.core.attach.streams import OFFSET, check_offset
 from haclient.core.attach.target import target_capabilities
 from haclient.engine import peer_fields
 from haclient.error_catalog.arguments import check_flag, check_text, check_type
@@ -73,9 +74,8 @@ class SourceParams:
             return None
         granted = peer_fields.filters(endpoint.remote_source)
         missing = tuple(name for name in self.filters if name not in granted)
-        other = [
-            name for name, each in self.filters.items() if name in granted and not _same(each, granted[name])
-        ]
+        asked = {**self.filters, **peer_fields.filters(endpoint.source)}  # over this connection
+        other = [name for name in self.filters if name in granted and not _same(asked[name], granted[name])]
         if missing or other:
             return _not_supported(address, missing, {name: granted[name] for name in other})
         if SHARED in self.capabilities and not _shares(endpoint):
@@ -108,6 +108,8 @@ def source_params(
             raise ValueError(f"the filter {SELECTOR!r} is the selector: give one of them")
         asked[SELECTOR] = selector
     checked = {_filter_name(name): _described(name, value) for name, value in asked.items()}
+    if OFFSET in checked:
+        check_offset(checked[OFFSET].value)
     return SourceParams(checked, target_capabilities(capabilities), strict=strict)
 
 

@@ -25,6 +25,10 @@ class Quirk(enum.Enum):
     """The delivery-count of its senders begins at 0: a receiver may grant credit before its Attach."""
     ROUTER = "router"
     """It is no broker: it stores nothing, and what it accepts a broker behind it has accepted."""
+    IGNORES_BROWSE = "ignores-browse"
+    """It answers a browse with distribution-mode *copy*, and delivers the messages as to any receiver."""
+    STREAM_OFFSETS = "stream-offsets"
+    """It has streams, whose receivers begin where their filter says, each time that they are attached."""
     ID_NAMES_PROCESS = "id-names-process"
     """Its container id is that of one process; elsewhere the members of a pair may have one in common."""
 
@@ -72,7 +76,15 @@ PRODUCTS = (
         "RabbitMQ",
         "RabbitMQ",
         "4.0.5",
-        frozenset({Quirk.FORGETS_CREDIT, Quirk.EVERY_NODE_SERVES, Quirk.ID_NAMES_PROCESS}),
+        frozenset(
+            {
+                Quirk.FORGETS_CREDIT,
+                Quirk.EVERY_NODE_SERVES,
+                Quirk.IGNORES_BROWSE,
+                Quirk.STREAM_OFFSETS,
+                Quirk.ID_NAMES_PROCESS,
+            }
+        ),
         ("4",),
     ),
     Product(
@@ -84,6 +96,7 @@ PRODUCTS = (
                 Quirk.FORGETS_CREDIT,
                 Quirk.ACCEPTS_UNROUTABLE,
                 Quirk.EVERY_NODE_SERVES,
+                Quirk.IGNORES_BROWSE,
                 Quirk.ID_NAMES_PROCESS,
             }
         ),

@@ -27,7 +27,7 @@ import proton
 from cproton_ffi import lib
 from proton import Endpoint
 
-from haclient.core.quirks import workarounds
+from haclient.core.quirks import unsupported, workarounds
 from haclient.engine import peer_fields
 from haclient.reactor.endpoints.delivery_events import DeliveryEvent
 from haclient.reactor.endpoints.endpoint import Connection, Session
@@ -348,6 +348,7 @@ class Binding:
             if kind == lib.PN_CONNECTION_REMOTE_OPEN:
                 engine.handle(event)
             elif kind == lib.PN_LINK_REMOTE_OPEN and isinstance(event.link, Receiver):
+                unsupported.warn_of_browse(engine, event.link)
                 event.link.answered()
             elif kind in _PEER_ENDS:
                 self._on_peer_end(event)

@@ -1,0 +1,109 @@
+"""The place of a receiver in a stream of RabbitMQ, which it keeps over its connections.
+
+Reading removes nothing from a stream, so its broker does not know what a receiver has handled.  A receiver
+that is attached again by its first filter would get everything twice (``first``), or miss what came meanwhile
+(``next``).  So it is attached at the first message that it got and did not settle, or behind all of them.
+
+Rules
+-----
+* The outcome does not matter: a stream delivers no message again.
+* A message that the peer sent settled counts as settled: the inbox loses it with the connection, as those of
+  a queue.
+* Before the first message there is no place to go on at: the filter is the application's own.
+
+Sources: RabbitMQ, "Streams", the filter ``rabbitmq:stream-offset-spec``, and 4.0.5 as it answers to it: text
+that it does not know ends the session, and a value of another type means ``next``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any
+
+import proton
+
+from haclient.engine import peer_fields
+from haclient.engine.amqp_values.decode import UndecodableMessage, read_sections
+from haclient.error_catalog.base import quoted
+
+OFFSET = "rabbitmq:stream-offset-spec"
+_ANNOTATION = proton.symbol("x-stream-offset")
+_NAMED = frozenset({"first", "last", "next"})
+_INTERVAL = re.compile("0*[1-9][0-9]*[YMDhms]", re.ASCII)
+# The one behind it has to be an unsigned long, too.
+_MOST = 2**64 - 2
+
+
+class StreamPosition:
+    """What a receiver has got of a stream.
+
+    :ivar begin: the offset to attach it at; ``None`` before the first message.
+    """
+
+    __slots__ = ("_unsettled", "begin")
+
+    def __init__(self) -> None:
+        self.begin: int | None = None
+        self._unsettled: set[int] = set()
+
+    def delivered(self, offset: int) -> None:
+        """Note a message that waits to be settled."""
+        self._unsettled.add(offset)
+
+    def settled(self, offset: int) -> None:
+        """Note that a message is settled."""
+        self._unsettled.discard(offset)
+        self.begin = max(self.begin or 0, offset + 1)
+
+    def session_ended(self) -> None:
+        """Find the place: what is not settled can be settled no more."""
+        if self._unsettled:
+            self.begin = min(self._unsettled)
+            self._unsettled.clear()
+
+
+def offset_of(data: bytes) -> int | None:
+    """Return the offset of an encoded message; ``None`` if it has none that can be used."""
+    try:
+        annotations = read_sections(data, with_body=False).annotations
+    except UndecodableMessage:
+        return None
+    offset = (annotations or {}).get(_ANNOTATION)
+    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= _MOST:
+        return None
+    return offset
+
+
+def has_offset(source: proton.Terminus) -> bool:
+    """Return whether the source of an Attach asks for a place in a stream."""
+    return OFFSET in peer_fields.filters(source)
+
+
+def begin_at(source: proton.Terminus, offset: int) -> None:
+    """Have the source of an Attach begin at an offset; its other filters stay."""
+    filters = {proton.symbol(name): each for name, each in peer_fields.filters(source).items()}
+    name = proton.symbol(OFFSET)
+    filters[name] = proton.Described(name, proton.ulong(offset))
+    source.filter.clear()
+    source.filter.put_object(filters)
+
+
+def check_offset(value: Any) -> None:
+    """Check the value of the filter.
+
+    :raises ValueError: when RabbitMQ would end the session for it, or begin somewhere else.
+    """
+    if isinstance(value, proton.symbol | bool):
+        good = False
+    elif isinstance(value, str):
+        good = value in _NAMED or _INTERVAL.fullmatch(value) is not None
+    elif isinstance(value, datetime.datetime):
+        good = True
+    else:
+        good = isinstance(value, int) and value >= 0
+    if not good:
+        raise ValueError(
+            f"filters: {OFFSET} is 'first', 'last' or 'next', an offset of 0 or more, a proton.timestamp, "
+            f"or the text of an interval such as '1h' (units: Y, M, D, h, m, s), not {quoted(value)}"
+        )

@@ -1,0 +1,145 @@
+"""What receivers ask of RabbitMQ 4, and what it does of that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import proton
+import pytest
+from proton import Described, symbol, ulong
+
+from haclient import Message, aio
+from haclient.cli.exit_codes import REFUSED
+from haclient.core.attach.streams import OFFSET
+from haclient.errors import LinkRefused, ReceiveTimeout, StaleDelivery
+from tests.brokers.products import installed, rabbitmq4
+from tests.brokers.products.rabbitmq4 import address
+from tests.interop.rabbitmq import RabbitMQ
+
+pytestmark = [
+    pytest.mark.brokers,
+    pytest.mark.skipif(bool(rabbitmq4.missing()), reason=rabbitmq4.missing()),
+]
+
+
+class Broker:
+    """One node."""
+
+    def __init__(self, rabbitmq: RabbitMQ) -> None:
+        self.url = rabbitmq.url
+        self.node = rabbitmq.nodes[0]
+        self._declared = 0
+
+    def declare(self, kind: str, **arguments: object) -> str:
+        """Make a queue of a kind; the name of it."""
+        self._declared += 1
+        queue = {
+            "name": f"q{self._declared}",
+            "vhost": "/",
+            "durable": True,
+            "auto_delete": False,
+            "arguments": {"x-queue-type": kind, **arguments},
+        }
+        definitions = self.node.folder.parent / "queues.json"
+        definitions.write_text(json.dumps({"queues": [queue]}))
+        self.node.control("import_definitions", str(definitions))
+        return str(queue["name"])
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with RabbitMQ(root=installed.DEBIAN_13) as rabbitmq:
+        yield Broker(rabbitmq)
+
+
+async def fill(broker: Broker, name: str, count: int, first: int = 0) -> None:
+    """Send so many messages, whose bodies are numbers."""
+    async with (
+        await aio.connect(broker.url) as connection,
+        await connection.create_sender(address(name)) as sender,
+    ):
+        await sender.send_many([Message(body=number) for number in range(first, first + count)])
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "haclient", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic", "stream"])
+async def test_a_browse_is_refused_and_the_messages_stay(broker: Broker, kind: str) -> None:
+    name = broker.declare(kind)
+    await fill(broker, name, 3)
+    async with await aio.connect(broker.url) as connection:
+        with pytest.raises(LinkRefused, match="does not browse"):
+            await connection.create_receiver(address(name), browse=True)
+        receiver = await connection.create_receiver(address(name), filters={OFFSET: "first"})
+        got = [await receiver.receive(timeout=10) for _ in range(3)]
+    assert [each.body for each in got] == [0, 1, 2]
+    assert {each.message.delivery_count for each in got} == {0}
+
+
+async def test_the_command_that_browses_a_quorum_queue_prints_nothing_and_drops_nothing(
+    broker: Broker,
+) -> None:
+    name = broker.declare("quorum")
+    await fill(broker, name, 1)
+    ended = command("receive", broker.url, address(name), "--browse", "--timeout", "1")
+    assert (ended.stdout, ended.returncode) == ("", REFUSED), ended.stderr
+    assert "does not browse" in ended.stderr
+    async with await aio.connect(broker.url) as connection:
+        kept = await (await connection.create_receiver(address(name))).receive(timeout=10)
+    assert (kept.body, kept.message.delivery_count) == (0, 0)
+
+
+async def test_a_heartbeat_of_a_second_keeps_a_connection(broker: Broker) -> None:
+    name = broker.declare("quorum")
+    async with await aio.connect(f"{broker.url}/?heartbeat=1s", timeout=10) as connection:
+        receiver = await connection.create_receiver(address(name))
+        with pytest.raises(ReceiveTimeout):
+            await receiver.receive(timeout=3)
+        assert connection.metrics().losses == 0
+
+
+def by_hand(receiver: proton.Receiver) -> None:
+    receiver.source.filter.put_object({symbol(OFFSET): Described(symbol(OFFSET), "next")})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        ({"filters": {OFFSET: "first"}}, 0),
+        ({"filters": {OFFSET: "next"}}, 20),
+        ({"filters": {OFFSET: ulong(7)}}, 7),
+        ({"configure": by_hand}, 20),
+        ({}, 20),
+    ],
+    ids=["first", "next", "offset", "by hand", "no filter"],
+)
+async def test_a_stream_goes_on_where_it_was_after_each_loss(
+    broker: Broker, arguments: dict[str, Any], first: int
+) -> None:
+    name, got = broker.declare("stream"), []
+    await fill(broker, name, 20)
+    async with await aio.connect(broker.url) as connection:
+        receiver = await connection.create_receiver(address(name), **arguments)
+        for begin in (20, 120, 220):
+            await fill(broker, name, 100, begin)
+            while not got or got[-1] < begin + 99:
+                delivery = await receiver.receive(timeout=20)
+                with contextlib.suppress(StaleDelivery):
+                    await delivery.accept()
+                    got.append(delivery.body)
+            await asyncio.to_thread(broker.node.control, "close_all_connections", "a loss")
+    assert got == list(range(first, 320))
