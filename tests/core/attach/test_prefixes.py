@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import proton
 import pytest
@@ -119,3 +120,16 @@ def test_an_address_gets_one_prefix_or_none_and_never_two(
 def test_only_the_prefix_itself_counts_as_one(address: str) -> None:
     assert prefixed(address, ("topic", "shared"), ANNOUNCED) == f"topic://{address}"
     assert prefixed(address, ("queue",), ANNOUNCED) == f"queue://{address}"
+
+
+@given(st.text(min_size=1).filter(lambda name: not name.startswith("/")))
+def test_of_rabbitmq_4_a_queue_has_a_path_with_its_name_in_it(name: str) -> None:
+    four = {"product": "RabbitMQ", "version": "4.0.5"}
+    address = prefixed(name, ["queue"], four)
+    assert urlsplit(address).path == address
+    head, queues, quoted = address.split("/")
+    assert (head, queues, unquote(quoted)) == ("", "queues", name)
+    assert prefixed(address, ["queue"], four) == address
+    for capabilities in ([], ["topic"], ["queue", "topic"]):
+        assert prefixed(name, capabilities, four) == name
+    assert prefixed(name, ["queue"], {"product": "RabbitMQ", "version": "3.10.8"}) == name
