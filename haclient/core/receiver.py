@@ -232,10 +232,16 @@ class ReceiverCore:
 
     # -- the connection's side ----------------------------------------------------------------
 
-    may_attach_ahead = True
-    """Whether it may be attached to a session whose Begin is not answered yet."""
     unsettled = to_replay = 0
     """A receiver sends no messages."""
+
+    @property
+    def may_attach_ahead(self) -> bool:
+        """Whether it may be attached to a session whose Begin is not answered yet.
+
+        A subscription that the peer cannot share ends the receiver, so that peer has to be the primary.
+        """
+        return not self._source.is_shared
 
     @property
     def waiting(self) -> int:
@@ -262,7 +268,13 @@ class ReceiverCore:
         return is_own or self.confirmations is not None or self._configure is not None
 
     def attach(self, engine: Engine, session: proton.Session) -> None:
-        """Attach the link over a session, and grant the window."""
+        """Attach the link over a session, and grant the window.
+
+        :raises LinkRefused: if the peer's Open says already that it cannot be had.
+        """
+        refusal = self._source.refusal_ahead(engine.connection, self.address)
+        if refusal is not None:
+            raise refusal
         self.session_number += 1
         link = engine.receiver(session, self.name, self)
         link.on_flow, link.on_violation = self._flowed, self._violated
