@@ -314,7 +314,8 @@ class Connection(BaseConnection):
 
         :param name: of a durable or shared subscription, without ``|``.
         :param durable: the subscription stays when its receiver or the connection is closed, until
-            ``unsubscribe``.  It belongs to the URL's ``client_id``; without one it must be shared.
+            ``unsubscribe``.  It belongs to the URL's ``client_id``; without one it must be shared, and the
+            primary must be one that shares subscriptions.
         :param shared: each message goes to one of the receivers of that name: those of one ``client_id``, or,
             without it or with the capability ``"global"``, of all clients.
         :param credit: as for ``create_receiver``, and the same for all others.

@@ -132,7 +132,7 @@ class DeliveryCore:
         """Send the outcome of a delivery marked as settled, unless its connection was lost meanwhile."""
         if self.session_number != self.receiver.session_number:
             return
-        if self.offset is not None and self.receiver.position is not None:
+        if self.offset is not None:
             self.receiver.position.settled(self.offset)
         if self._pointer is not None:
             self.link.settle(self._pointer, outcome)

@@ -40,6 +40,8 @@ _TLS_VERIFY = "certificate verify failed"
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
 _NO_TLS_TEXT = "wrong version number"
 _PLAIN_PORT = "the peer does not speak TLS here: write amqp:// instead of amqps://, or take the TLS port"
+# It accepts the connection, writes the reason into its log, and closes without a word.
+_LIMIT = "a broker at its limit of connections (ActiveMQ: maximumConnections)"
 _NO_MECHANISM = "no SASL mechanism in common"
 
 
@@ -55,7 +57,8 @@ def from_socket_error(error: Exception, *, in_handshake: bool = False) -> Failur
     if in_handshake and isinstance(error, ConnectionError | ssl.SSLEOFError):
         return Failure(
             kind=FailureReason.ENDED,
-            detail="the peer closed the socket during the TLS handshake: is it a plain port (write amqp://)?",
+            detail="the peer closed the socket during the TLS handshake: "
+            f"is it a plain port (write amqp://), or {_LIMIT}?",
             exact_code="no-answer",
         )
     if isinstance(error, ssl.SSLError):
@@ -146,9 +149,9 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
 def from_silence(*, tls: bool) -> Failure:
     """A peer that accepted the TCP connection, and closed it before it sent a byte."""
     detail = "the peer closed the socket before it sent a byte: " + (
-        "is there a member behind it?"
+        f"is there a member behind it, or is it {_LIMIT}?"
         if tls
-        else "is it a TLS port (write amqps://), or a proxy without a member behind it?"
+        else f"is it a TLS port (write amqps://), a proxy without a member behind it, or {_LIMIT}?"
     )
     return Failure(kind=FailureReason.ENDED, detail=detail, exact_code="no-answer")
 

@@ -40,7 +40,7 @@ from haclient.engine.protocol import Engine
 from haclient.engine.settings import MAX_PARKED_LINKS
 from haclient.error_catalog.arguments import check_callable, check_flag, check_text, check_whole
 from haclient.error_catalog.base import quoted
-from haclient.errors import HaclientError, LinkClosed, another
+from haclient.errors import HaclientError, LinkClosed, LinkRefused, another
 from haclient.printable.log import get_logger
 
 logger = get_logger("haclient")
@@ -422,6 +422,8 @@ class LinkSet:
             return
         try:
             link.attach(engine, own)
+        except LinkRefused as error:
+            link.fail(error)
         except AttachTooLarge as error:
             _fail_unattached(link, str(error), FRAME_SIZE_TOO_SMALL)
 
@@ -469,6 +471,8 @@ class LinkSet:
     def _attach_over(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
         try:
             link.attach(engine, session)
+        except LinkRefused as error:
+            link.fail(error)
         except AttachTooLarge as error:
             _fail_unattached(link, str(error), FRAME_SIZE_TOO_SMALL)
         except Exception as error:  # the application's ``configure``

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 import proton
 
-from haclient.core.attach import streams
 from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.attach.prefixes import prefixed
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
@@ -103,10 +102,7 @@ class ReceiverCore:
         self.loop = loop
         self.confirmations = Confirmations(loop) if confirm else None
         """The deliveries that wait to be confirmed; ``None`` if the peer was not asked to confirm any."""
-        self.position: StreamPosition | None = None
-        """Its place in a stream, once a message had one."""
-        # Whether the messages of this session may have offsets.
-        self._has_offsets = False
+        self.position = StreamPosition()
         self._dynamic = dynamic
         self._browse = browse
         self._configure = configure
@@ -240,10 +236,16 @@ class ReceiverCore:
 
     # -- the connection's side ----------------------------------------------------------------
 
-    may_attach_ahead = True
-    """Whether it may be attached to a session whose Begin is not answered yet."""
     unsettled = to_replay = 0
     """A receiver sends no messages."""
+
+    @property
+    def may_attach_ahead(self) -> bool:
+        """Whether it may be attached to a session whose Begin is not answered yet.
+
+        A subscription that the peer cannot share ends the receiver, so that peer has to be the primary.
+        """
+        return not self._source.is_shared
 
     @property
     def waiting(self) -> int:
@@ -270,27 +272,22 @@ class ReceiverCore:
         return is_own or self.confirmations is not None or self._configure is not None
 
     def attach(self, engine: Engine, session: proton.Session) -> None:
-        """Attach the link over a session, and grant the window."""
+        """Attach the link over a session, and grant the window.
+
+        :raises LinkRefused: if the peer's Open says already that it cannot be had.
+        """
+        refusal = self._source.refusal_ahead(engine.connection, self.address)
+        if refusal is not None:
+            raise refusal
         self.session_number += 1
         link = engine.receiver(session, self.name, self)
         link.on_flow, link.on_violation = self._flowed, self._violated
-        source = link.endpoint.source
-        self._source.apply(source)
-        if self.redirected_to is not None:
-            source.address = self.redirected_to
-        elif self._dynamic:
-            source.dynamic = True
-        elif self.address is not None and not self._source.is_lookup:
-            capabilities = self._source.capabilities
-            source.address = prefixed(self.address, capabilities, engine.peer_properties)
-        if self._browse:
-            source.distribution_mode = proton.Terminus.DIST_MODE_COPY
-        link.endpoint.target.address = self.name
+        source = self._write_source(link, engine)
         if self.confirmations is not None:
             link.request_confirmations()
         if self._configure is not None:
             self._configure(link.endpoint)
-        self._find_place(engine, source)
+        self.position.find(source, may_be_stream=workarounds.has_streams(engine))
         browses = source.distribution_mode == proton.Terminus.DIST_MODE_COPY
         error = unsupported.before_attach(engine, self.address, browses=browses, opened=self.was_open)
         if error is not None:
@@ -308,6 +305,21 @@ class ReceiverCore:
             self._requested = 0
         self._to_grant = self.credit or self._requested
         self._grant()
+
+    def _write_source(self, link: ReceiverLink, engine: Engine) -> proton.Terminus:
+        source: proton.Terminus = link.endpoint.source
+        self._source.apply(source)
+        if self.redirected_to is not None:
+            source.address = self.redirected_to
+        elif self._dynamic:
+            source.dynamic = True
+        elif self.address is not None and not self._source.is_lookup:
+            capabilities = self._source.capabilities
+            source.address = prefixed(self.address, capabilities, engine.peer_properties)
+        if self._browse:
+            source.distribution_mode = proton.Terminus.DIST_MODE_COPY
+        link.endpoint.target.address = self.name
+        return source
 
     def on_disconnected(self) -> None:
         """Empty the inbox after the loss of the link: the primary delivers its messages again."""
@@ -387,8 +399,8 @@ class ReceiverCore:
         """Put a message into the inbox."""
         if link is self._link:
             core = DeliveryCore(self, link, self.session_number, delivery, data)
-            if self._has_offsets:
-                self._note_offset(core)
+            if self.position.is_followed:
+                core.offset = self.position.read(data, settled=core.sent_settled)
             self.inbox.append(core)
             if self._waiting:
                 self._wake_next()
@@ -430,21 +442,6 @@ class ReceiverCore:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _find_place(self, engine: Engine, source: proton.Terminus) -> None:
-        """Begin a stream where the former session has ended, and not where it began itself."""
-        self._has_offsets = workarounds.has_streams(engine) or streams.has_offset(source)
-        if self._has_offsets and self.position is not None and self.position.begin is not None:
-            streams.begin_at(source, self.position.begin)
-
-    def _note_offset(self, delivery: DeliveryCore) -> None:
-        offset = delivery.offset = streams.offset_of(delivery.data)
-        if offset is None:  # it is a queue
-            self._has_offsets = False
-            return
-        if self.position is None:
-            self.position = StreamPosition()
-        (self.position.settled if delivery.sent_settled else self.position.delivered)(offset)
-
     def _grant(self) -> None:
         """Grant what is to be granted, if this is the time for it."""
         link, stopped = self._link, self._drained or self._draining is not None
@@ -477,8 +474,7 @@ class ReceiverCore:
             self.confirmations.fail(StaleDelivery(f"{stale_reason} before the accept was confirmed"))
         self.session_number += 1
         self.stale_reason = stale_reason
-        if self.position is not None:
-            self.position.session_ended()
+        self.position.session_ended()
         self.inbox.clear()
         self._end_drain()
 

@@ -171,7 +171,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "The peer accepted the TCP connection and closed it without a word.",
             "With `amqp://` it may be a TLS port, which wants `amqps://`; with `amqps://` a plain port. A "
             "proxy or load balancer without a live member behind it does the same, and a broker that is "
-            "starting.",
+            "starting. So does ActiveMQ at its limit of connections, and its log says so: raise "
+            "`maximumConnections` in the URI of its transport connector, or open fewer connections.",
         ),
         "tls-failed": Entry(
             "The TLS handshake failed. The text has the reason that OpenSSL gives.",

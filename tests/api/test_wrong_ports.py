@@ -51,7 +51,11 @@ ANSWERS = {
     "garbage": (b"\x00\xff\x00\xff\x00\xff\x00\xff", "not-amqp", "this port does not speak AMQP 1.0"),
     "newline": (b"\r\n", "not-amqp", "this port does not speak AMQP 1.0: it answered '\\r\\n'"),
     "half a header": (b"AMQP\x03", "no-primary", "the peer closed the socket before SASL was done"),
-    "nothing": (b"", "no-answer", "before it sent a byte: is it a TLS port (write amqps://), or a proxy"),
+    "nothing": (
+        b"",
+        "no-answer",
+        "a TLS port (write amqps://), a proxy without a member behind it, or a broker at its limit of conn",
+    ),
 }
 
 
@@ -159,7 +163,8 @@ async def test_amqps_with_external_to_a_plain_port(api: API, authority: Authorit
 async def test_amqps_to_a_port_that_closes_without_a_word(api: API) -> None:
     async with answering(b"") as peer:
         error = await failed(api, f"amqps://{peer.address}?{ONCE}")
-    assert "closed the socket during the TLS handshake: is it a plain port (write amqp://)?" in str(error)
+    assert "closed the socket during the TLS handshake: is it a plain port (write amqp://)" in str(error)
+    assert "limit of connections (ActiveMQ: maximumConnections)?" in str(error)
     assert error.code == "no-answer"
 
 

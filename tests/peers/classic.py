@@ -39,6 +39,7 @@ class Classic(Primary):
             proton.symbol("queue-prefix"): QUEUE_PREFIX,
         }
     )
+    offered: tuple[str, ...] = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
     forgets: bool = True
     ids: list[str] = field(default_factory=list)
     taken: dict[Any, str] = field(default_factory=dict)

@@ -75,7 +75,7 @@ class Primary(Peer):
     :ivar outcomes: those that clients gave to deliveries, in order.
     :ivar credit: the credit of the client's receivers, each time they changed it.
     :ivar filters: what it answers to the filters of a receiver: the same, nothing, or others.
-    :ivar shares: whether it says that it shares subscriptions.
+    :ivar shares: whether it says that it shares subscriptions: in its Open (``offered``) and in answers.
     :ivar drains: whether it answers a drain.
     :ivar drops_at_detach: whether it drops every connection once, instead of answering a Detach.
     :ivar sources: what each receiver of a client asked for.
@@ -116,6 +116,7 @@ class Primary(Peer):
     credit: list[int] = field(default_factory=list)
     filters: Literal["echo", "ignore", "change"] = "echo"
     shares: bool = True
+    offered: tuple[str, ...] = ("SHARED-SUBS",)
     drains: bool = True
     drops_at_detach: bool = False
     sources: list[Source] = field(default_factory=list)
@@ -223,7 +224,7 @@ class Primary(Peer):
         self.opening += 1
         self.most_opening = max(self.most_opening, self.opening)
         engine.transport.channel_max = self.channel_max
-        engine.open(properties=self.properties)
+        engine.open(properties=self.properties, offered=self.offered if self.shares else ())
         self._changed.set()
 
     def session_opened(self, engine: PeerEngine, session: proton.Session) -> None:

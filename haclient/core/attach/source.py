@@ -6,7 +6,9 @@ Rules
   So a filter that the answer lacks, or has with another value, is an error unless the caller wants to go on.
 * The descriptor of a filter may be its name or its number: both mean the same, and a peer may answer with
   the other one.
-* A subscription is shared only if the peer says so: in its Open, or in the source that it answers with.
+* A subscription is shared only if the peer's Open offers that.  An answer with the capability proves nothing:
+  ActiveMQ Classic repeats those that it does not know.  So it is decided before the Attach, for that leaves
+  a subscription behind that nobody can find again.
 
 Sources: AMQP 1.0 part 3, sections 3.5.3 (source), 3.5.6 (expiry) and 3.5.8 (filters); the registry of filters
 (``apache.org:selector-filter:string``); the JMS mapping of Apache Qpid (capabilities ``topic``, ``shared``,
@@ -39,7 +41,8 @@ class SourceParams:
 
     :param filters: by name, as proton would read them back.
     :param durable: the source outlives the link, with the state of its deliveries.
-    :param strict: whether a filter or a shared subscription that the peer does not grant is an error.
+    :param strict: whether a filter or a shared subscription that the peer does not grant is an error; a
+        durable one that all clients share always needs a peer that shares.
     :param is_lookup: the source is null, and the peer finds it by the name of the link.
     """
 
@@ -52,7 +55,30 @@ class SourceParams:
     @property
     def must_check(self) -> bool:
         """Whether the peer's answer decides if messages may come."""
-        return self.strict and (bool(self.filters) or SHARED in self.capabilities)
+        return self.strict and bool(self.filters)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether receivers, of this client or of all, share its messages."""
+        return SHARED in self.capabilities or GLOBAL in self.capabilities
+
+    def refusal_ahead(self, peer: proton.Connection, address: str | None) -> HaclientError | None:
+        """Why it cannot be had of a peer, by its Open."""
+        if not self.is_shared or _SHARES in peer_fields.offered_capabilities(peer):
+            return None
+        if self.durable and GLOBAL in self.capabilities:
+            message = (
+                f"the primary does not share subscriptions, so a durable one to {quoted(address)} "
+                "belongs to a client_id: give one in the URL (client_id=NAME)"
+            )
+        elif self.strict:
+            message = (
+                f"the primary does not share subscriptions: each receiver of {quoted(address)} would get "
+                "all; strict=False goes on"
+            )
+        else:
+            return None
+        return LinkRefused(message, "amqp:not-implemented")
 
     def apply(self, source: proton.Terminus) -> None:
         """Write it into the source of an Attach."""
@@ -78,11 +104,6 @@ class SourceParams:
         other = [name for name in self.filters if name in granted and not _same(asked[name], granted[name])]
         if missing or other:
             return _not_supported(address, missing, {name: granted[name] for name in other})
-        if SHARED in self.capabilities and not _shares(endpoint):
-            message = (
-                f"the primary does not share subscriptions: each receiver of {quoted(address)} would get all"
-            )
-            return LinkRefused(message, "amqp:not-implemented")
         return None
 
 
@@ -159,8 +180,3 @@ def _not_supported(
     why = " and ".join(reasons)
     message = f"the primary does not filter the messages of {quoted(address)}: it {why}; strict=False goes on"
     return FilterNotSupported(message, (*missing, *other))
-
-
-def _shares(endpoint: proton.Receiver) -> bool:
-    offered = peer_fields.offered_capabilities(endpoint.connection)
-    return _SHARES in offered or SHARED in peer_fields.capabilities(endpoint.remote_source)

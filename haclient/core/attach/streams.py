@@ -39,13 +39,32 @@ class StreamPosition:
     """What a receiver has got of a stream.
 
     :ivar begin: the offset to attach it at; ``None`` before the first message.
+    :ivar is_followed: whether the messages of this session may have offsets.
     """
 
-    __slots__ = ("_unsettled", "begin")
+    __slots__ = ("_unsettled", "begin", "is_followed")
 
     def __init__(self) -> None:
         self.begin: int | None = None
+        self.is_followed = False
         self._unsettled: set[int] = set()
+
+    def find(self, source: proton.Terminus, *, may_be_stream: bool) -> None:
+        """Have the source of an Attach begin where the former session has ended."""
+        self.is_followed = may_be_stream or has_offset(source)
+        if self.is_followed and self.begin is not None:
+            begin_at(source, self.begin)
+
+    def read(self, data: bytes, *, settled: bool) -> int | None:
+        """Note an encoded message, and return its offset; without one the source is no stream."""
+        offset = offset_of(data)
+        if offset is None:
+            self.is_followed = False
+        elif settled:
+            self.settled(offset)
+        else:
+            self.delivered(offset)
+        return offset
 
     def delivered(self, offset: int) -> None:
         """Note a message that waits to be settled."""

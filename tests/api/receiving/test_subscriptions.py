@@ -14,6 +14,7 @@ from proton import Condition, Terminus
 from haclient.errors import ConnectionClosed, LinkRefused, LinkTimeout
 from tests.peers import Primary, primary
 from tests.peers.apis import API, connected
+from tests.peers.classic import classic
 
 GLOBAL = ("topic", "shared", "global")
 
@@ -130,7 +131,51 @@ async def test_a_peer_that_does_not_share_is_refused_unless_the_caller_goes_on(a
         with pytest.raises(LinkRefused, match="does not share subscriptions") as caught:
             await connection.subscribe("news", name="mine", shared=True)
         assert caught.value.condition == "amqp:not-implemented"
+        assert peer.sources == []
         await connection.subscribe("news", name="mine", shared=True, strict=False)
+        assert len(peer.sources) == 1
+
+
+@pytest.mark.parametrize("capability", ["shared", "global"])
+async def test_a_capability_that_the_peer_only_repeats_is_no_proof(api: API, capability: str) -> None:
+    """As ActiveMQ Classic does, which keeps a durable subscription of each Attach that it sees."""
+    async with classic() as peer, connected(api, peer, client_id="me") as connection:
+        with pytest.raises(LinkRefused, match=r"does not share subscriptions.*strict=False goes on"):
+            await connection.create_receiver("news", capabilities=[capability])
+        with pytest.raises(LinkRefused, match="does not share subscriptions"):
+            await connection.subscribe("news", name="mine", durable=True, shared=True)
+        assert (peer.sources, peer.subscriptions) == ([], set())
+        await connection.subscribe("news", name="mine", durable=True)
+        assert peer.subscriptions == {"mine"}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+async def test_a_durable_one_of_nobody_needs_a_peer_that_shares(api: API, *, strict: bool) -> None:
+    """Else it stays behind, and no process finds it again."""
+    async with classic() as peer, connected(api, peer) as connection:
+        with pytest.raises(
+            LinkRefused, match=r"belongs to a client_id: give one in the URL \(client_id=NAME\)"
+        ):
+            await connection.subscribe("news", name="mine", durable=True, shared=True, strict=strict)
+        with pytest.raises(LinkRefused) as caught:
+            await connection.unsubscribe("mine", topic="news")
+        assert caught.value.condition == "amqp:not-implemented"
+        assert (peer.sources, peer.subscriptions) == ([], set())
+
+
+async def test_a_shared_one_ends_with_the_reason_at_a_member_that_does_not_share(api: API) -> None:
+    """After a failover, and nothing is attached there; another receiver goes on."""
+    async with primary() as peer, connected(api, peer) as connection:
+        shared = await connection.subscribe("news", name="mine", durable=True, shared=True)
+        other = await connection.subscribe("news")
+        seen = len(peer.sources)
+        peer.offered = ()
+        peer.drop()
+        with pytest.raises(LinkRefused, match="does not share subscriptions"):
+            await shared.receive(timeout=5)
+        peer.put("news", 1)
+        assert (await other.receive(timeout=5)).message.body == 1
+        assert len(peer.sources) == seen + 1
 
 
 # -- unsubscribe ----------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ import pytest
 from proton import ConnectionException
 
 from haclient import Message, aio
-from haclient.errors import ConnectionGaveUp, ReceiveTimeout
+from haclient.errors import ConnectionGaveUp, DeadlineExceeded, LinkRefused, ReceiveTimeout
 from haclient.events import Connected, Reconnected
 from haclient.testing.threads import in_thread
 from haclient.utils import BlockingConnection
 from tests.brokers import clusters
-from tests.brokers.products.activemq import ActiveMQ
+from tests.brokers.products.activemq import FEW, ActiveMQ
 from tests.brokers.topology import Launch
 from tests.peers.watch import Watch
 
@@ -154,3 +154,54 @@ async def test_a_queue_of_the_same_name_is_another_node(broker: ActiveMQ) -> Non
         assert [(await queue.receive(timeout=IN_TIME)).body for _ in range(3)] == ["queued"] * 3
         with pytest.raises(ReceiveTimeout):
             await subscriber.receive(timeout=0.5)
+
+
+async def test_it_does_not_share_subscriptions_and_keeps_none_that_nobody_finds_again(
+    broker: ActiveMQ,
+) -> None:
+    async with aio.connect(broker.url) as connection:
+        with pytest.raises(LinkRefused, match="each receiver of 'shared' would get all"):
+            await connection.subscribe("shared", name="team", shared=True)
+        for strict in (True, False):
+            with pytest.raises(LinkRefused, match="belongs to a client_id"):
+                await connection.subscribe("shared", name="team", durable=True, shared=True, strict=strict)
+        sender = await connection.create_sender("shared", capabilities=["topic"])
+        await sender.send(Message(body="kept by nobody"))
+    # A subscription that had stayed behind would be in the way, and have that message.
+    async with aio.connect(broker.url) as connection:
+        reader = await connection.create_receiver("shared", name="team|global", capabilities=["topic"])
+        with pytest.raises(ReceiveTimeout):
+            await reader.receive(timeout=0.5)
+
+
+async def test_a_durable_subscription_of_a_client_id_has_what_came_meanwhile(broker: ActiveMQ) -> None:
+    for number in range(3):
+        async with aio.connect(broker.url, client_id="archive-1") as connection:
+            archive = await connection.subscribe("kept", name="archive", durable=True)
+            if number:
+                kept = await archive.receive(timeout=IN_TIME)
+                assert kept.body == number
+                await kept.accept()
+        async with aio.connect(broker.url) as connection:
+            sender = await connection.create_sender("kept", capabilities=["topic"])
+            await sender.send(Message(body=number + 1))
+    async with aio.connect(broker.url, client_id="archive-1") as connection:
+        await connection.unsubscribe("archive")
+        with pytest.raises(LinkRefused, match="amqp:not-found"):
+            await connection.unsubscribe("archive")
+
+
+# -- limits -------------------------------------------------------------------------------------------
+
+
+async def test_a_connection_beyond_its_limit_fails_with_a_text_that_names_it(broker: ActiveMQ) -> None:
+    primary = await broker.group.primary()
+    few = broker.few[broker.members.index(primary)]
+    async with aio.ConnectionFactory(str(few), startup_deadline=1.0) as factory:
+        connections = [await factory.connect() for _ in range(FEW)]
+        with pytest.raises(DeadlineExceeded, match=r"limit of connections \(ActiveMQ: maximumConnections\)"):
+            await factory.connect()
+        await connections.pop().close()
+        connections.append(await factory.connect(timeout=IN_TIME))
+        for connection in connections:
+            await connection.close()
