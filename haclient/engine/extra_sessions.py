@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 class TooManyLinksError(Exception):
     """The peer allows no further link on this connection."""
 
-    def __init__(self, sessions: int, links: int) -> None:
+    def __init__(self, channel_max: int, handle_max: int) -> None:
         super().__init__(
-            f"the peer allows {sessions} session{'s' * (sessions > 1)} with {links} "
-            f"link{'s' * (links > 1)} each on a connection: close other links, or open another connection"
+            "all links that the peer allows are in use "
+            f"(channel-max {channel_max}, handle-max {handle_max}): close others, or open another connection"
         )
 
 
@@ -78,7 +78,7 @@ class ExtraSessions:
                 if self._apart.pop(session._impl, None) is not None:
                     self._shared[session._impl] = session
                 return session
-        raise TooManyLinksError(_most_sessions(engine), engine.incoming.handle_max + 1)
+        raise TooManyLinksError(_channel_max(engine), engine.incoming.handle_max)
 
     def begin_apart(self, engine: Engine) -> proton.Session | None:
         """Begin a session for one link.
@@ -125,7 +125,7 @@ class ExtraSessions:
 
     def _begin(self, engine: Engine, kind: dict[Any, proton.Session]) -> proton.Session | None:
         used = 1 + len(self._apart) + len(self._shared) + len(self._closing) + self._channels
-        if used >= _most_sessions(engine):
+        if used > _channel_max(engine):
             return None
         session = engine.begin()
         kind[session._impl] = session
@@ -167,6 +167,6 @@ class ExtraSessions:
         )
 
 
-def _most_sessions(engine: Engine) -> int:
-    """As many as both sides allow."""
-    return 1 + int(lib.pn_transport_get_channel_max(engine.transport._impl))
+def _channel_max(engine: Engine) -> int:
+    """The lower one of both sides."""
+    return int(lib.pn_transport_get_channel_max(engine.transport._impl))

@@ -247,6 +247,9 @@ class FailoverConnector:
         self._was_bound = True
         if self._core.endpoint is not None:
             self._binding.connection.url = Url(url_of(self._core.endpoint))
+        if (reason := self._binding.links_beyond(engine)) is not None:
+            self.fail(ConnectionGaveUp(reason))  # over the next connection it would be the same
+            return
         self._binding.bind(engine, session)
 
     def on_disconnected(self) -> None:

@@ -1,7 +1,6 @@
 """More links than the peer allows in a session go to further ones, and beyond its limits comes a clear error.
 
-The peer counts as RabbitMQ 4.0.5 does, whose handle-max is 255 and whose channel-max is 63: a link or a
-session beyond them ends the connection.
+The peer counts as RabbitMQ 4.0.5 does, whose handle-max is 255 and whose channel-max is 63.
 """
 
 from __future__ import annotations
@@ -9,78 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from proton import uint, ushort
+from proton import uint
 
 from haclient import aio
 from haclient.errors import HaclientError, LinkClosed, LinkRefused, LinkTimeout
 from haclient.events import Disconnected, Event
 from haclient.testing.peers.listening import Peer, listening, url
-from tests.broker_stub.raw_client import ATTACH, BEGIN, DETACH, OPEN
-from tests.hostile.broker.connection import Arrival, HostileConnection, error
-from tests.hostile.broker.listening import HostileBrokers
+from tests.broker_stub.raw_client import DETACH
+from tests.hostile.broker.connection import error
+from tests.hostile.broker.limited import Limited, Limits
 
 FAST = {"backoff_base": 0.001, "backoff_max": 0.01}
-_CHANNEL_MAX, _HANDLE_MAX = 3, 4
-
-
-@dataclass
-class Limits:
-    """The limits of a peer, and what it saw.
-
-    :ivar most: the most links that were attached at once.
-    :ivar violations: how often a client went beyond the limits.
-    """
-
-    handle_max: int | None
-    channel_max: int
-    later_handle_max: int | None = None
-    answers_detach: bool = True
-    most: int = 0
-    violations: int = 0
-    sessions: Counter[int] = field(default_factory=Counter)
-    connections: list[Limited] = field(default_factory=list)
-
-
-class Limited(HostileConnection):
-    """Ends a connection that goes beyond its limits."""
-
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(HostileBrokers(0, ()), random.Random())
-        self.limits = limits
-        limits.connections.append(self)
-        limits.sessions.clear()
-        self.fields[OPEN] = {_CHANNEL_MAX: ushort(limits.channel_max)}
-        self._allow(limits.handle_max)
-        self.then[BEGIN].append(self._begun)
-        self.then[ATTACH].append(self._attached)
-        self.then[DETACH].append(lambda what: limits.sessions.subtract({what.channel: 1}))
-        if not limits.answers_detach:
-            self.instead[DETACH] = lambda _: None
-
-    def _allow(self, handle_max: int | None) -> None:
-        self.fields[BEGIN] = {_HANDLE_MAX: None if handle_max is None else uint(handle_max)}
-
-    def _begun(self, what: Arrival) -> None:
-        self._check(what.channel, self.limits.channel_max)
-        if self.limits.later_handle_max is not None:
-            self._allow(self.limits.later_handle_max)
-
-    def _attached(self, what: Arrival) -> None:
-        self._check(int(what.get(1)), self.limits.handle_max)
-        self.limits.sessions[what.channel] += 1
-        self.limits.most = max(self.limits.most, self.limits.sessions.total())
-
-    def _check(self, number: int, most: int | None) -> None:
-        if most is not None and number > most:
-            self.limits.violations += 1
-            self.close(error("amqp:connection:framing-error", f"{number} is more than {most}"))
 
 
 @contextlib.asynccontextmanager
@@ -150,8 +93,8 @@ async def _fill(limits: Limits, links: int) -> None:
             if isinstance(each, BaseException):
                 assert isinstance(each, LinkRefused)
                 assert each.condition == "amqp:resource-limit-exceeded"
-                assert "close other links, or open another connection" in str(each)
-                assert f"{limits.channel_max + 1} session" in str(each)
+                assert f"(channel-max {min(limits.channel_max, 32767)}, handle-max " in str(each)
+                assert "close others, or open another connection" in str(each)
         await asyncio.gather(*map(use, good))
         assert not losses(seen)
 
@@ -209,7 +152,7 @@ async def test_the_next_primary_may_allow_less() -> None:
         )
         failed = [each for each in outcomes if isinstance(each, HaclientError)]
         assert [type(each) for each in failed] == [LinkClosed] * 6
-        assert all("the peer allows 1 session with 4 links each" in str(each) for each in failed)
+        assert all("channel-max 0, handle-max 3" in str(each) for each in failed)
         assert losses(seen) == 1
 
 
@@ -218,7 +161,7 @@ async def test_until_a_later_begin_is_answered_the_bound_is_that_of_the_first_on
     async with limited(limits) as (_, connection, seen):
         for number in range(5):
             await connection.create_sender(f"q{number}")
-        with pytest.raises(LinkRefused, match="2 sessions with 1 link each"):
+        with pytest.raises(LinkRefused, match="channel-max 1, handle-max 0"):
             await connection.create_sender("q5")
         assert not losses(seen)
 

@@ -23,7 +23,7 @@ _FRAMING_ERROR = "amqp:connection:framing-error"
 class IncomingBytes:
     """What is read of the bytes of one peer."""
 
-    __slots__ = ("_handle_max", "_order", "_proof", "greeting", "peer_proved", "sasl", "window")
+    __slots__ = ("_order", "_proof", "announced_handle_max", "greeting", "peer_proved", "sasl", "window")
 
     def __init__(self, settings: Settings, transport: proton.Transport) -> None:
         serves = settings.sasl_server is not None
@@ -33,7 +33,8 @@ class IncomingBytes:
         """Client: whether the peer has proved by SCRAM that it knows the password."""
         self.sasl = ServerSasl.of(settings)
         """Server: the negotiation, where proton has no part in it."""
-        self._handle_max = begin_frame.ANY if serves else None
+        self.announced_handle_max = begin_frame.ANY if serves else None
+        """Client: the lowest handle-max of the peer's Begins; ``None`` before one can be read."""
         self.window = SessionWindow()
         """Client: whether the peer takes transfers; always open where proton's own TLS hides the frames."""
         order = FrameOrder(server=serves, window=None if serves else self.window)
@@ -56,13 +57,14 @@ class IncomingBytes:
 
     @property
     def handle_max(self) -> int:
-        """Client: the lowest handle-max of the peer's Begins, and what is assumed before the first one."""
-        return begin_frame.ASSUMED if self._handle_max is None else self._handle_max
+        """Client: the same, or what is assumed until it is known."""
+        known = self.announced_handle_max
+        return begin_frame.ASSUMED if known is None else known
 
     def read_begins(self) -> None:
         """Look for Begins in the last bytes: the first one is looked for anyway."""
         if self._order is not None:
-            self._handle_max = begin_frame.lowest(self._order.begins(), self._handle_max)
+            self.announced_handle_max = begin_frame.lowest(self._order.begins(), self.announced_handle_max)
 
     def forget(self) -> None:
         """Proton has read the last bytes."""
@@ -87,7 +89,7 @@ class IncomingBytes:
         wrong = "" if self._order is None else self._order.add(data)
         if wrong:
             return b"", proton.Condition(_FRAMING_ERROR, wrong)
-        if self._handle_max is None:
+        if self.announced_handle_max is None:
             self.read_begins()
         if self.sasl is not None and not self.sasl.done:
             # Never to proton, which would answer SASL by itself; without a socket the connection has ended.

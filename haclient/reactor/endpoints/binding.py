@@ -158,6 +158,29 @@ class Binding:
                 link._marker = Marker()
         return link
 
+    def check_handles(self, session: Session, name: str) -> None:
+        """Check that the peer takes another link in a session: proton would send nothing any more.
+
+        :raises proton.LinkException: when it takes none.
+        """
+        engine = self.engine
+        most = None if engine is None else engine.incoming.announced_handle_max
+        if engine is None or most is None or len(self._links) <= most:
+            return
+        lib.pn_transport_pending(engine.transport._impl)  # proton writes Attaches before Detaches
+        if self._handles_in(session) > most:
+            raise proton.LinkException(f"cannot attach {name!r}: {_too_many(most)}")
+
+    def links_beyond(self, engine: Engine) -> str | None:
+        """Return why an engine's peer does not take the links that are open now; ``None`` if it does."""
+        most = engine.incoming.announced_handle_max
+        if most is None or all(self._handles_in(each) <= most + 1 for each in self._sessions.values()):
+            return None
+        return _too_many(most)
+
+    def _handles_in(self, session: Session) -> int:
+        return sum(link.session is session and link.is_open for link in self._links.values())
+
     def wake(self) -> None:
         """Send what the application did here, and report it to the handlers."""
         if self.engine is not None:
@@ -401,3 +424,11 @@ class Binding:
 
     def _event(self, kind: Any, context: Any, transport: Any) -> Event:
         return Event(self.container, kind, context, connection=self.connection, transport=transport)
+
+
+def _too_many(handle_max: int) -> str:
+    links = "1 link" if handle_max == 0 else f"{handle_max + 1} links"
+    return (
+        f"the peer takes {links} in a session at most (its handle-max is {handle_max}): "
+        "use another session or connection, or close links"
+    )

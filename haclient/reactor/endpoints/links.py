@@ -85,6 +85,11 @@ class _Link(Rebindable):
         return self._binding.connection
 
     @property
+    def is_open(self) -> bool:
+        """Whether it is open on this side."""
+        return bool(self.state & _ACTIVE)
+
+    @property
     def current(self) -> Delivery | None:
         """The delivery that is being written or read."""
         pointer = lib.pn_link_current(self._impl)
@@ -98,7 +103,11 @@ class _Link(Rebindable):
         return delivery
 
     def open(self) -> None:
-        """Attach."""
+        """Attach.
+
+        :raises proton.LinkException: when the peer takes no further link in this session.
+        """
+        self._binding.check_handles(self.session, self.name)
         super().open()  # type: ignore[misc]
         self._binding.wake()
 
