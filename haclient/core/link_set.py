@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ from haclient.core.attach.queue import AttachQueue
 from haclient.core.attach.refusals import link_error
 from haclient.core.attach.retries import LinkCore, Reattachment, Reporter
 from haclient.core.attach.source import GLOBAL, PLAIN, SourceParams
+from haclient.core.attach.suspect_messages import SuspectMessages, ends_connections
 from haclient.core.attach.suspects import Suspects
 from haclient.core.attach.target import target_capabilities
 from haclient.core.receiver import MAX_CREDIT, ReceiverCore
@@ -88,6 +89,7 @@ class LinkSet:
         self._session: proton.Session | None = None
         self._reattachment = Reattachment(loop, options, rng, self._attach_again, reporter)
         self._suspects: Suspects[LinkCore] = Suspects(options.reattach_timeout)
+        self._suspect_messages = SuspectMessages(self._senders)
         self._queue: AttachQueue[LinkCore] = AttachQueue(loop, self._attach, options.attempt_timeout)
         self._answers = AnswerWatch(
             loop, _ANSWER_PATIENCE * options.attempt_timeout, self._waits_for_answer, self._end_session
@@ -215,6 +217,9 @@ class LinkSet:
         address = name if topic is None else topic
         return subscriptions.Removal(self.create_receiver(address, name=link, credit=0, source=source))
 
+    def _senders(self) -> Iterator[SenderCore]:
+        return (link for link in self._links if isinstance(link, SenderCore))
+
     def _is_receiver(self, name: str) -> bool:
         return (ReceiverCore, name) in self._names
 
@@ -230,6 +235,8 @@ class LinkSet:
         core.on_closed = partial(self._remove, core, core.on_closed)
         self._links[core] = None
         core.on_waiting = self._on_waiting
+        if isinstance(core, SenderCore):
+            core.suspects = self._suspect_messages
         engine, session = self._engine, self._session
         if engine is not None and session is not None and engine.close_reason is None:
             try:
@@ -269,6 +276,8 @@ class LinkSet:
         self._reattachment.forget(core)
         self._suspects.acquit(core)
         self._queue.remove(core)
+        if self._suspect_messages.one_by_one:
+            self._suspect_messages.go_on()
         if isinstance(core, SenderCore) and self._error is None:  # else the connection counts all of them
             self._reporter.unsettled(core.abandoned, str(core.error), link=core.name, address=core.address)
 
@@ -326,6 +335,7 @@ class LinkSet:
         replayed = sum(link.to_replay for link in self._links)
         missing = [link for link in self._links if self._attached_ahead.get(link) is not engine]
         self._attached_ahead.clear()
+        self._suspect_messages.session_began()
         self._queue.begin(missing, one_by_one=self._suspects.one_by_one)
         self._answers.begin()
         return replayed
@@ -339,8 +349,14 @@ class LinkSet:
         refused = self._reattachment.refused_by_end  # that link is known; the others are innocent
         unanswered = [link for link in self._links if link.unanswered and not refused]
         unsettled = self.unsettled
+        guilty = self._suspect_messages.session_ended(reason, unanswered=bool(unanswered))
+        if guilty is not None:
+            sender, entry = guilty
+            sender.give_up(entry, ends_connections(len(entry.data), sender.address, reason))
         for link in tuple(self._links):
             link.on_disconnected()
+        if self._suspect_messages.one_by_one:
+            self._suspect_messages.go_on()  # some may have been given up
         self._fail_guilty(unanswered, reason)
         return unsettled
 
