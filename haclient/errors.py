@@ -311,10 +311,11 @@ class MessageNotAccepted(HaclientError, proton.LinkException):
 class MessageTooLarge(HaclientError, proton.LinkException):
     """The message is larger than the primary takes (the max-message-size of its Attach).
 
-    ``delivered`` is ``None`` for a message that another primary had been sent before a failover.
+    Or the primary ended every connection that the message was sent over, with a condition that means that.
+    ``delivered`` is ``None`` then, and for a message that another primary had been sent before a failover.
 
     :ivar size: of the encoded message, in bytes.
-    :ivar limit: what the primary takes, in bytes.
+    :ivar limit: what the primary takes, in bytes; 0 where it did not say.
     """
 
     code = "message-too-large"

@@ -36,7 +36,7 @@ from haclient.connect_params import (
 )
 from haclient.core.cluster import Cluster
 from haclient.core.connection import ConnectionCore, Shared
-from haclient.core.link_set import in_parallel
+from haclient.core.waiting import in_parallel
 from haclient.discovery.topology import Topology
 from haclient.engine.sasl import check_available
 from haclient.error_catalog.arguments import check_timeout, check_type

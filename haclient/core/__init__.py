@@ -2,7 +2,7 @@
 
 * ``connection``   one connection: it searches, uses a session, and searches again after each loss
 * ``link_set``     its links, and ``event_publisher``: its events
-* ``wait_warnings``   logs that calls wait for a primary
+* ``waiting``   logs that calls wait for a primary
 * ``attach``       what happens when a peer refuses a link, or ends the connection for it
 * ``episode``      executes the decisions of one search until a session is usable or the search gives up
 * ``attempt``      one attempt at one endpoint, from TCP connect to a usable session

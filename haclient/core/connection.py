@@ -41,7 +41,7 @@ from haclient.core.event_publisher import EventPublisher
 from haclient.core.link_set import LinkSet
 from haclient.core.quirks import workarounds
 from haclient.core.standby import Standby
-from haclient.core.wait_warnings import WaitWarnings
+from haclient.core.waiting import WaitWarnings
 from haclient.discovery import decision as decide
 from haclient.discovery.attempt_summary import describe_failures
 from haclient.discovery.evidence import Claimed, Failure, FailureReason, PrimaryLost

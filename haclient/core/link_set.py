@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import proton
 
@@ -28,10 +28,12 @@ from haclient.core.attach.queue import AttachQueue
 from haclient.core.attach.refusals import link_error
 from haclient.core.attach.retries import LinkCore, Reattachment, Reporter
 from haclient.core.attach.source import GLOBAL, PLAIN, SourceParams
+from haclient.core.attach.suspect_messages import SuspectMessages, ends_connections
 from haclient.core.attach.suspects import Suspects
 from haclient.core.attach.target import target_capabilities
 from haclient.core.receiver import MAX_CREDIT, ReceiverCore
 from haclient.core.sender import SenderCore
+from haclient.core.waiting import in_parallel
 from haclient.engine.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
 from haclient.engine.extra_sessions import TooManyLinksError
 from haclient.engine.links import ReceiverLink, SenderLink
@@ -92,6 +94,7 @@ class LinkSet:
         self._session: proton.Session | None = None
         self._reattachment = Reattachment(loop, options, rng, self._attach_again, reporter)
         self._suspects: Suspects[LinkCore] = Suspects(options.reattach_timeout)
+        self._suspect_messages = SuspectMessages(self._senders)
         self._queue: AttachQueue[LinkCore] = AttachQueue(loop, self._attach, options.attempt_timeout)
         self._answers = AnswerWatch(
             loop, _ANSWER_PATIENCE * options.attempt_timeout, self._waits_for_answer, self._end_session
@@ -221,6 +224,9 @@ class LinkSet:
         address = name if topic is None else topic
         return subscriptions.Removal(self.create_receiver(address, name=link, credit=0, source=source))
 
+    def _senders(self) -> Iterator[SenderCore]:
+        return (link for link in self._links if isinstance(link, SenderCore))
+
     def _is_receiver(self, name: str) -> bool:
         return (ReceiverCore, name) in self._names
 
@@ -236,6 +242,8 @@ class LinkSet:
         core.on_closed = partial(self._remove, core, core.on_closed)
         self._links[core] = None
         core.on_waiting = self._on_waiting
+        if isinstance(core, SenderCore):
+            core.suspects = self._suspect_messages
         engine, session = self._engine, self._session
         if engine is not None and session is not None and engine.close_reason is None:
             try:
@@ -277,6 +285,8 @@ class LinkSet:
         self._suspects.acquit(core)
         self._queue.remove(core)
         self._without_handle.pop(core, None)
+        if self._suspect_messages.one_by_one:
+            self._suspect_messages.go_on()
         if isinstance(core, SenderCore) and self._error is None:  # else the connection counts all of them
             self._reporter.unsettled(core.abandoned, str(core.error), link=core.name, address=core.address)
 
@@ -330,7 +340,7 @@ class LinkSet:
         ready = (link for link in links if link.may_attach_ahead and not self._reattachment.is_apart(link))
         self._attached_ahead = dict.fromkeys(itertools.islice(ready, MAX_PARKED_LINKS), engine)
         for link in self._attached_ahead:
-            self._attach_over(link, engine, session)
+            self._attach_guarded(link, engine, session)
 
     def on_connected(self, engine: Engine, session: proton.Session, endpoint: Endpoint) -> int:
         """Attach every link over a new session.  Returns how many messages are sent again."""
@@ -340,6 +350,7 @@ class LinkSet:
         replayed = sum(link.to_replay for link in self._links)
         missing = [link for link in self._links if self._attached_ahead.get(link) is not engine]
         self._attached_ahead.clear()
+        self._suspect_messages.session_began()
         self._queue.begin(missing, one_by_one=self._suspects.one_by_one)
         self._answers.begin()
         return replayed
@@ -354,8 +365,14 @@ class LinkSet:
         refused = self._reattachment.refused_by_end  # that link is known; the others are innocent
         unanswered = [link for link in self._links if link.unanswered and not refused]
         unsettled = self.unsettled
+        guilty = self._suspect_messages.session_ended(reason, unanswered=bool(unanswered))
+        if guilty is not None:
+            sender, entry = guilty
+            sender.give_up(entry, ends_connections(len(entry.data), sender.address, reason))
         for link in tuple(self._links):
             link.on_disconnected()
+        if self._suspect_messages.one_by_one:
+            self._suspect_messages.go_on()  # some may have been given up
         self._fail_guilty(unanswered, reason)
         return unsettled
 
@@ -416,16 +433,8 @@ class LinkSet:
             return
         if self._queue.one_by_one:
             self._queue.add(link)
-            return
-        own = self._session_of(link, engine, session)
-        if own is None:
-            return
-        try:
-            link.attach(engine, own)
-        except LinkRefused as error:
-            link.fail(error)
-        except AttachTooLarge as error:
-            _fail_unattached(link, str(error), FRAME_SIZE_TOO_SMALL)
+        elif (own := self._session_of(link, engine, session)) is not None:
+            _attach_over(link, engine, own)
 
     def _attach_when_free(self, link: LinkCore, engine: Engine) -> None:
         if link in self._links and self._engine is engine:
@@ -444,8 +453,15 @@ class LinkSet:
         if engine is not None and session is not None and engine.close_reason is None:
             own = self._session_of(link, engine, session)
             if own is not None:
-                self._attach_over(link, engine, own)
+                self._attach_guarded(link, engine, own)
                 self._answers.begin()
+
+    def _attach_guarded(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
+        try:
+            _attach_over(link, engine, session)
+        except Exception as error:  # the application's ``configure``
+            logger.exception("%s: the link to %r cannot be attached", self._connection_name, link.address)
+            link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
 
     def _session_of(self, link: LinkCore, engine: Engine, shared: proton.Session) -> proton.Session | None:
         """The session to attach a link over; ``None`` when it waits, or has failed."""
@@ -468,25 +484,16 @@ class LinkSet:
         for link in waiting:
             self._attach(link)
 
-    def _attach_over(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
-        try:
-            link.attach(engine, session)
-        except LinkRefused as error:
-            link.fail(error)
-        except AttachTooLarge as error:
-            _fail_unattached(link, str(error), FRAME_SIZE_TOO_SMALL)
-        except Exception as error:  # the application's ``configure``
-            logger.exception("%s: the link to %r cannot be attached", self._connection_name, link.address)
-            link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
+
+def _attach_over(link: LinkCore, engine: Engine, session: proton.Session) -> None:
+    try:
+        link.attach(engine, session)
+    except LinkRefused as error:
+        link.fail(error)
+    except AttachTooLarge as error:
+        _fail_unattached(link, str(error), FRAME_SIZE_TOO_SMALL)
 
 
 def _fail_unattached(link: LinkCore, reason: str, condition: str) -> None:
     message = f"the link to {quoted(link.address)} cannot be attached: {reason}"
     link.fail(link_error(message, condition, opened=link.was_open))
-
-
-async def in_parallel(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all of them; then raise what the first one raised that failed."""
-    for error in await asyncio.gather(*calls, return_exceptions=True):
-        if error is not None:
-            raise error

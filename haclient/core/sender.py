@@ -20,6 +20,7 @@ import proton
 
 from haclient.core.attach.prefixes import prefixed
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
+from haclient.core.attach.suspect_messages import SuspectMessages
 from haclient.core.attach.target import request_capabilities
 from haclient.core.ledger import Entry, Ledger, Waiter
 from haclient.core.quirks import workarounds
@@ -81,6 +82,8 @@ class SenderCore:
         """Why the peer refuses the link for now, while it waits to be attached again."""
         self.redirected_to: str | None = None
         """The node that the peer named instead, over this connection."""
+        self.suspects = SuspectMessages()
+        """Those of its connection; of its own it has none."""
         self._loop = loop
         self._at_most_once = at_most_once
         self._configure = configure
@@ -125,6 +128,8 @@ class SenderCore:
             ledger.unsent.append(entry)
             if link is None:
                 self.on_waiting()
+            elif self.suspects.one_by_one:
+                self.suspects.go_on()
         return entry
 
     def submit_last(self, data: bytes, waiter: Waiter) -> Entry[Waiter]:
@@ -177,7 +182,9 @@ class SenderCore:
         if self.ledger.withdraw(entry):
             if delivery is not None and self._link is not None:
                 self._link.forget(delivery)
+                self.suspects.given_up()
             self._wake_waiters()
+            self._go_on()
         return None if entry.sent else False
 
     def withdraw_unsent(self, entry: Entry[Waiter]) -> None:
@@ -193,9 +200,13 @@ class SenderCore:
         if entry.delivery is None or link is None or not link.withdraw(entry.delivery, len(entry.data)):
             return False
         self.ledger.withdraw(entry)
-        self._credit = link.credit
-        self._pump()
+        self.use_credit()
+        self._go_on()
         return True
+
+    def _go_on(self) -> None:
+        if self.suspects.one_by_one:
+            self.suspects.go_on()
 
     async def flush(self) -> None:
         """Wait until everything submitted before is settled or withdrawn, whatever is submitted meanwhile.
@@ -233,7 +244,8 @@ class SenderCore:
     @property
     def lacks_credit(self) -> bool:
         """Whether there is a primary that lets it send nothing."""
-        return self.connected and self._answered and self._credit <= 0
+        credit = self._link.credit if self._link is not None and self.suspects.one_by_one else self._credit
+        return self.connected and self._answered and credit <= 0
 
     @property
     def starved(self) -> bool:
@@ -296,7 +308,18 @@ class SenderCore:
 
     def writable_again(self) -> None:
         """Go on sending: the socket takes bytes again."""
-        self._pump()
+        self.use_credit()
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether its link has messages that the primary has not settled."""
+        return self._link is not None and self._link.unsettled > 0
+
+    def give_up(self, entry: Entry[Waiter], error: HaclientError) -> None:
+        """Remove a message from the ledger, for this reason."""
+        self.ledger.withdraw(entry)
+        _fail(entry.waiter, error)
+        self._wake_waiters()
 
     def fail(self, error: HaclientError) -> None:
         """End the sender: every waiting call and every entry gets the error."""
@@ -337,10 +360,7 @@ class SenderCore:
         self._max_size = size
         for entry in [each for each in self.ledger if len(each.data) > size]:
             delivered = None if entry.sent else False
-            error = too_large(len(entry.data), size, self.address, delivered=delivered)
-            self.ledger.withdraw(entry)
-            _fail(entry.waiter, error)
-        self._wake_waiters()
+            self.give_up(entry, too_large(len(entry.data), size, self.address, delivered=delivered))
 
     def _advise(self, link: SenderLink) -> None:
         engine = self._engine
@@ -361,11 +381,22 @@ class SenderCore:
     def credit_given(self, link: SenderLink) -> None:
         """Send what the new credit allows; give it back if the peer drains and nothing is unsent."""
         if link is self._link:
-            self._credit = link.credit
-            self._pump()
+            self.use_credit()
             if not self.ledger.unsent and link.drain:
                 link.drained()
-                self._credit = link.credit
+                self.use_credit()
+
+    def use_credit(self) -> None:
+        """Send what the credit allows, and the suspects."""
+        link, suspects = self._link, self.suspects
+        if link is None:
+            return
+        self._credit = link.credit
+        if suspects.one_by_one:
+            self._credit = min(self._credit, int(suspects.may_send))
+        self._pump()
+        if suspects.one_by_one:  # a new message has to ask, too
+            self._credit = 0
 
     def settled(self, _link: SenderLink, token: Any, outcome: Outcome | None) -> None:
         """Resolve the waiter of a message that the primary settled."""
@@ -373,6 +404,8 @@ class SenderCore:
         self.ledger.remove(entry)
         if self._waiting_for_window or self._flushing:
             self._wake_waiters()
+        if self.suspects.one_by_one:
+            self.suspects.go_on()
         # No check whether it is done: another thread may cancel it in between.
         try:
             if outcome is ACCEPTED:

@@ -298,8 +298,9 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Released or modified: the node cannot take it now.",
         ),
         "message-too-large": Entry(
-            "The message is larger than the primary takes. The text has both sizes; to this primary nothing "
-            "was sent.",
+            "The message is larger than the primary takes. The text has both sizes, and to this primary "
+            "nothing was sent; or it says that the primary ended each connection over which the message was "
+            "sent.",
             "Raise the broker's limit of the message size, or send less at a time. If only some members "
             "refuse it, their limits differ: set one for all.",
         ),

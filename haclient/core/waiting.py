@@ -1,4 +1,4 @@
-"""Warns that calls wait for a primary: when they have for 5 s, and then every 30 s.
+"""Waits for several calls, and warns that calls wait for a primary: after 5 s, and then every 30 s.
 
 A connection has one timer at most, and none while it has a session or nothing waits; a call has none.
 """
@@ -6,7 +6,8 @@ A connection has one timer at most, and none while it has a session or nothing w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from haclient.printable.log import get_logger
 
@@ -62,3 +63,10 @@ class WaitWarnings:
         logger.warning("%s: no primary for %.0f s; %s", self._name, now - self._began, waiting)
         self._not_before = now + _NEXT
         self.call_waits()
+
+
+async def in_parallel(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait for all of them; then raise what the first one raised that failed."""
+    for error in await asyncio.gather(*calls, return_exceptions=True):
+        if error is not None:
+            raise error

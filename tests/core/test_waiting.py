@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from haclient import Message, aio, events
-from haclient.core import wait_warnings
+from haclient.core import waiting
 from haclient.errors import ConnectionGaveUp, LinkTimeout, ReceiveTimeout, SendTimeout
 from haclient.testing.threads import in_thread
 from haclient.testing.virtual_clock import VirtualTime, virtual_time
@@ -238,7 +238,7 @@ def test_a_blocking_call_of_the_drop_in_counts(
     with in_thread(primary()) as peer:
         connection = BlockingConnection(url(peer), backoff_base=0.01, backoff_max=0.01, timeout=10)
         receiving = connection.create_receiver("q")
-        monkeypatch.setattr(wait_warnings, "_FIRST", 0.01)
+        monkeypatch.setattr(waiting, "_FIRST", 0.01)
     with pytest.raises(Exception, match="timed out"):
         receiving.receive(timeout=0.5)
     connection.close()

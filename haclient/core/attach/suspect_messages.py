@@ -1,0 +1,125 @@
+"""Finds the message that ends its connection again and again, so that it fails alone.
+
+A broker that cannot take a message may end the whole connection, and sending the message again ends the next
+one: ActiveMQ Classic 5.17.6 closes with ``amqp:decode-error`` when a message is larger than its maxFrameSize,
+which nothing in its Open or Attach says.
+
+Rules
+-----
+* A loss counts if the peer closed with a condition that is about a message.
+* After two such losses in a row the messages that were on the wire are suspects.  Then all senders of the
+  connection together have one message at a time on the wire, until no suspect is left.
+* The message that is alone on the wire at the next such loss is guilty.  Beside an Attach without an answer,
+  or a message that its caller has given up, none is.
+* A message that the peer settles is innocent.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from haclient.core.ledger import Entry
+from haclient.engine.owner import CloseReason
+from haclient.error_catalog.base import quoted
+from haclient.errors import MessageTooLarge
+
+if TYPE_CHECKING:
+    from haclient.core.sender import SenderCore
+
+_IN_A_ROW = 2
+_BY_CLOSE = frozenset(
+    {
+        "amqp:decode-error",
+        "amqp:connection:framing-error",
+        "amqp:link:message-size-exceeded",
+        "amqp:frame-size-too-small",
+    }
+)
+# Without a Close, the first two are what the client finds wrong with the peer's bytes.
+_BY_END = frozenset({"amqp:link:message-size-exceeded", "amqp:frame-size-too-small"})
+
+
+class SuspectMessages:
+    """Those of one connection.
+
+    :param senders: its senders.
+    :ivar one_by_one: whether one message at a time may be on the wire.
+    """
+
+    __slots__ = ("_entries", "_is_clear", "_losses", "_senders", "one_by_one")
+
+    def __init__(self, senders: Callable[[], Iterable[SenderCore]] = tuple) -> None:
+        self.one_by_one = False
+        self._senders = senders
+        self._entries: deque[Entry[Any]] = deque()
+        self._losses = 0
+        self._is_clear = True
+
+    def session_began(self) -> None:
+        """Nothing is on the wire of this connection."""
+        self._is_clear = True
+
+    def given_up(self) -> None:
+        """A caller gave up a message that is on the wire: it may be the one that ends this connection."""
+        self._is_clear = False
+
+    @property
+    def may_send(self) -> bool:
+        """Whether no message is on the wire."""
+        return not any(sender.is_sending for sender in self._senders())
+
+    def session_ended(self, reason: CloseReason, *, unanswered: bool) -> tuple[SenderCore, Entry[Any]] | None:
+        """Accuse, before the senders hear of the loss.
+
+        :param unanswered: an Attach had no answer.
+        :returns: the message that is guilty, and its sender.
+        """
+        if unanswered or not _by_message(reason):
+            self._losses = 0
+            return None
+        self._losses += 1
+        found = [
+            (sender, entry)
+            for sender in self._senders()
+            for entry in sender.ledger
+            if entry.delivery is not None
+        ]
+        if self.one_by_one and self._is_clear and len(found) == 1:
+            return found[0]
+        if self._losses >= _IN_A_ROW and found:
+            self._entries = deque(entry for _, entry in found)
+            self.one_by_one = True
+        return None
+
+    def go_on(self) -> None:
+        """Let the next message be sent, if none is on the wire; all of them when no suspect is left."""
+        senders, entries = list(self._senders()), self._entries
+        owner = None
+        while entries and owner is None:
+            owner = next((sender for sender in senders if entries[0] in sender.ledger), None)
+            if owner is None:
+                entries.popleft()
+        self.one_by_one = owner is not None
+        # The suspects go first, so that this has an end; without credit they let others go.
+        for sender in senders if owner is None else (owner, *senders):
+            if self.one_by_one and not self.may_send:
+                return
+            sender.use_credit()
+
+
+def ends_connections(size: int, address: str | None, reason: CloseReason) -> MessageTooLarge:
+    """The error for a message that ends each connection that it is sent over."""
+    node = "" if address is None else f" for {quoted(address)}"
+    text = f"the primary ended each connection with this message of {size} bytes{node}"
+    return MessageTooLarge(
+        f"{text} ({reason}): it is probably larger than the primary takes", size, delivered=None
+    )
+
+
+def _by_message(reason: CloseReason) -> bool:
+    name = None if reason.condition is None else reason.condition.name
+    return name in (_BY_CLOSE if reason.by_peer else _BY_END)
