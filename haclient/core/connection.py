@@ -325,7 +325,7 @@ class ConnectionCore:
         self.state = State.CONNECTED
         self._warnings.search_ended()
         replayed = self.links.on_connected(engine, session, attempt.endpoint)
-        workarounds.apply(engine, self._loop)
+        workarounds.apply(engine, self._loop, self._shared.options.vhost)
         self._announce(attempt.endpoint, replayed)
         self._search = None
         if not self._first.done():

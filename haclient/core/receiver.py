@@ -281,7 +281,8 @@ class ReceiverCore:
             self._configure(link.endpoint)
         self._find_place(engine, source)
         browses = source.distribution_mode == proton.Terminus.DIST_MODE_COPY
-        error = unsupported.before_attach(engine, self.address, browses=browses, opened=self.was_open)
+        asked = unsupported.Asked(browses, self.confirmations is not None, self._source.must_apply)
+        error = unsupported.before_attach(engine, self.address, asked, opened=self.was_open)
         if error is not None:
             engine.links.drop(link)
             self.fail(error)

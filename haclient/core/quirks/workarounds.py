@@ -25,6 +25,10 @@ _TOPIC_ADVICE = (
 )
 
 
+_VHOST = "vhost:"
+_VHOST_ADVICE = "%s ignores the virtual host %r, and this connection is to its default one: write vhost=%s%s"
+
+
 def takes_early_credit(engine: Engine) -> bool:
     """Return whether a receiver may grant this peer credit before its Attach."""
     return Quirk.COUNTS_FROM_ZERO in quirks_of(engine.peer_properties)
@@ -50,10 +54,16 @@ def advise_capability(engine: Engine, name: str, address: str) -> None:
         advice.info(_TOPIC_ADVICE, name, properties["product"], address)
 
 
-def apply(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-    """Work around the quirks of this connection's peer, until the connection ends."""
-    if Quirk.FORGETS_CREDIT in quirks_of(engine.peer_properties):
+def apply(engine: Engine, loop: asyncio.AbstractEventLoop, vhost: str | None) -> None:
+    """Work around the quirks of this connection's peer, until the connection ends.
+
+    :param vhost: the one that the application asks for.
+    """
+    quirks = quirks_of(engine.peer_properties)
+    if Quirk.FORGETS_CREDIT in quirks:
         loop.call_later(_INTERVAL, _remind, engine, loop)
+    if vhost is not None and Quirk.BARE_VHOST in quirks and not vhost.startswith(_VHOST):
+        advice.warning(_VHOST_ADVICE, engine.peer_properties["product"], vhost, _VHOST, vhost)
 
 
 def _remind(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:

@@ -348,7 +348,7 @@ class Binding:
             if kind == lib.PN_CONNECTION_REMOTE_OPEN:
                 engine.handle(event)
             elif kind == lib.PN_LINK_REMOTE_OPEN and isinstance(event.link, Receiver):
-                unsupported.warn_of_browse(engine, event.link)
+                unsupported.warn_of(engine, event.link)
                 event.link.answered()
             elif kind in _PEER_ENDS:
                 self._on_peer_end(event)
