@@ -159,6 +159,18 @@ async def test_a_virtual_host_without_its_prefix_is_warned_of(
         await aio.connect(f"{broker.url}/?vhost=vhost:nope&max_attempts=1", timeout=20)
 
 
+@pytest.mark.parametrize("prefix", ["", "/queue/"])
+async def test_an_old_address_makes_a_queue_that_is_not_durable_and_is_warned_of(
+    broker: Broker, caplog: pytest.LogCaptureFixture, prefix: str
+) -> None:
+    name = f"made%20of {prefix}NAME"
+    async with await aio.connect(broker.url) as connection:
+        await connection.create_sender(prefix + name.replace("/", "%2F"))
+    rows = broker.node.control("list_queues", "name", "durable", "type").splitlines()
+    assert f"{name}\tfalse\tclassic" in rows
+    assert f"declare a quorum queue, and write {address(name)}" in caplog.text
+
+
 async def test_a_heartbeat_of_a_second_keeps_a_connection(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
