@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import click
 
 from haclient.core.attach.target import target_capabilities
-from haclient.core.quirks.workarounds import advice
+from haclient.core.quirks.workarounds import TOPIC_ADVICE_END, advice
 
 
 def _checked(_: click.Context, __: click.Parameter, names: Sequence[str]) -> Sequence[str]:
@@ -42,7 +42,9 @@ class _Shown(logging.Handler):
         self._print_line = print_line
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._print_line(f"note: {record.getMessage()}; --capability says so")
+        text = record.getMessage()
+        how = "; --capability says so" if text.endswith(TOPIC_ADVICE_END) else ""
+        self._print_line(f"note: {text}{how}")
 
 
 @contextmanager

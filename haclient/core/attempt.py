@@ -282,8 +282,11 @@ class Attempt:
         if isinstance(reason.error, ConnectionError) and greeting is not None and not greeting.data:
             self._fail(failures.from_silence(tls=self.endpoint.tls))
             return
+        asked = params.settings.hostname if greeting is not None else None
+        vhost = None if asked == self.endpoint.tls_name else asked
         if reason.error is not None:
-            self._fail(failures.from_socket_error(reason.error))
+            failure = failures.from_socket_error(reason.error)
+            self._fail(failures.without_open(failure, engine.transport, vhost))
             return
         self._note_mechanism(engine)
         failure = failures.from_engine_error(
@@ -303,7 +306,7 @@ class Attempt:
             failure = replace(failure, detail=f"{failure.detail}; {advice}")
         if params.fresh and failures.credentials_refused(engine.transport):
             params.on_refused(failure.mechanism)
-        self._fail(failure)
+        self._fail(failures.without_open(failure, engine.transport, vhost))
 
     def _note_mechanism(self, engine: Engine) -> None:
         assert self.params is not None

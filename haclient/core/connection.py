@@ -327,7 +327,7 @@ class ConnectionCore:
         self.state = State.CONNECTED
         self._warnings.search_ended()
         replayed = self.links.on_connected(engine, session, attempt.endpoint)
-        workarounds.apply(engine, self._loop)
+        workarounds.apply(engine, self._loop, self._shared.options.vhost)
         self._announce(attempt.endpoint, replayed)
         self._events.watch(engine.incoming.window, attempt.endpoint)
         self._search = None

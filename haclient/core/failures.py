@@ -22,7 +22,7 @@ from haclient.engine.sasl import WITHOUT_CYRUS, usable_mechanisms
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_proof import UNPROVEN, WRONG_ITERATIONS
-from haclient.error_catalog.base import brief
+from haclient.error_catalog.base import brief, quoted
 
 REDIRECT = "amqp:connection:redirect"
 INVALID_FIELD = "amqp:invalid-field"
@@ -191,6 +191,19 @@ def from_engine_error(
         return from_silence(tls=tls)
     stage = "after its Open" if greeting is None else _sasl_stage(transport)
     return Failure(kind=FailureReason.ENDED, detail=text or f"the peer closed the socket {stage}")
+
+
+def without_open(failure: Failure, transport: proton.Transport, hostname: str | None) -> Failure:
+    """Name what a peer may refuse that let the client in, and ended the connection without an Open.
+
+    RabbitMQ 4 does so, three seconds later, for a virtual host that it does not have or the user may not use.
+
+    :param hostname: the one that the Open asked for, if it is not that of the peer.
+    """
+    if hostname is None or failure.kind is not FailureReason.ENDED or SASL(transport).outcome != SASL.OK:
+        return failure
+    asked = f"it let the user in and did not answer the Open: has it the virtual host {quoted(hostname)}, "
+    return replace(failure, detail=f"{failure.detail}; {asked}and may this user use it?")
 
 
 def credentials_refused(transport: proton.Transport) -> bool:

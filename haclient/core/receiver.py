@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import proton
 
@@ -109,6 +109,7 @@ class ReceiverCore:
         self._source = source
         self._link: ReceiverLink | None = None
         self._answered = False
+        self._peer_properties: Mapping[str, Any] = {}
         # Whether the peer's Attach was checked, where it has to be; before that no credit is granted.
         self._checked = False
         # With ``credit=0``: what the application asked for and has not received.
@@ -289,12 +290,13 @@ class ReceiverCore:
             self._configure(link.endpoint)
         self.position.find(source, may_be_stream=workarounds.has_streams(engine))
         browses = source.distribution_mode == proton.Terminus.DIST_MODE_COPY
-        error = unsupported.before_attach(engine, self.address, browses=browses, opened=self.was_open)
+        asked = unsupported.Asked(browses, self.confirmations is not None, self._source.must_apply)
+        error = unsupported.before_attach(engine, self.address, asked, opened=self.was_open)
         if error is not None:
             engine.links.drop(link)
             self.fail(error)
             return
-        self._link, self._answered = link, False
+        self._link, self._answered, self._peer_properties = link, False, engine.peer_properties
         must_wait = self._source.must_check or browses or self.confirmations is not None
         self._checked = not must_wait and workarounds.takes_early_credit(engine)
         if self.confirmations is None:
@@ -379,6 +381,8 @@ class ReceiverCore:
             self.confirmations.answered(link)
         if not self.opened.done():
             self.opened.set_result(None)
+            if self.address and not self._dynamic:
+                workarounds.advise_address(self._peer_properties, self.name, self.address, receives=True)
         self.on_attached(link)
         self._checked = True
         self._grant()

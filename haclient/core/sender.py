@@ -364,7 +364,10 @@ class SenderCore:
 
     def _advise(self, link: SenderLink) -> None:
         engine = self._engine
-        if engine is not None and self.address and not peer_fields.capabilities(link.endpoint.target):
+        if engine is None or not self.address:
+            return
+        workarounds.advise_address(engine.peer_properties, self.name, self.address, receives=False)
+        if not peer_fields.capabilities(link.endpoint.target):
             workarounds.advise_capability(engine, self.name, self.address)
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:

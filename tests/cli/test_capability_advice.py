@@ -1,4 +1,4 @@
-"""``send`` and ``move`` name a missing --capability where the broker then makes a topic: scripted peers."""
+"""``send``, ``receive`` and ``move`` print the advice of the client: scripted peers."""
 
 from __future__ import annotations
 
@@ -43,3 +43,12 @@ async def test_move_says_so_of_its_target() -> None:
 async def test_with_the_option_or_quiet_it_does_not(more: tuple[str, ...]) -> None:
     async with primary(properties=ARTEMIS) as peer:
         assert "note: " not in await sent(peer, *more)
+
+
+@pytest.mark.parametrize("command", ["send", "receive"])
+async def test_an_address_that_makes_a_queue_on_one_node_is_named_without_a_capability(command: str) -> None:
+    async with primary(properties={"product": "RabbitMQ", "version": "4.0.5"}) as peer:
+        more = ("--timeout", "0.2") if command == "receive" else ()
+        error = await sent(peer, *more, command=(command,))
+    (note,) = [line for line in error.splitlines() if line.startswith("note: ")]
+    assert note.endswith("declare a quorum queue, and write /queues/orders")

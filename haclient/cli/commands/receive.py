@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from haclient import aio
-from haclient.cli.capabilities import CAPABILITIES
+from haclient.cli.capabilities import CAPABILITIES, advice_shown
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.message_json import UNREADABLE, encoded, to_json
 from haclient.cli.patience import (
@@ -232,7 +232,7 @@ def receive(
 
 
 async def _run(target: Target, work: _Receiving, progress: MessageProgress) -> signal.Signals | None:
-    with progress:
+    with progress, advice_shown(progress.print_line):
         async with target.factory(progress.on_event) as factory:
             return await until_stopped(work.run(factory, target.options().credit))
 

@@ -82,9 +82,10 @@ def closed_by_peer(
     :param addition: what else is to be said.
     """
     name = condition.name if condition else None
-    detail = (
-        f"{brief(condition.name)}: {brief(str(condition.description))}" if condition else "no reason given"
-    )
+    detail = "no reason given"
+    if condition is not None:
+        detail = brief(condition.name)
+        detail += f": {brief(str(condition.description))}" if condition.description else ""
     verb = "detached" if opened else "refused"
     return link_error(
         f"the primary {verb} the link to {quoted(address)} ({detail}){addition}", name, opened=opened

@@ -17,7 +17,7 @@ Sources: AMQP 1.0 part 3, sections 3.5.3 (source), 3.5.6 (expiry) and 3.5.8 (fil
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -51,6 +51,11 @@ class SourceParams:
     durable: bool = False
     strict: bool = True
     is_lookup: bool = False
+
+    @property
+    def must_apply(self) -> Collection[str]:
+        """The names of the filters without which no message may come."""
+        return self.filters if self.strict else ()
 
     @property
     def must_check(self) -> bool:

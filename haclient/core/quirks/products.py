@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+# A peer may send any digits: more than these are no version.
+_MAJOR_AND_MINOR = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})(?![0-9])", re.ASCII)
 
 
 class Quirk(enum.Enum):
@@ -27,6 +31,14 @@ class Quirk(enum.Enum):
     """The address of a queue is ``/queues/NAME``; a name by itself makes a queue that dies with its node."""
     ROUTER = "router"
     """It is no broker: it stores nothing, and what it accepts a broker behind it has accepted."""
+    ECHOES_FILTERS = "echoes-filters"
+    """It answers with every filter that it was asked for, and applies those of streams alone."""
+    NO_CONFIRM = "no-confirm"
+    """It ends the session for a receiver that asks it to confirm what is accepted."""
+    OLD_ADDRESSES = "old-addresses"
+    """Of an address as version 3 had them it makes a queue on one node, which is not durable."""
+    BARE_VHOST = "bare-vhost"
+    """It takes the hostname of an Open for a virtual host only behind ``vhost:``; others mean its default."""
     IGNORES_BROWSE = "ignores-browse"
     """It answers a browse with distribution-mode *copy*, and delivers the messages as to any receiver."""
     STREAM_OFFSETS = "stream-offsets"
@@ -42,6 +54,7 @@ class Product:
     :param announced: the ``product`` of its Open.
     :param version: the version that was measured; empty where only its manual was read.
     :param majors: the major versions with these quirks; none for all.
+    :param ended: quirks that are gone from a later version on, by its own account.
     """
 
     name: str
@@ -49,11 +62,20 @@ class Product:
     version: str
     quirks: frozenset[Quirk] = frozenset()
     majors: tuple[str, ...] = ()
+    ended: Mapping[Quirk, tuple[int, int]] = field(default_factory=dict)
 
     def may_be(self, version: object) -> bool:
         """Return whether these are the quirks of a version; where that is not text, of any."""
         major = version.partition(".")[0] if isinstance(version, str) else ""
         return not self.majors or not major or major in self.majors
+
+    def quirks_in(self, version: object) -> frozenset[Quirk]:
+        """Return the quirks that a version has; all of them, where that cannot be read."""
+        found = _MAJOR_AND_MINOR.match(version) if isinstance(version, str) else None
+        if found is None or not self.ended:
+            return self.quirks
+        number = int(found[1]), int(found[2])
+        return self.quirks - {quirk for quirk, first in self.ended.items() if number >= first}
 
 
 PRODUCTS = (
@@ -82,6 +104,10 @@ PRODUCTS = (
             {
                 Quirk.FORGETS_CREDIT,
                 Quirk.EVERY_NODE_SERVES,
+                Quirk.ECHOES_FILTERS,
+                Quirk.NO_CONFIRM,
+                Quirk.OLD_ADDRESSES,
+                Quirk.BARE_VHOST,
                 Quirk.IGNORES_BROWSE,
                 Quirk.STREAM_OFFSETS,
                 Quirk.ID_NAMES_PROCESS,
@@ -89,6 +115,7 @@ PRODUCTS = (
             }
         ),
         ("4",),
+        {Quirk.ECHOES_FILTERS: (4, 1)},
     ),
     Product(
         "RabbitMQ",
@@ -99,6 +126,8 @@ PRODUCTS = (
                 Quirk.FORGETS_CREDIT,
                 Quirk.ACCEPTS_UNROUTABLE,
                 Quirk.EVERY_NODE_SERVES,
+                Quirk.ECHOES_FILTERS,
+                Quirk.BARE_VHOST,
                 Quirk.IGNORES_BROWSE,
                 Quirk.ID_NAMES_PROCESS,
             }
@@ -127,5 +156,6 @@ def quirks_of(properties: Mapping[str, Any]) -> frozenset[Quirk]:
     Of a product whose version is not known they are those of the first one in the table.
     """
     known = [product for product in PRODUCTS if product.announced == properties.get("product")]
-    fitting = [product for product in known if product.may_be(properties.get("version"))] or known
-    return fitting[0].quirks if fitting else frozenset()
+    version = properties.get("version")
+    fitting = [product for product in known if product.may_be(version)] or known
+    return fitting[0].quirks_in(version) if fitting else frozenset()

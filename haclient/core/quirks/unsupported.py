@@ -10,56 +10,89 @@ Source: AMQP 1.0 part 3, sections 3.5.3 (source) and 3.5.7 (distribution modes).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import proton
 
 from haclient.core.attach.refusals import link_error
+from haclient.core.attach.streams import OFFSET
 from haclient.core.quirks.products import Quirk, quirks_of
 from haclient.core.quirks.workarounds import advice
+from haclient.engine import peer_fields
 from haclient.error_catalog.base import quoted
-from haclient.errors import HaclientError
+from haclient.errors import ConfirmNotSupported, FilterNotSupported, HaclientError
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
 _NOT_IMPLEMENTED = "amqp:not-implemented"
+# Of streams; on a queue they are echoed, too, and change nothing.
+_APPLIED = frozenset({OFFSET, "rabbitmq:stream-filter", "rabbitmq:stream-match-unfiltered"})
 
 
-def before_attach(
-    engine: Engine, address: str | None, *, browses: bool, opened: bool
-) -> HaclientError | None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a receiver asks for.
+
+    :param browses: distribution-mode *copy*.
+    :param confirms: to have confirmed what it accepts.
+    :param filters: the names of those that the peer must apply.
+    """
+
+    browses: bool = False
+    confirms: bool = False
+    filters: Collection[str] = ()
+
+
+def before_attach(engine: Engine, address: str | None, asked: Asked, *, opened: bool) -> HaclientError | None:
     """Return why a receiver must not be attached to this peer, by what the peer is known to do.
 
-    :param browses: it asks for distribution-mode *copy*.
     :param opened: it was attached before.
     """
-    properties = engine.peer_properties
-    if browses and Quirk.IGNORES_BROWSE in quirks_of(properties):
-        product = properties["product"]
+    quirks, product = quirks_of(engine.peer_properties), engine.peer_properties.get("product")
+    if asked.browses and Quirk.IGNORES_BROWSE in quirks:
         return _no_browse(
             address,
             f"{product} would deliver them as to any receiver, and its quorum queues drop or dead-letter a "
             "message after some deliveries; a stream needs no browse, for reading removes nothing from it",
             opened=opened,
         )
+    if asked.confirms and Quirk.NO_CONFIRM in quirks:
+        return ConfirmNotSupported(
+            f"the primary does not confirm what is accepted from {quoted(address)}: {product} has no "
+            "rcv-settle-mode second"
+        )
+    echoed = tuple(name for name in asked.filters if name not in _APPLIED)
+    if echoed and Quirk.ECHOES_FILTERS in quirks:
+        names = ", ".join(map(quoted, echoed))
+        return FilterNotSupported(
+            f"the primary does not filter the messages of {quoted(address)}: {product} answers with {names} "
+            "and delivers every message; strict=False goes on",
+            echoed,
+        )
     return None
 
 
-def warn_of_browse(engine: Engine, endpoint: proton.Receiver) -> None:
-    """Warn of a browse by a program for proton that this peer is known to ignore."""
-    if endpoint.source.distribution_mode == proton.Terminus.DIST_MODE_COPY:
-        error = before_attach(engine, endpoint.source.address, browses=True, opened=False)
-        if error is not None:
-            advice.warning("%s: %s", endpoint.name, error.args[0])
+def warn_of(engine: Engine, endpoint: proton.Receiver) -> None:
+    """Warn of what a program for proton asks for, and this peer is known not to do."""
+    asked = Asked(browses=_is_browse(endpoint.source), filters=tuple(peer_fields.filters(endpoint.source)))
+    error = before_attach(engine, endpoint.source.address, asked, opened=False)
+    if error is not None:
+        advice.warning("%s: %s", endpoint.name, error.args[0])
 
 
 def browse_refusal(endpoint: proton.Receiver, address: str | None, *, opened: bool) -> HaclientError | None:
     """Return why the source that the peer answered with is not the browse that was asked for."""
-    asked, granted = endpoint.source.distribution_mode, endpoint.remote_source.distribution_mode
-    if asked == proton.Terminus.DIST_MODE_COPY and granted == proton.Terminus.DIST_MODE_MOVE:
+    granted = endpoint.remote_source.distribution_mode
+    if _is_browse(endpoint.source) and granted == proton.Terminus.DIST_MODE_MOVE:
         return _no_browse(address, "it answers with distribution-mode move", opened=opened)
     return None
+
+
+def _is_browse(source: proton.Terminus) -> bool:
+    return bool(source.distribution_mode == proton.Terminus.DIST_MODE_COPY)
 
 
 def _no_browse(address: str | None, why: str, *, opened: bool) -> HaclientError:

@@ -370,15 +370,24 @@ class Binding:
         elif event is not None:
             if kind == lib.PN_CONNECTION_REMOTE_OPEN:
                 engine.handle(event)
-            elif kind == lib.PN_LINK_REMOTE_OPEN and isinstance(event.link, Receiver):
-                unsupported.warn_of_browse(engine, event.link)
-                event.link.answered()
+            elif kind == lib.PN_LINK_REMOTE_OPEN and isinstance(event.link, Sender | Receiver):
+                self._on_attached(engine, event.link)
             elif kind in _PEER_ENDS:
                 self._on_peer_end(event)
             self.container.dispatch(event)
             self._follow(kind)
             if gone and self.engine is engine:
                 self._free(event.link)
+
+    def _on_attached(self, engine: Engine, link: Sender | Receiver) -> None:
+        """The peer has answered an Attach, or made one."""
+        receives = isinstance(link, Receiver)
+        address = (link.source if receives else link.target).address
+        if address and engine.settings.sasl_server is None:
+            workarounds.advise_address(engine.peer_properties, link.name, address, receives=receives)
+        if isinstance(link, Receiver):
+            unsupported.warn_of(engine, link)
+            link.answered()
 
     def _free(self, link: Any) -> None:
         del self._links[link._impl]

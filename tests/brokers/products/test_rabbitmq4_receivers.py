@@ -17,7 +17,15 @@ from proton import Described, symbol, ulong
 from haclient import Message, aio
 from haclient.cli.exit_codes import REFUSED
 from haclient.core.attach.streams import OFFSET
-from haclient.errors import LinkRefused, ReceiveTimeout, StaleDelivery
+from haclient.errors import (
+    ConfirmNotSupported,
+    ConnectionGaveUp,
+    FilterNotSupported,
+    LinkClosed,
+    LinkRefused,
+    ReceiveTimeout,
+    StaleDelivery,
+)
 from tests.brokers.products import installed, rabbitmq4
 from tests.brokers.products.rabbitmq4 import address
 from tests.interop.rabbitmq import RabbitMQ
@@ -103,13 +111,75 @@ async def test_the_command_that_browses_a_quorum_queue_prints_nothing_and_drops_
     assert (kept.body, kept.message.delivery_count) == (0, 0)
 
 
-async def test_a_heartbeat_of_a_second_keeps_a_connection(broker: Broker) -> None:
+@pytest.mark.parametrize(
+    "arguments", [{"selector": "colour = 'red'"}, {"filters": {"amqp:sql-filter": "colour = 'red'"}}]
+)
+async def test_a_filter_is_refused_that_would_filter_nothing(
+    broker: Broker, arguments: dict[str, Any]
+) -> None:
+    name = broker.declare("quorum")
+    await fill(broker, name, 2)
+    async with await aio.connect(broker.url) as connection:
+        with pytest.raises(FilterNotSupported):
+            await connection.create_receiver(address(name), **arguments)
+        receiver = await connection.create_receiver(address(name), strict=False, **arguments)
+        assert [(await receiver.receive(timeout=10)).body for _ in range(2)] == [0, 1]
+
+
+async def test_what_it_refuses_by_an_end_is_refused_beside_other_links(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = broker.declare("quorum")
+    async with await aio.connect(broker.url) as connection:
+        sender = await connection.create_sender(address(name))
+        with pytest.raises(ConfirmNotSupported):
+            await connection.create_receiver(address(name), confirm=True)
+        with pytest.raises(ValueError, match="'first', 'last' or 'next'"):
+            await connection.create_receiver(address(name), filters={OFFSET: "1x"})
+        await sender.send(Message(body="x"))
+    assert not any(": lost " in text for text in caplog.messages)
+
+
+async def test_a_queue_that_is_deleted_ends_its_receiver(broker: Broker) -> None:
+    name = broker.declare("quorum")
+    async with await aio.connect(broker.url) as connection:
+        receiver = await connection.create_receiver(address(name))
+        await asyncio.to_thread(broker.node.control, "delete_queue", name)
+        with pytest.raises(LinkClosed, match=r"\(amqp:resource-deleted\)$"):
+            await receiver.receive(timeout=20)
+
+
+async def test_a_virtual_host_without_its_prefix_is_warned_of(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await aio.connect(f"{broker.url}/?vhost=team"):
+        pass
+    assert "write vhost=vhost:team" in caplog.text
+    with pytest.raises(ConnectionGaveUp, match="has it the virtual host 'vhost:nope'"):
+        await aio.connect(f"{broker.url}/?vhost=vhost:nope&max_attempts=1", timeout=20)
+
+
+@pytest.mark.parametrize("prefix", ["", "/queue/"])
+async def test_an_old_address_makes_a_queue_that_is_not_durable_and_is_warned_of(
+    broker: Broker, caplog: pytest.LogCaptureFixture, prefix: str
+) -> None:
+    name = f"made%20of {prefix}NAME"
+    async with await aio.connect(broker.url) as connection:
+        await connection.create_sender(prefix + name.replace("/", "%2F"))
+    rows = broker.node.control("list_queues", "name", "durable", "type").splitlines()
+    assert f"{name}\tfalse\tclassic" in rows
+    assert f"declare a quorum queue, and write {address(name)}" in caplog.text
+
+
+async def test_a_heartbeat_of_a_second_keeps_a_connection(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
     name = broker.declare("quorum")
     async with await aio.connect(f"{broker.url}/?heartbeat=1s", timeout=10) as connection:
         receiver = await connection.create_receiver(address(name))
         with pytest.raises(ReceiveTimeout):
             await receiver.receive(timeout=3)
-        assert connection.metrics().losses == 0
+    assert not any(": lost " in text for text in caplog.messages)
 
 
 def by_hand(receiver: proton.Receiver) -> None:

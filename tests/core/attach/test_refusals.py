@@ -77,3 +77,8 @@ def test_the_error_names_node_and_reason(*, opened: bool, kind: type[Exception])
     assert type(error) is kind
     assert "'orders' (amqp:not-found: no such queue)" in str(error)
     assert getattr(error, "condition", None) == "amqp:not-found"
+
+
+def test_a_refusal_without_a_description_shows_none() -> None:
+    error = closed_by_peer(proton.Condition("amqp:resource-deleted"), "orders", opened=True)
+    assert str(error.args[0]) == "the primary detached the link to 'orders' (amqp:resource-deleted)"
