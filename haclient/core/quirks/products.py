@@ -23,6 +23,12 @@ class Quirk(enum.Enum):
     """There is no passive member: all nodes of a cluster serve at once."""
     COUNTS_FROM_ZERO = "counts-from-zero"
     """The delivery-count of its senders begins at 0: a receiver may grant credit before its Attach."""
+    UNIQUE_IDS = "unique-ids"
+    """It refuses a second connection with the same container id, without being asked to."""
+    PREFIXED_TOPICS = "prefixed-topics"
+    """A name by itself is a queue, whatever the link asks for; its Open announces the prefix of topics."""
+    ECHOES_CAPABILITIES = "echoes-capabilities"
+    """It answers an Attach with the capabilities that were asked of it, also those that it does not have."""
     ROUTER = "router"
     """It is no broker: it stores nothing, and what it accepts a broker behind it has accepted."""
     ID_NAMES_PROCESS = "id-names-process"
@@ -64,7 +70,19 @@ PRODUCTS = (
             }
         ),
     ),
-    Product("Apache ActiveMQ Classic", "ActiveMQ", "5.17.6", frozenset({Quirk.COUNTS_FROM_ZERO})),
+    Product(
+        "Apache ActiveMQ Classic",
+        "ActiveMQ",
+        "5.17.6",
+        frozenset(
+            {
+                Quirk.COUNTS_FROM_ZERO,
+                Quirk.UNIQUE_IDS,
+                Quirk.PREFIXED_TOPICS,
+                Quirk.ECHOES_CAPABILITIES,
+            }
+        ),
+    ),
     Product(
         "Apache Qpid Broker-J", "Apache Qpid Broker-J Core", "10.1.0", frozenset({Quirk.COUNTS_FROM_ZERO})
     ),
