@@ -8,6 +8,7 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import proton
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,15 +16,17 @@ from hypothesis import strategies as st
 import haclient
 from haclient import aio
 from haclient.core.container_id import OPEN_CONNECTIONS, ContainerId
+from haclient.core.failures import ESTABLISHMENT_FAILED
+from haclient.discovery.evidence import RESOURCE_LIMIT
 from haclient.errors import ConnectionGaveUp, DeadlineExceeded, HaclientError
 from haclient.events import Connected, Reconnected
 from haclient.reactor import Container
-from haclient.testing.peers.listening import url
+from haclient.testing.peers.listening import PeerEngine, listening, settings, url
 from haclient.testing.threads import in_thread
 from tests.dropin.recorder import Recorder, running
 from tests.peers import primary
 from tests.peers.apis import API
-from tests.peers.classic import classic
+from tests.peers.classic import Classic, classic
 from tests.peers.watch import Watch
 
 FAST = {"backoff_base": 0.01, "backoff_max": 0.05}
@@ -106,6 +109,42 @@ def test_a_pinned_id_does_not_change(reserved: bool) -> None:
     ids._refused("client-7")
     ids._refused("client-7")  # of an attempt that was dialled before
     assert ids.value == ("client-7" if reserved else "client-7-2")
+
+
+class _Full(Classic):
+    """Reserves a time for its first client, which it knows by the container id."""
+
+    def opened(self, engine: Any) -> None:
+        if self.ids:
+            super().opened(engine)
+            return
+        self.ids.append(str(engine.connection.remote_container))
+        engine.open(properties={ESTABLISHMENT_FAILED: True})
+        engine.close(proton.Condition(RESOURCE_LIMIT, "full", {proton.symbol("retry-after"): 200}))
+
+
+class _Slow(Classic):
+    """Takes its time to refuse every container id."""
+
+    def opened(self, engine: Any) -> None:
+        self.refuses_any = True
+        asyncio.get_running_loop().call_later(0.1, super().opened, engine)
+
+
+async def test_an_id_for_which_a_member_has_reserved_a_time_does_not_change() -> None:
+    """Another member refuses it meanwhile."""
+
+    def serve(peer: Classic) -> PeerEngine:
+        return PeerEngine(peer, settings())
+
+    async with (
+        listening(serve, _Slow) as slow,
+        listening(serve, _Full) as full,
+        aio.connect(url(slow, full, stagger=0.01, **FAST)),
+    ):
+        assert slow.refused
+        assert len(full.ids) > 1
+        assert len(set(full.ids)) == 1
 
 
 MOVES = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=30)
