@@ -401,12 +401,7 @@ class LinkSet:
         if self._queue.one_by_one:
             self._queue.add(link)
             return
-        try:
-            link.attach(engine, session)
-        except LinkRefused as error:
-            link.fail(error)
-        except AttachTooLarge as error:
-            _fail_too_large(link, error)
+        _attach_or_fail(link, engine, session)
 
     def _attach_when_free(self, link: LinkCore, engine: Engine) -> None:
         if link in self._links and self._engine is engine:
@@ -432,19 +427,21 @@ class LinkSet:
 
     def _attach_over(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
         try:
-            link.attach(engine, session)
-        except LinkRefused as error:
-            link.fail(error)
-        except AttachTooLarge as error:
-            _fail_too_large(link, error)
+            _attach_or_fail(link, engine, session)
         except Exception as error:  # the application's ``configure``
             logger.exception("%s: the link to %r cannot be attached", self._connection_name, link.address)
             link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
 
 
-def _fail_too_large(link: LinkCore, error: AttachTooLarge) -> None:
-    message = f"the link to {quoted(link.address)} cannot be attached: {error}"
-    link.fail(link_error(message, FRAME_SIZE_TOO_SMALL, opened=link.was_open))
+def _attach_or_fail(link: LinkCore, engine: Engine, session: proton.Session) -> None:
+    """Attach a link, or end it where that cannot be."""
+    try:
+        link.attach(engine, session)
+    except LinkRefused as error:
+        link.fail(error)
+    except AttachTooLarge as error:
+        message = f"the link to {quoted(link.address)} cannot be attached: {error}"
+        link.fail(link_error(message, FRAME_SIZE_TOO_SMALL, opened=link.was_open))
 
 
 async def in_parallel(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
