@@ -36,7 +36,7 @@ from haclient.core import episode as episodes
 from haclient.core import failures
 from haclient.core.attempt import Attempt, ConnectParams, ParamsProvider
 from haclient.core.cluster import Cluster
-from haclient.core.container_id import ContainerId
+from haclient.core.container_id import OPEN_CONNECTIONS, ContainerId
 from haclient.core.event_publisher import EventPublisher
 from haclient.core.link_set import LinkSet
 from haclient.core.quirks import workarounds
@@ -367,12 +367,10 @@ class ConnectionCore:
 
     def _follow(self, source: Endpoint, target: Endpoint) -> None:
         """Begin the search at the successor that the lost primary named."""
-        cluster = self._shared.cluster
-        refusal_reason = cluster.topology.may_follow(
-            source, target, self._policy, credentials=self._shared.credentials
-        )
-        self._events.successor_named(source, target, refusal_reason)
-        if refusal_reason is None and cluster.topology.primary is None:
+        shared, cluster = self._shared, self._shared.cluster
+        refused = cluster.topology.may_follow(source, target, self._policy, credentials=shared.credentials)
+        self._events.successor_named(source, target, refused)
+        if refused is None and cluster.topology.primary is None:
             cluster.learn(Claimed(target, None, None, cluster.topology.version, usable=False))
 
     def _give_up(self, verdict: decide.GiveUp) -> None:
@@ -427,6 +425,7 @@ class ConnectionCore:
             self._first.set_exception(error)
             self._first.exception()
         self.on_closed()
+        OPEN_CONNECTIONS.remove(self._engine)
 
     async def _end_task(self) -> None:
         task = self._task

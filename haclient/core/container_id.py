@@ -88,10 +88,17 @@ class OpenConnections:
             self._begin()
 
     def add(self, engine: Engine) -> None:
-        """Add a connection, until it has ended."""
+        """Add a connection, until it has ended or is being closed."""
         self._check_process()
         with self._lock:
             self._engines.add(engine)
+
+    def remove(self, engine: Engine | None) -> None:
+        """Forget one that is being closed: the peer frees its container id."""
+        self._check_process()
+        if engine is not None:
+            with self._lock:
+                self._engines.discard(engine)
 
     def have_id_of(self, refused: Engine) -> bool:
         """Return whether one of them has the container id of this connection, at the same address."""

@@ -82,8 +82,7 @@ class SenderCore:
         """Why the peer refuses the link for now, while it waits to be attached again."""
         self.redirected_to: str | None = None
         """The node that the peer named instead, over this connection."""
-        self.suspects = SuspectMessages()
-        """Those of its connection; of its own it has none."""
+        self.suspects = SuspectMessages()  # those of its connection replace them
         self._loop = loop
         self._at_most_once = at_most_once
         self._configure = configure
@@ -288,8 +287,7 @@ class SenderCore:
         if self.redirected_to is not None:
             link.endpoint.target.address = self.redirected_to
         elif self.address is not None:
-            address = prefixed(self.address, self._capabilities, engine.peer_properties)
-            link.endpoint.target.address = address
+            link.endpoint.target.address = prefixed(self.address, self._capabilities, engine.peer_properties)
         request_capabilities(link.endpoint.target, self._capabilities)
         link.endpoint.source.address = self.name
         link.endpoint.snd_settle_mode = proton.Link.SND_UNSETTLED

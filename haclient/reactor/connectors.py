@@ -62,6 +62,7 @@ class PlainConnector:
 
     def close(self) -> None:
         """Send Close after what is already queued, or cancel the dial."""
+        OPEN_CONNECTIONS.remove(self._binding.engine)
         if self._binding.engine is None and self._task is not None and not self._task.done():
             self._task.cancel()
             self._binding.report_closed(proton.Transport(), None)
@@ -186,6 +187,7 @@ class FailoverConnector:
     def close(self) -> None:
         """Send Close, and end the search."""
         engine = self._binding.engine
+        OPEN_CONNECTIONS.remove(engine)
         if engine is not None and self._core is not None:
             engine.owner = _ClosingOwner(self._core)
         self._finished.set()

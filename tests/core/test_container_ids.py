@@ -8,20 +8,25 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import proton
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import haclient
 from haclient import aio
 from haclient.core.container_id import OPEN_CONNECTIONS, ContainerId
+from haclient.core.failures import ESTABLISHMENT_FAILED
+from haclient.discovery.evidence import RESOURCE_LIMIT
 from haclient.errors import ConnectionGaveUp, DeadlineExceeded, HaclientError
 from haclient.events import Connected, Reconnected
 from haclient.reactor import Container
-from haclient.testing.peers.listening import url
+from haclient.testing.peers.listening import PeerEngine, listening, settings, url
 from haclient.testing.threads import in_thread
 from tests.dropin.recorder import Recorder, running
 from tests.peers import primary
 from tests.peers.apis import API
-from tests.peers.classic import classic
+from tests.peers.classic import Classic, classic
 from tests.peers.watch import Watch
 
 FAST = {"backoff_base": 0.01, "backoff_max": 0.05}
@@ -106,6 +111,94 @@ def test_a_pinned_id_does_not_change(reserved: bool) -> None:
     assert ids.value == ("client-7" if reserved else "client-7-2")
 
 
+class _Full(Classic):
+    """Reserves a time for its first client, which it knows by the container id."""
+
+    def opened(self, engine: Any) -> None:
+        if self.ids:
+            super().opened(engine)
+            return
+        self.ids.append(str(engine.connection.remote_container))
+        engine.open(properties={ESTABLISHMENT_FAILED: True})
+        engine.close(proton.Condition(RESOURCE_LIMIT, "full", {proton.symbol("retry-after"): 200}))
+
+
+class _Slow(Classic):
+    """Takes its time to refuse every container id."""
+
+    def opened(self, engine: Any) -> None:
+        self.refuses_any = True
+        asyncio.get_running_loop().call_later(0.1, super().opened, engine)
+
+
+async def test_an_id_for_which_a_member_has_reserved_a_time_does_not_change() -> None:
+    """Another member refuses it meanwhile."""
+
+    def serve(peer: Classic) -> PeerEngine:
+        return PeerEngine(peer, settings())
+
+    async with (
+        listening(serve, _Slow) as slow,
+        listening(serve, _Full) as full,
+        aio.connect(url(slow, full, stagger=0.01, **FAST)),
+    ):
+        assert slow.refused
+        assert len(full.ids) > 1
+        assert len(set(full.ids)) == 1
+
+
+MOVES = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=30)
+
+
+@given(st.text(min_size=1), st.integers(1, 10**6), MOVES)
+def test_no_id_that_was_refused_comes_again_but_a_pinned_one(
+    client: str, number: int, moves: list[tuple[bool, int]]
+) -> None:
+    """Also after refusals of attempts that were dialled with an earlier id."""
+    pinned = False
+    ids = ContainerId(client, None, number, lambda: pinned)
+    given_id = ContainerId("made", client, number, lambda: pinned)
+    used, refused = [ids.value], set[str]()
+    for pinned, back in moves:
+        of_attempt = used[max(len(used) - 1 - back, 0)]
+        before = ids.value
+        ids._refused(of_attempt)
+        given_id._refused(client)
+        if pinned or of_attempt != before:
+            assert ids.value == before
+        else:
+            refused.add(before)
+            used.append(ids.value)
+        assert ids.value not in refused
+        assert ids.value.startswith(f"{client}-{number}")
+        assert given_id.value == client
+    assert used[0] == f"{client}-{number}"
+
+
+async def test_a_broker_that_refuses_every_id_costs_no_more_than_any_that_refuses() -> None:
+    async with classic(refuses_any=True) as broker:
+        with pytest.raises(DeadlineExceeded, match="Client: haclient-"):
+            await aio.connect(url(broker, startup_deadline=0.3, **FAST))
+        assert len(set(broker.ids)) == len(broker.ids) == broker.refused
+        assert max(map(len, broker.ids)) - min(map(len, broker.ids)) <= len(f"-{broker.refused}")
+
+
+async def test_what_was_cancelled_or_closed_is_not_kept() -> None:
+    client = "cancelled-1"
+    async with classic() as broker, aio.ConnectionFactory(url(broker, client_id=client, **FAST)) as factory:
+        for _ in range(20):
+            connecting = asyncio.ensure_future(factory.connect())
+            await asyncio.sleep(0)
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+            connection = await factory.connect()
+            await connection.close()
+    del connection
+    gc.collect()
+    kept = [each for each in OPEN_CONNECTIONS._engines if each.settings.container_id == client]
+    assert [each for each in kept if each.close_reason is None] == []
+
+
 async def test_a_given_id_that_this_process_has_there_fails_at_once(api: API) -> None:
     async with classic() as broker:
         factory = await api.factory(url(broker, client_id="orders-1", **FAST))
@@ -121,6 +214,52 @@ async def test_a_given_id_that_this_process_has_there_fails_at_once(api: API) ->
         second = await asyncio.wait_for(factory.connect(), IN_TIME)
         await second.close()
         await factory.close()
+
+
+async def test_a_connection_that_is_being_closed_does_not_count(api: API) -> None:
+    """The broker has not read its Close yet, and frees the id when it has."""
+    async with classic() as broker:
+        factory = await api.factory(url(broker, client_id="orders-1", close_timeout=0.2, **FAST))
+        first = await factory.connect()
+        for transport in broker.transports:
+            transport.pause_reading()
+        closing = asyncio.ensure_future(first.close())
+        await asyncio.sleep(0.01)
+        connecting = asyncio.ensure_future(factory.connect())
+        await broker.until(lambda: broker.refused >= 2)
+        broker.taken.clear()
+        second = await asyncio.wait_for(connecting, IN_TIME)
+        await closing
+        await second.close()
+        await factory.close()
+
+
+@pytest.mark.parametrize("reconnect", [None, False])
+async def test_a_program_for_proton_may_close_and_connect_again(reconnect: Any) -> None:
+    said: list[str] = []
+
+    def again(event: Any) -> None:
+        if event.connection is not handler.connection:
+            event.connection.close()
+            return
+        for transport in broker.transports:
+            transport.pause_reading()
+        event.connection.close()
+        event.container.connect(url(broker, **FAST))
+
+    async with classic() as broker:
+        handler = Recorder(
+            lambda container: container.connect(url(broker), reconnect=reconnect),
+            connection_opened=again,
+            transport_error=lambda event: said.append(str(event.transport.condition)),
+        )
+        async with asyncio.timeout(IN_TIME), running(handler):
+            await broker.until(lambda: broker.refused >= 2)
+            broker.taken.clear()
+            await handler.until("connection_opened", times=2)
+            for transport in broker.transports:
+                transport.resume_reading()
+    assert not any("this process has another connection" in each for each in said)
 
 
 async def test_another_factory_of_this_process_is_told_as_well() -> None:

@@ -28,6 +28,7 @@ class Classic(Primary):
     """One broker.
 
     :ivar forgets: whether a connection that has ended frees its container id.
+    :ivar refuses_any: whether it says of every container id that it is in use.
     :ivar ids: the container id of each Open, refused or not; ``taken``: those in use.
     """
 
@@ -41,6 +42,7 @@ class Classic(Primary):
     )
     offered: tuple[str, ...] = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
     forgets: bool = True
+    refuses_any: bool = False
     ids: list[str] = field(default_factory=list)
     taken: dict[Any, str] = field(default_factory=dict)
 
@@ -48,7 +50,7 @@ class Classic(Primary):
         """Refuse a container id that is in use."""
         client = peer_fields.container_id(engine.connection) or ""
         self.ids.append(client)
-        if client in self.taken.values():
+        if self.refuses_any or client in self.taken.values():
             text = f"Broker: member-0 - Client: {client} already connected from tcp://10.9.9.9:1"
             engine.open(properties={ESTABLISHMENT_FAILED: True})
             engine.close(proton.Condition("amqp:invalid-field", text, _TAKEN))

@@ -21,6 +21,12 @@ class Quirk(enum.Enum):
     """It remembers the id of a message that it has lost, and drops the copy that is sent again."""
     TOPIC_BY_DEFAULT = "topic-by-default"
     """It makes a topic of an unknown address, unless the link asks for the capability ``queue``."""
+    UNIQUE_IDS = "unique-ids"
+    """It refuses a second connection with the same container id, without being asked to."""
+    PREFIXED_TOPICS = "prefixed-topics"
+    """A name by itself is a queue, whatever the link asks for; its Open announces the prefix of topics."""
+    ECHOES_CAPABILITIES = "echoes-capabilities"
+    """It answers an Attach with the capabilities that were asked of it, also those that it does not have."""
     ACCEPTS_UNROUTABLE = "accepts-unroutable"
     """It accepts messages for which there is no queue, and drops them."""
     EVERY_NODE_SERVES = "every-node-serves"
@@ -92,7 +98,19 @@ PRODUCTS = (
             }
         ),
     ),
-    Product("Apache ActiveMQ Classic", "ActiveMQ", "5.17.6", frozenset({Quirk.COUNTS_FROM_ZERO})),
+    Product(
+        "Apache ActiveMQ Classic",
+        "ActiveMQ",
+        "5.17.6",
+        frozenset(
+            {
+                Quirk.COUNTS_FROM_ZERO,
+                Quirk.UNIQUE_IDS,
+                Quirk.PREFIXED_TOPICS,
+                Quirk.ECHOES_CAPABILITIES,
+            }
+        ),
+    ),
     Product(
         "Apache Qpid Broker-J", "Apache Qpid Broker-J Core", "10.1.0", frozenset({Quirk.COUNTS_FROM_ZERO})
     ),
