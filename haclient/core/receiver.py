@@ -425,7 +425,7 @@ class ReceiverCore:
 
     def _find_place(self, engine: Engine, source: proton.Terminus) -> None:
         """Begin a stream where the former session has ended, and not where it began itself."""
-        self._has_offsets = workarounds.has_streams(engine) or streams.has_offset(source)
+        self._has_offsets = streams.has_offset(source) or workarounds.has_streams(engine)
         if self._has_offsets and self.position is not None and self.position.begin is not None:
             streams.begin_at(source, self.position.begin)
 

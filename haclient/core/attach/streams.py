@@ -76,8 +76,15 @@ def offset_of(data: bytes) -> int | None:
 
 
 def has_offset(source: proton.Terminus) -> bool:
-    """Return whether the source of an Attach asks for a place in a stream."""
-    return OFFSET in peer_fields.filters(source)
+    """Return whether the source of an Attach asks for a place in a stream.
+
+    :raises ValueError: see ``check_offset``.
+    """
+    filters = peer_fields.filters(source)
+    if OFFSET not in filters:
+        return False
+    check_offset(getattr(filters[OFFSET], "value", filters[OFFSET]))
+    return True
 
 
 def begin_at(source: proton.Terminus, offset: int) -> None:
