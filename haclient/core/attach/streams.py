@@ -50,8 +50,11 @@ class StreamPosition:
         self._unsettled: set[int] = set()
 
     def find(self, source: proton.Terminus, *, may_be_stream: bool) -> None:
-        """Have the source of an Attach begin where the former session has ended."""
-        self.is_followed = may_be_stream or has_offset(source)
+        """Have the source of an Attach begin where the former session has ended.
+
+        :raises ValueError: see ``check_offset``.
+        """
+        self.is_followed = has_offset(source) or may_be_stream
         if self.is_followed and self.begin is not None:
             begin_at(source, self.begin)
 
@@ -95,8 +98,15 @@ def offset_of(data: bytes) -> int | None:
 
 
 def has_offset(source: proton.Terminus) -> bool:
-    """Return whether the source of an Attach asks for a place in a stream."""
-    return OFFSET in peer_fields.filters(source)
+    """Return whether the source of an Attach asks for a place in a stream.
+
+    :raises ValueError: see ``check_offset``.
+    """
+    filters = peer_fields.filters(source)
+    if OFFSET not in filters:
+        return False
+    check_offset(getattr(filters[OFFSET], "value", filters[OFFSET]))
+    return True
 
 
 def begin_at(source: proton.Terminus, offset: int) -> None:

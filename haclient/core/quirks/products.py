@@ -41,6 +41,8 @@ class Quirk(enum.Enum):
     """It answers with every filter that it was asked for, and applies those of streams alone."""
     NO_CONFIRM = "no-confirm"
     """It ends the session for a receiver that asks it to confirm what is accepted."""
+    COUNTS_RELEASES = "counts-releases"
+    """Its quorum queues count every return of a message, also a released one, and drop it at a limit."""
     OLD_ADDRESSES = "old-addresses"
     """Of an address as version 3 had them it makes a queue on one node, which is not durable."""
     BARE_VHOST = "bare-vhost"
@@ -124,6 +126,7 @@ PRODUCTS = (
                 Quirk.EVERY_NODE_SERVES,
                 Quirk.ECHOES_FILTERS,
                 Quirk.NO_CONFIRM,
+                Quirk.COUNTS_RELEASES,
                 Quirk.OLD_ADDRESSES,
                 Quirk.BARE_VHOST,
                 Quirk.IGNORES_BROWSE,

@@ -7,7 +7,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import proton
@@ -23,6 +23,7 @@ from haclient.errors import (
     FilterNotSupported,
     LinkClosed,
     LinkRefused,
+    MessageNotAccepted,
     ReceiveTimeout,
     StaleDelivery,
 )
@@ -157,6 +158,57 @@ async def test_a_virtual_host_without_its_prefix_is_warned_of(
     assert "write vhost=vhost:team" in caplog.text
     with pytest.raises(ConnectionGaveUp, match="has it the virtual host 'vhost:nope'"):
         await aio.connect(f"{broker.url}/?vhost=vhost:nope&max_attempts=1", timeout=20)
+
+
+async def release(delivery: aio.Delivery, _: aio.Receiver) -> None:
+    await delivery.release()
+
+
+async def modify(delivery: aio.Delivery, _: aio.Receiver) -> None:
+    await delivery.modify()
+
+
+async def close(_: aio.Delivery, receiver: aio.Receiver) -> None:
+    await receiver.close()
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"), [(release, [0, 0, 0]), (modify, [0, 1, 2]), (close, [0, 0, 0])]
+)
+async def test_each_return_counts_towards_the_delivery_limit(
+    broker: Broker,
+    returned: Callable[[aio.Delivery, aio.Receiver], Awaitable[None]],
+    shown: list[int],
+) -> None:
+    dead = broker.declare("quorum")
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead, "x-delivery-limit": 2}
+    name, counts = broker.declare("quorum", **arguments), []
+    await fill(broker, name, 1)
+    async with await aio.connect(broker.url) as connection:
+        for _ in range(3):
+            receiver = await connection.create_receiver(address(name), credit=0)
+            await receiver.add_credit(1)
+            delivery = await receiver.receive(timeout=10)
+            counts.append(delivery.message.delivery_count)
+            await returned(delivery, receiver)
+            await receiver.close()
+        buried = await (await connection.create_receiver(address(dead))).receive(timeout=10)
+    assert (counts, buried.body) == (shown, 0)
+
+
+async def test_a_message_that_is_not_taken_is_released_or_rejected(broker: Broker) -> None:
+    full = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    name = broker.declare("classic", **full)
+    async with await aio.connect(broker.url) as connection:
+        unroutable = await connection.create_sender("/exchanges/amq.direct/nobody")
+        with pytest.raises(MessageNotAccepted, match="was released"):
+            await unroutable.send(Message(body=0))
+        sender = await connection.create_sender(address(name))
+        await sender.send(Message(body=0))
+        with pytest.raises(MessageNotAccepted, match="was rejected"):
+            await sender.send(Message(body=1))
+        with pytest.raises(LinkRefused, match="amqp:invalid-field"):
+            await connection.create_sender("/queues/a b")
 
 
 @pytest.mark.parametrize("prefix", ["", "/queue/"])

@@ -259,3 +259,15 @@ async def test_an_offset_that_rabbitmq_does_not_know_never_leaves(value: Any) ->
         with pytest.raises(ValueError, match="'first', 'last' or 'next'"):
             await connection.create_receiver("s", filters={OFFSET: value})
     assert not stream.filters
+
+
+async def test_an_offset_by_hand_that_rabbitmq_does_not_know_never_leaves() -> None:
+    def wrong(receiver: proton.Receiver) -> None:
+        receiver.source.filter.put_object({symbol(OFFSET): Described(symbol(OFFSET), "1x")})
+
+    stream = Stream(length=1)
+    async with serving(stream) as peer, await aio.connect(url(peer)) as connection:
+        with pytest.raises(ValueError, match="'first', 'last' or 'next'"):
+            await connection.create_receiver("s", configure=wrong)
+        assert not stream.filters
+        await handle(await connection.create_receiver("s", filters={OFFSET: "first"}), 1)
