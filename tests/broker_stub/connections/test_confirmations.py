@@ -355,7 +355,7 @@ async def test_a_message_that_is_sent_settled_is_confirmed_at_once() -> None:
 async def test_two_receivers_of_one_name_on_two_connections_are_one_link() -> None:
     async with running() as broker:
         filled(broker, 1)
-        factory = aio.ConnectionFactory(str(broker.address))
+        factory = aio.ConnectionFactory(str(broker.address), client_id="mine")
         async with factory, factory.connect() as one, factory.connect() as two:
             first = await one.create_receiver("orders", name="mine", confirm=True)
             await two.create_receiver("orders", name="mine", confirm=True)
