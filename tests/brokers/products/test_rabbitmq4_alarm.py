@@ -78,7 +78,7 @@ async def test_the_documented_retry_makes_no_copy(broker: RabbitMQ) -> None:
             await asyncio.sleep(1 / _RATE)
         await alarm
         failed = await asyncio.gather(*tries)
-        assert sum(each > 0 for each in failed) > _ALARM_SECONDS
+        assert any(each > 0 for each in failed)
         (unblocked,) = await watch.until(Unblocked)
         assert len(watch.of(Blocked)) == 1
         assert unblocked.duration == pytest.approx(_ALARM_SECONDS, abs=5)
