@@ -382,7 +382,8 @@ class ReceiverCore:
         if not self.opened.done():
             self.opened.set_result(None)
             if self.address and not self._dynamic:
-                workarounds.advise_address(self._peer_properties, self.name, self.address, receives=True)
+                attached = link.endpoint.source.address or self.address  # what was asked of this peer
+                workarounds.advise_address(self._peer_properties, self.name, attached, receives=True)
         self.on_attached(link)
         self._checked = True
         self._grant()

@@ -364,7 +364,8 @@ class SenderCore:
         engine = self._engine
         if engine is None or not self.address:
             return
-        workarounds.advise_address(engine.peer_properties, self.name, self.address, receives=False)
+        attached = link.endpoint.target.address or self.address  # what was asked of this peer
+        workarounds.advise_address(engine.peer_properties, self.name, attached, receives=False)
         if not peer_fields.capabilities(link.endpoint.target):
             workarounds.advise_capability(engine, self.name, self.address)
 

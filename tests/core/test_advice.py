@@ -152,6 +152,18 @@ async def test_a_dynamic_address_and_no_address_are_not(advice: pytest.LogCaptur
     assert texts(advice) == []
 
 
+async def test_the_address_that_counts_is_the_one_that_the_peer_gets(
+    api: API, advice: pytest.LogCaptureFixture
+) -> None:
+    def write_path(link: proton.Link) -> None:
+        (link.target if link.is_sender else link.source).address = "/queues/orders"
+
+    async with primary(properties=RABBITMQ) as peer, connected(api, peer) as connection:
+        await connection.create_sender("orders", configure=write_path)
+        await connection.create_receiver("orders", configure=write_path)
+    assert texts(advice) == []
+
+
 @given(st.text(min_size=1).filter(lambda name: "%2F" not in name), st.booleans())
 def test_an_advised_address_is_one_of_a_queue_with_that_name(name: str, receives: bool) -> None:
     records: list[logging.LogRecord] = []
