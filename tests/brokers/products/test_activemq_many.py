@@ -1,0 +1,73 @@
+"""ActiveMQ Classic sets up 300 connections of one process for longer than one attempt may take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from haclient import aio
+from haclient.discovery.evidence import FailureReason
+from haclient.events import Connected
+from haclient.testing.threads import in_thread
+from tests.brokers import clusters
+from tests.brokers.products.activemq import ActiveMQ
+from tests.brokers.products.member_process import MemberProcess
+from tests.brokers.topology import Launch
+from tests.peers.watch import Watch
+
+_MISSING = clusters.missing("activemq")
+pytestmark = [
+    pytest.mark.brokers,
+    pytest.mark.skipif(bool(_MISSING), reason=_MISSING),
+    pytest.mark.timeout(300),
+]
+_CLIENTS = 300
+_OPTIONS = "attempt_timeout=1&backoff_base=0.1"
+
+
+@asynccontextmanager
+async def _running(folder: Path) -> AsyncIterator[ActiveMQ]:
+    cluster = ActiveMQ(Launch(folder))
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMQ]:
+    with in_thread(_running(tmp_path_factory.mktemp("activemq"))) as cluster:
+        yield cluster
+
+
+async def _slow_down(process: MemberProcess) -> None:
+    """Let it run for a tenth of the time, as on a machine that is too small."""
+    try:
+        while True:
+            process.pause()
+            await asyncio.sleep(0.09)
+            process.resume()
+            await asyncio.sleep(0.01)
+    finally:
+        process.resume()
+
+
+async def test_few_attempts_are_given_up_at_a_broker_that_is_slow(broker: ActiveMQ) -> None:
+    watch = Watch()
+    primary = await broker.group.primary()
+    assert isinstance(primary.process, MemberProcess)
+    url = f"amqp://{primary.endpoint.authority}/?{_OPTIONS}"
+    slow = asyncio.create_task(_slow_down(primary.process))
+    try:
+        connecting = (aio.connect(url, on_event=watch, client_id=f"c{each}") for each in range(_CLIENTS))
+        connections = await asyncio.wait_for(asyncio.gather(*connecting), 120)
+    finally:
+        slow.cancel()
+    await watch.until(Connected, count=_CLIENTS)
+    await asyncio.gather(*(connection.close() for connection in connections))
+    assert watch.kinds().count(FailureReason.TIMED_OUT) <= _CLIENTS // 4
