@@ -1,4 +1,8 @@
-"""ActiveMQ Classic sets up 300 connections of one process for longer than one attempt may take."""
+"""Limits of ActiveMQ Classic that it does not announce: how large a message is, and how fast it is.
+
+A message above its maxFrameSize fails alone.  It sets up many connections of one process for longer than one
+attempt may take.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ import pytest
 
 from haclient import aio
 from haclient.discovery.evidence import FailureReason
-from haclient.events import Connected
+from haclient.errors import HaclientError, MessageTooLarge
+from haclient.events import Connected, Disconnected
 from haclient.testing.threads import in_thread
 from tests.brokers import clusters
 from tests.brokers.products.activemq import ActiveMQ
@@ -25,6 +30,7 @@ pytestmark = [
     pytest.mark.skipif(bool(_MISSING), reason=_MISSING),
     pytest.mark.timeout(300),
 ]
+_MAX_FRAME_SIZE = 1024 * 1024
 _CLIENTS = 300
 _OPTIONS = "attempt_timeout=1&backoff_base=0.1"
 
@@ -32,6 +38,13 @@ _OPTIONS = "attempt_timeout=1&backoff_base=0.1"
 @asynccontextmanager
 async def _running(folder: Path) -> AsyncIterator[ActiveMQ]:
     cluster = ActiveMQ(Launch(folder))
+    for configuration in folder.glob("member-*/activemq.xml"):
+        text = configuration.read_text()
+        configuration.write_text(
+            text.replace(
+                "maximumConnections=", f"wireFormat.maxFrameSize={_MAX_FRAME_SIZE}&amp;maximumConnections="
+            )
+        )
     try:
         await cluster.start()
         yield cluster
@@ -43,6 +56,24 @@ async def _running(folder: Path) -> AsyncIterator[ActiveMQ]:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMQ]:
     with in_thread(_running(tmp_path_factory.mktemp("activemq"))) as cluster:
         yield cluster
+
+
+async def test_a_message_above_its_limit_fails_alone_among_others_after_three_losses(
+    broker: ActiveMQ,
+) -> None:
+    watch = Watch()
+    async with await aio.connect(broker.url, on_event=watch) as connection:
+        sender = await connection.create_sender("large")
+        bodies = [bytes((number,)) * (3 * _MAX_FRAME_SIZE if number == 20 else 1000) for number in range(40)]
+        futures = [await sender.submit(body) for body in bodies]
+        async with asyncio.timeout(60):
+            results = await asyncio.gather(*futures, return_exceptions=True)
+    errors = {number: each for number, each in enumerate(results) if isinstance(each, HaclientError)}
+    assert list(errors) == [20]
+    assert isinstance(errors[20], MessageTooLarge)
+    assert "amqp:decode-error" in str(errors[20])
+    assert errors[20].delivered is None
+    assert len(watch.of(Disconnected)) == 3
 
 
 async def _slow_down(process: MemberProcess) -> None:
