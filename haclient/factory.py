@@ -37,6 +37,7 @@ from haclient.connect_params import (
 from haclient.core.cluster import Cluster
 from haclient.core.connection import ConnectionCore, Shared
 from haclient.core.waiting import in_parallel
+from haclient.discovery.polling.setup_answers import SetupAnswers
 from haclient.discovery.topology import Topology
 from haclient.engine.sasl import check_available
 from haclient.error_catalog.arguments import check_timeout, check_type
@@ -78,6 +79,8 @@ def check_one_timeout(timeout: float | None, options: OptionArguments) -> None:
 
 # Two pods with one ``client_id`` meet by chance once in four billion.
 _RANDOM_DIGITS = 8
+# A broker does not know which factory a connection is from: it serves all of a process in one queue.
+_SETUP_ANSWERS = SetupAnswers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +343,9 @@ class FactoryCore:
         resolver = Resolver(nameserver=options.nameserver, timeout=options.dns_timeout, rng=identity.rng)
         return Shared(
             options=options,
-            cluster=Cluster(self.url, options.policy(), resolver, credentials=credentials),
+            cluster=Cluster(
+                self.url, options.policy(), resolver, credentials=credentials, answers=_SETUP_ANSWERS
+            ),
             params_provider=self._endpoint_params.params_for,
             publish=self._events.publish,
             client_id=identity.client_id,

@@ -94,7 +94,11 @@ class Options:
     )
     attempt_timeout: float = field(
         default=_POLICY.attempt_timeout,
-        metadata=_about(seconds(0.01), "deadline of one attempt, from TCP connect to usable session"),
+        metadata=_about(
+            seconds(0.01),
+            "deadline of one attempt, from TCP connect to usable session; begins anew while the peer answers "
+            "older attempts of the process",
+        ),
     )
     stable_after: float = field(
         default=_POLICY.stable_after,

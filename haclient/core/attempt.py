@@ -86,12 +86,15 @@ class AttemptCallbacks:
     failed: Callable[[int, Failure], None]
     dialling: Callable[[int], None] = lambda _: None
     """Credentials and address are known; the SYN is sent now."""
+    answered: Callable[[int], None] = lambda _: None
+    """The peer has sent something, before its Open or with it."""
 
 
 class Attempt:
     """One attempt to connect to an endpoint.  It owns its engine until it is adopted.
 
     :param park: whether to ask the member to park the connection.
+    :ivar dialled_at: when it was dialled, in the loop's seconds.
     :ivar parked: whether the member parked it.
     :ivar begun: the session that was begun; ``session``: the same, once the peer answered the Begin.
     """
@@ -108,6 +111,7 @@ class Attempt:
     ) -> None:
         self.number = number
         self.endpoint = endpoint
+        self.dialled_at = asyncio.get_running_loop().time()
         self.parked = False
         self.engine: Engine | None = None
         self.begun: proton.Session | None = None
@@ -212,7 +216,10 @@ class Attempt:
         self, loop: asyncio.AbstractEventLoop, params: ConnectParams, connection: socket.socket
     ) -> None:
         def make() -> Engine:
-            return Engine(self, params.settings, loop)
+            engine = Engine(self, params.settings, loop)
+            if engine.incoming.greeting is not None:
+                engine.incoming.greeting.on_bytes = self._note_answer
+            return engine
 
         self._in_handshake = params.tls is not None
         try:
@@ -228,6 +235,10 @@ class Attempt:
         self._in_handshake = False
         self.engine.open()
         self.begun = self.engine.begin()
+
+    def _note_answer(self) -> None:
+        if not self._done:
+            self._callbacks.answered(self.number)
 
     # -- the engine's side --------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL, second_site
 from haclient.discovery.evidence import Claimed, Evidence, OnlyStaleServed, Resolved
 from haclient.discovery.polling.dial_times import DialTimes
+from haclient.discovery.polling.setup_answers import SetupAnswers
 from haclient.discovery.refusals import Refusals
 from haclient.discovery.stale_primaries import StalePrimaries
 from haclient.discovery.topology import Topology, update
@@ -60,9 +61,18 @@ class Cluster:
     """The shared state of one factory's connections.  Belongs to one event loop.
 
     :param credentials: whether attempts at endpoints that the URL does not list send credentials.
+    :param answers: those that all factories of the process share.
     """
 
-    def __init__(self, url: ClusterURL, policy: Policy, resolver: Resolver, *, credentials: bool) -> None:
+    def __init__(
+        self,
+        url: ClusterURL,
+        policy: Policy,
+        resolver: Resolver,
+        *,
+        credentials: bool,
+        answers: SetupAnswers | None = None,
+    ) -> None:
         self.policy = policy
         self.resolver = resolver
         self.topology = Topology(
@@ -74,6 +84,7 @@ class Cluster:
         )
         self.refusals = Refusals()
         self.dial_times = DialTimes(self._wake_all)
+        self.answers = SetupAnswers() if answers is None else answers
         self.stale_primaries = StalePrimaries(policy)
         self._srv = url.srv
         self._searches: dict[PendingSearch, None] = {}

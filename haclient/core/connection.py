@@ -267,6 +267,7 @@ class ConnectionCore:
             peer_close=peer_close,
             refusals=shared.cluster.refusals,
             dial_times=shared.cluster.dial_times,
+            answers=shared.cluster.answers,
         )
         self._events.deadline = search.deadline
         episode = episodes.Episode(shared.cluster, search, self._connect_params, self._events, self)

@@ -123,6 +123,7 @@ class Episode:
             self._usable,
             self._failed,
             self._dialling,
+            self._answered,
         )
 
     def resume(self, attempt: Attempt) -> None:
@@ -288,6 +289,10 @@ class Episode:
             for member in self._cluster.newly_refused(members):
                 self._observer.member_refused(attempt.endpoint, member)
 
+    def _answered(self, number: int) -> None:
+        attempt = self._attempts[number]
+        self._cluster.answers.note(attempt.endpoint, attempt.dialled_at, self._loop.time())
+
     def _attempt_parked(self, number: int) -> None:
         self.search.parked(number, self._loop.time())
         attempt = self._attempts[number]
@@ -300,6 +305,7 @@ class Episode:
 
     def _usable(self, number: int) -> None:
         attempt = self._attempts[number]
+        self._answered(number)
         self.search.usable(number, self._loop.time(), _announced(attempt))
         if attempt.parked and self._running:
             self._advance()

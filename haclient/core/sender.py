@@ -343,8 +343,7 @@ class SenderCore:
 
     def link_opened(self, link: SenderLink) -> None:
         """Handle the peer's Attach; a Detach with an error follows at once if it has no target."""
-        refused = link.endpoint.remote_target.address is None and self.address is not None
-        if not refused:
+        if link.endpoint.remote_target.address is not None or self.address is None:
             self.refusal = None
             self._limit_size(int(link.endpoint.remote_max_message_size or sys.maxsize))
             if not self.opened.done():

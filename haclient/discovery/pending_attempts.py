@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Failure
+from haclient.discovery.polling.setup_answers import SetupAnswers
 
 # As many as an error can usefully list; about a day of rounds at the longest delay per member.
 HISTORY = 1000
@@ -52,6 +53,7 @@ class PendingAttempt:
     :param connected_at: when TCP was connected, in monotonic seconds; ``parked_at``: when it was parked.
     :param syn_at: when the SYN was sent; infinite while something must be known first (credentials, a name).
     :param keep: how long the SYN is kept that nothing answers, in seconds.
+    :param renewed_at: when its time began anew, see ``polling.setup_answers``.
     :param overstayed: parked for so long that the search continues meanwhile.
     :param claim: set when the session is usable.
     """
@@ -64,6 +66,7 @@ class PendingAttempt:
     keep: float = math.inf
     connected_at: float | None = None
     parked_at: float | None = None
+    renewed_at: float = -math.inf
     overstayed: bool = False
     claim: Claim | None = None
 
@@ -71,6 +74,10 @@ class PendingAttempt:
     def visited(self) -> tuple[Endpoint, ...]:
         """The redirect chain up to and with this endpoint."""
         return (*self.chain, self.endpoint)
+
+    def ends_at(self, limit: float) -> float:
+        """When it has had its time, of ``limit`` seconds."""
+        return max(self.dialled_at, self.renewed_at) + limit
 
     def phase(self) -> str:
         """What this attempt is waiting for, for people."""
@@ -85,14 +92,16 @@ class PendingAttempt:
 class PendingAttempts:
     """A mutable register; iterating gives the pending attempts in the order of their dials.
 
+    :param answers: those of the peers to all attempts of the process.
     :ivar total: all attempts, ended or not.
     :ivar parked: the parked one; ``surplus``: one that was parked beside it.
     :ivar claimed: whether a session is usable.
     """
 
-    __slots__ = ("_pending", "_records", "_undialled", "claimed", "parked", "surplus", "total")
+    __slots__ = ("_answers", "_pending", "_records", "_undialled", "claimed", "parked", "surplus", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, answers: SetupAnswers | None = None) -> None:
+        self._answers = answers
         self._pending: dict[int, PendingAttempt] = {}
         self._records: dict[int, AttemptRecord] = {}
         self._undialled = 0
@@ -128,16 +137,23 @@ class PendingAttempts:
         return max((each.dialled_at for each in self if each.parked_at is None), default=-math.inf)
 
     def overdue(self, limit: float, now: float) -> tuple[PendingAttempt, float] | None:
-        """An attempt that was dialled ``limit`` seconds ago and is not parked, or whose SYN was kept so long.
+        """An attempt that had its ``limit`` seconds and is not parked, or whose SYN was kept so long.
 
         :returns: the attempt, and the seconds that it had.
         """
         for pending in self._pending.values():
-            if pending.parked_at is None and pending.dialled_at + limit <= now:
-                return pending, limit
+            if pending.parked_at is None and pending.ends_at(limit) <= now:
+                self._renew(pending, now)
+                if pending.ends_at(limit) <= now:
+                    return pending, limit
             if pending.connected_at is None and pending.syn_at + pending.keep <= now:
                 return pending, pending.keep
         return None
+
+    def _renew(self, pending: PendingAttempt, now: float) -> None:
+        """Renew the time of an attempt with TCP."""
+        if self._answers is not None and pending.connected_at is not None:
+            pending.renewed_at = self._answers.last(pending.endpoint, pending.dialled_at, now)
 
     def times(self, limit: float, stagger: float, park_limit: float) -> list[float]:
         """When time alone changes something about them, in monotonic seconds; see ``overdue``.
@@ -150,7 +166,7 @@ class PendingAttempts:
             times.append(self.parked.parked_at + park_limit)
         for pending in self._pending.values():
             if pending.parked_at is None:
-                times += (pending.dialled_at + limit, pending.dialled_at + stagger)
+                times += (pending.ends_at(limit), pending.dialled_at + stagger)
             if pending.connected_at is None:
                 times += (pending.syn_at + stagger, pending.syn_at + pending.keep)
         return times

@@ -10,10 +10,10 @@ Rules
    A jittered delay before the first attempt after a loss, and between rounds; the longest ``retry_after``
    of a round decides over its delay.  With ``backoff_strategy=adaptive`` what each member answered decides
    about the order, about when it is dialled again, and about how long its SYN is kept: see ``polling``.
-2. An attempt has one deadline, from the dial to a usable session.  ``stagger`` after the last dial, or at
-   once when an attempt fails, the search dials the next candidate.  At the cap (own or the factory's) it
-   abandons the oldest attempt without TCP to free a dial.  Attempts that hang do not delay the next round.
-   The first usable one wins.
+2. An attempt has one deadline, from the dial to a usable session; ``setup_answers`` renews it.  ``stagger``
+   after the last dial, or at once when an attempt fails, the search dials the next candidate.  At the cap
+   (own or the factory's) it abandons the oldest attempt without TCP to free a dial.  Attempts that hang do
+   not delay the next round.  The first usable one wins.
 3. A usable session whose generation the topology calls stale is a failure.
 4. A redirect goes ahead of the list.  Hops are capped, a loop is refused, and because of redirects
    an endpoint is dialled once a round at most, and not at all after it sent ``retry_after``.
@@ -55,6 +55,7 @@ from haclient.discovery.pending_attempts import NO_CLAIM, Claim, PendingAttempt,
 from haclient.discovery.polling.adaptive import Polling
 from haclient.discovery.polling.dial_times import DialTimes
 from haclient.discovery.polling.plain_rounds import PlainRounds
+from haclient.discovery.polling.setup_answers import SetupAnswers
 from haclient.discovery.redirects import Redirects
 from haclient.discovery.refusals import Refusals
 from haclient.discovery.reservation import Reservation
@@ -69,14 +70,13 @@ from haclient.retry.policy import Policy
 class Search:
     """One episode: from the start, or the loss of a connection, to the next usable one.
 
-    :param backoff: lives as long as the connection; the driver resets it once a connection
-        was usable for ``policy.stable_after``.
+    :param backoff: that of the connection; the driver resets it after ``policy.stable_after``.
     :param now: monotonic seconds; the deadline counts from here.
     :param first: whether this is the first connect, and not the search after a loss.
     :param credentials: whether attempts send credentials, which a redirect could divert.
     :param unstable: the member whose connection was lost before it was stable; it is dialled last.
     :param peer_close: the member that closed the connection, and what its Close said.
-    :param refusals: those that the searches of a factory share; ``dial_times``: the same.
+    :param refusals: the searches of a factory share them and ``dial_times``, those of a process ``answers``.
     :ivar reservation: the time that a member has reserved for this connection.
     """
 
@@ -114,6 +114,7 @@ class Search:
         peer_close: tuple[Endpoint, Failure] | None = None,
         refusals: Refusals | None = None,
         dial_times: DialTimes | None = None,
+        answers: SetupAnswers | None = None,
     ) -> None:
         self._policy = policy
         self._backoff = backoff
@@ -123,7 +124,7 @@ class Search:
             if backoff.adaptive
             else PlainRounds(backoff)
         )
-        self._pending = PendingAttempts()
+        self._pending = PendingAttempts(answers)
         self._round = Round()
         self._round_began = now
         self._open_at = math.inf

@@ -14,6 +14,7 @@ RFC 8446, section 5.1 (TLS records); RFC 4422, section 3.1 (names of mechanisms)
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import proton
@@ -58,13 +59,16 @@ class ForeignProtocol:
 class Greeting:
     """The first bytes of a peer."""
 
-    __slots__ = ("data",)
+    __slots__ = ("data", "on_bytes")
 
     def __init__(self) -> None:
         self.data = b""
+        self.on_bytes: Callable[[], None] = lambda: None
+        """Called when the peer sent bytes."""
 
     def add(self, data: bytes) -> None:
         """The peer sent bytes."""
+        self.on_bytes()
         missing = MOST_BYTES - len(self.data)
         if missing > 0:
             self.data += data[:missing]

@@ -1,4 +1,8 @@
-"""A message above the maxFrameSize of ActiveMQ Classic fails alone; nothing in its Attach says that limit."""
+"""Limits of ActiveMQ Classic that it does not announce: how large a message is, and how fast it is.
+
+A message above its maxFrameSize fails alone.  It sets up many connections of one process for longer than one
+attempt may take.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from haclient import aio
+from haclient.discovery.evidence import FailureReason
 from haclient.errors import HaclientError, MessageTooLarge
-from haclient.events import Disconnected
+from haclient.events import Connected, Disconnected
 from haclient.testing.threads import in_thread
 from tests.brokers import clusters
 from tests.brokers.products.activemq import ActiveMQ
+from tests.brokers.products.member_process import MemberProcess
 from tests.brokers.topology import Launch
 from tests.peers.watch import Watch
 
@@ -25,6 +31,8 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 _MAX_FRAME_SIZE = 1024 * 1024
+_CLIENTS = 300
+_OPTIONS = "attempt_timeout=1&backoff_base=0.1"
 
 
 @asynccontextmanager
@@ -50,7 +58,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMQ]:
         yield cluster
 
 
-async def test_it_fails_alone_among_others_after_three_losses(broker: ActiveMQ) -> None:
+async def test_a_message_above_its_limit_fails_alone_among_others_after_three_losses(
+    broker: ActiveMQ,
+) -> None:
     watch = Watch()
     async with await aio.connect(broker.url, on_event=watch) as connection:
         sender = await connection.create_sender("large")
@@ -64,3 +74,31 @@ async def test_it_fails_alone_among_others_after_three_losses(broker: ActiveMQ) 
     assert "amqp:decode-error" in str(errors[20])
     assert errors[20].delivered is None
     assert len(watch.of(Disconnected)) == 3
+
+
+async def _slow_down(process: MemberProcess) -> None:
+    """Let it run for a tenth of the time, as on a machine that is too small."""
+    try:
+        while True:
+            process.pause()
+            await asyncio.sleep(0.09)
+            process.resume()
+            await asyncio.sleep(0.01)
+    finally:
+        process.resume()
+
+
+async def test_few_attempts_are_given_up_at_a_broker_that_is_slow(broker: ActiveMQ) -> None:
+    watch = Watch()
+    primary = await broker.group.primary()
+    assert isinstance(primary.process, MemberProcess)
+    url = f"amqp://{primary.endpoint.authority}/?{_OPTIONS}"
+    slow = asyncio.create_task(_slow_down(primary.process))
+    try:
+        connecting = (aio.connect(url, on_event=watch, client_id=f"c{each}") for each in range(_CLIENTS))
+        connections = await asyncio.wait_for(asyncio.gather(*connecting), 120)
+    finally:
+        slow.cancel()
+    await watch.until(Connected, count=_CLIENTS)
+    await asyncio.gather(*(connection.close() for connection in connections))
+    assert watch.kinds().count(FailureReason.TIMED_OUT) <= _CLIENTS // 4
