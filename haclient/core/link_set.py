@@ -26,10 +26,11 @@ from haclient.core.attach import subscriptions
 from haclient.core.attach.answers import AnswerWatch
 from haclient.core.attach.queue import AttachQueue
 from haclient.core.attach.refusals import link_error
-from haclient.core.attach.retries import LinkCore, Reattachment, Reporter
+from haclient.core.attach.retries import Reattachment, Reporter
 from haclient.core.attach.source import GLOBAL, PLAIN, SourceParams
 from haclient.core.attach.suspects import Suspects
 from haclient.core.attach.target import target_capabilities
+from haclient.core.attach.trials import LinkCore, NotYetError
 from haclient.core.receiver import MAX_CREDIT, ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.engine.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
@@ -96,7 +97,7 @@ class LinkSet:
         self._answers = AnswerWatch(
             loop, _ANSWER_PATIENCE * options.attempt_timeout, self._waits_for_answer, self._end_session
         )
-        # The links beyond what the peer allows, while another one is being closed.
+        # The links beyond what the peer allows, while another one is being closed or tried.
         self._without_handle: dict[LinkCore, None] = {}
         # The links attached already over a parked connection, which may become the session.
         self._attached_ahead: dict[LinkCore, Engine] = {}
@@ -390,6 +391,10 @@ class LinkSet:
         self._answers.answered()
         self._suspects.acquit(core)
         self._queue.remove(core)
+        engine, session = self._engine, self._session
+        if engine is not None and session is not None and self._reattachment.has_moved(core):
+            self._attach_first(core, engine, session)
+        self._attach_waiting()
 
     def _detached(
         self, core: LinkCore, link: SenderLink | ReceiverLink, condition: proton.Condition | None
@@ -442,19 +447,23 @@ class LinkSet:
             if own is None and link.refusal is not None:
                 link.fail(link.refusal)
             return own
+        except NotYetError:
+            self._without_handle[link] = None
         except TooManyLinksError as error:
             if engine.sessions.will_be_free(engine):
                 self._without_handle[link] = None
             else:
                 _fail_unattached(link, str(error), _TOO_MANY)
-            return None
+        return None
 
     def _attach_waiting(self) -> None:
-        """Attach the links that wait for a handle: some may wait on."""
-        waiting = tuple(self._without_handle)
-        self._without_handle.clear()
-        for link in waiting:
+        """Attach the links that wait for a handle, until one has to wait on."""
+        while self._without_handle:
+            link = next(iter(self._without_handle))
+            del self._without_handle[link]
             self._attach(link)
+            if link in self._without_handle:
+                break
 
     def _attach_over(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
         try:

@@ -263,6 +263,12 @@ class SenderCore:
         self.ids_live_with_messages = workarounds.ids_live_with_messages(engine.peer_properties)
         engine.attach(link)
 
+    def detach(self) -> None:
+        """Detach the link, which is attached over another session next; nothing was sent on it."""
+        if self._link is not None:
+            self._link.close()
+        self.on_disconnected()
+
     def on_disconnected(self) -> None:
         """Keep the entries for the next link; at most once, those that were sent are given up."""
         self._clear_link()

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
 
+# Half of what RabbitMQ 4.0.5 allows, where each session is a process; 3.10.8 says 32768, and has fewer.
+_MOST_APART = 32
+
+
 class TooManyLinksError(Exception):
     """The peer allows no further link on this connection."""
 
@@ -86,6 +90,16 @@ class ExtraSessions:
         :returns: ``None`` when the peer allows no further session.
         """
         return self._begin(engine, self._apart)
+
+    @property
+    def are_closing(self) -> bool:
+        """Whether another session may be begun soon: ``on_free`` is called then."""
+        return bool(self._closing or self._channels)
+
+    def may_stay_apart(self, engine: Engine) -> bool:
+        """Return whether one more is within ``_MOST_APART``, and leaves half of the sessions to others."""
+        apart = len(self._apart) + len(self._closing) + 1
+        return apart <= min(_MOST_APART, (_channel_max(engine) + 1) // 2)
 
     def end(self, engine: Engine, session: proton.Session) -> None:
         """Send End for a session apart; not for one that has other links meanwhile."""
@@ -162,7 +176,7 @@ class ExtraSessions:
         """Return whether something is about to end, and ``on_free`` will be called."""
         return (
             self.unwritten
-            or bool(self._closing)
+            or self.are_closing
             or any(link.closed_here for link in engine.links.by_pointer.values())
         )
 

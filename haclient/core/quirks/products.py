@@ -25,6 +25,8 @@ class Quirk(enum.Enum):
     """The delivery-count of its senders begins at 0: a receiver may grant credit before its Attach."""
     ROUTER = "router"
     """It is no broker: it stores nothing, and what it accepts a broker behind it has accepted."""
+    REFUSES_BY_END = "refuses-by-end"
+    """It answers an Attach that it refuses by the End of the session, and so of all links in that."""
     ID_NAMES_PROCESS = "id-names-process"
     """Its container id is that of one process; elsewhere the members of a pair may have one in common."""
 
@@ -72,7 +74,14 @@ PRODUCTS = (
         "RabbitMQ",
         "RabbitMQ",
         "4.0.5",
-        frozenset({Quirk.FORGETS_CREDIT, Quirk.EVERY_NODE_SERVES, Quirk.ID_NAMES_PROCESS}),
+        frozenset(
+            {
+                Quirk.FORGETS_CREDIT,
+                Quirk.EVERY_NODE_SERVES,
+                Quirk.REFUSES_BY_END,
+                Quirk.ID_NAMES_PROCESS,
+            }
+        ),
         ("4",),
     ),
     Product(
@@ -84,6 +93,7 @@ PRODUCTS = (
                 Quirk.FORGETS_CREDIT,
                 Quirk.ACCEPTS_UNROUTABLE,
                 Quirk.EVERY_NODE_SERVES,
+                Quirk.REFUSES_BY_END,
                 Quirk.ID_NAMES_PROCESS,
             }
         ),

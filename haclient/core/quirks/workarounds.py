@@ -30,6 +30,11 @@ def takes_early_credit(engine: Engine) -> bool:
     return Quirk.COUNTS_FROM_ZERO in quirks_of(engine.peer_properties)
 
 
+def refuses_by_end(engine: Engine) -> bool:
+    """Return whether this peer refuses a link by the End of its session."""
+    return Quirk.REFUSES_BY_END in quirks_of(engine.peer_properties)
+
+
 def ids_live_with_messages(peer_properties: Mapping[str, Any]) -> bool:
     """Whether a peer forgets the duplicate-detection id of a message that it loses, whatever it loses."""
     return peer_properties.get(IDS_LIVE_WITH_MESSAGES) is True
