@@ -131,12 +131,12 @@ class Reattachment:
         self._leave(link)
 
     def _leave(self, link: LinkCore) -> None:
-        """End the session of a link that has one of its own."""
+        """Let go of the session of a link that has one of its own."""
         self._trials.forget(link)
         own = self._apart.pop(link, None)
         if own is not None:
             engine, session = own
-            engine.sessions.end(engine, session)
+            engine.sessions.leave(engine, session)
 
     def has_moved(self, link: LinkCore) -> bool:
         """Handle the peer's Attach: detach a link that was tried, if it is to use a shared session now."""
