@@ -26,15 +26,16 @@ from haclient.core.attach import subscriptions
 from haclient.core.attach.answers import AnswerWatch
 from haclient.core.attach.queue import AttachQueue
 from haclient.core.attach.refusals import link_error
-from haclient.core.attach.retries import LinkCore, Reattachment, Reporter
+from haclient.core.attach.retries import Reattachment, Reporter
 from haclient.core.attach.source import GLOBAL, PLAIN, SourceParams
 from haclient.core.attach.suspect_messages import SuspectMessages, ends_connections
 from haclient.core.attach.suspects import Suspects
 from haclient.core.attach.target import target_capabilities
+from haclient.core.attach.trials import LinkCore, NotYetError
+from haclient.core.attach.unattached import attach_or_fail, fail_unattached
 from haclient.core.receiver import MAX_CREDIT, ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.core.waiting import in_parallel
-from haclient.engine.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
 from haclient.engine.extra_sessions import TooManyLinksError
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
@@ -42,7 +43,7 @@ from haclient.engine.protocol import Engine
 from haclient.engine.settings import MAX_PARKED_LINKS
 from haclient.error_catalog.arguments import check_callable, check_flag, check_text, check_whole
 from haclient.error_catalog.base import quoted
-from haclient.errors import HaclientError, LinkClosed, LinkRefused, another
+from haclient.errors import HaclientError, LinkClosed, another
 from haclient.printable.log import get_logger
 
 logger = get_logger("haclient")
@@ -99,7 +100,7 @@ class LinkSet:
         self._answers = AnswerWatch(
             loop, _ANSWER_PATIENCE * options.attempt_timeout, self._waits_for_answer, self._end_session
         )
-        # The links beyond what the peer allows, while another one is being closed.
+        # The links beyond what the peer allows, while another one is being closed or tried.
         self._without_handle: dict[LinkCore, None] = {}
         # The links attached already over a parked connection, which may become the session.
         self._attached_ahead: dict[LinkCore, Engine] = {}
@@ -417,6 +418,10 @@ class LinkSet:
         self._answers.answered()
         self._suspects.acquit(core)
         self._queue.remove(core)
+        engine, session = self._engine, self._session
+        if engine is not None and session is not None and self._reattachment.has_moved(core):
+            self._attach_first(core, engine, session)
+        self._attach_waiting()
 
     def _detached(
         self, core: LinkCore, link: SenderLink | ReceiverLink, condition: proton.Condition | None
@@ -434,7 +439,7 @@ class LinkSet:
         if self._queue.one_by_one:
             self._queue.add(link)
         elif (own := self._session_of(link, engine, session)) is not None:
-            _attach_over(link, engine, own)
+            attach_or_fail(link, engine, own)
 
     def _attach_when_free(self, link: LinkCore, engine: Engine) -> None:
         if link in self._links and self._engine is engine:
@@ -458,7 +463,7 @@ class LinkSet:
 
     def _attach_guarded(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
         try:
-            _attach_over(link, engine, session)
+            attach_or_fail(link, engine, session)
         except Exception as error:  # the application's ``configure``
             logger.exception("%s: the link to %r cannot be attached", self._connection_name, link.address)
             link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
@@ -470,30 +475,20 @@ class LinkSet:
             if own is None and link.refusal is not None:
                 link.fail(link.refusal)
             return own
+        except NotYetError:
+            self._without_handle[link] = None
         except TooManyLinksError as error:
             if engine.sessions.will_be_free(engine):
                 self._without_handle[link] = None
             else:
-                _fail_unattached(link, str(error), _TOO_MANY)
-            return None
+                fail_unattached(link, str(error), _TOO_MANY)
+        return None
 
     def _attach_waiting(self) -> None:
-        """Attach the links that wait for a handle: some may wait on."""
-        waiting = tuple(self._without_handle)
-        self._without_handle.clear()
-        for link in waiting:
+        """Attach the links that wait for a handle, until one has to wait on."""
+        while self._without_handle:
+            link = next(iter(self._without_handle))
+            del self._without_handle[link]
             self._attach(link)
-
-
-def _attach_over(link: LinkCore, engine: Engine, session: proton.Session) -> None:
-    try:
-        link.attach(engine, session)
-    except LinkRefused as error:
-        link.fail(error)
-    except AttachTooLarge as error:
-        _fail_unattached(link, str(error), FRAME_SIZE_TOO_SMALL)
-
-
-def _fail_unattached(link: LinkCore, reason: str, condition: str) -> None:
-    message = f"the link to {quoted(link.address)} cannot be attached: {reason}"
-    link.fail(link_error(message, condition, opened=link.was_open))
+            if link in self._without_handle:
+                break

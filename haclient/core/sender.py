@@ -24,7 +24,6 @@ from haclient.core.attach.suspect_messages import SuspectMessages
 from haclient.core.attach.target import request_capabilities
 from haclient.core.ledger import Entry, Ledger, Waiter
 from haclient.core.quirks import workarounds
-from haclient.engine import peer_fields
 from haclient.error_catalog.base import brief, quoted
 from haclient.errors import (
     ConnectionClosed,
@@ -297,6 +296,12 @@ class SenderCore:
         self.ids_live_with_messages = workarounds.ids_live_with_messages(engine.peer_properties)
         engine.attach(link)
 
+    def detach(self) -> None:
+        """Detach the link, which is attached over another session next; nothing was sent on it."""
+        if self._link is not None:
+            self._link.close()
+        self.on_disconnected()
+
     def on_disconnected(self) -> None:
         """Keep the entries for the next link; at most once, those that were sent are given up."""
         self._clear_link()
@@ -348,7 +353,9 @@ class SenderCore:
             self._limit_size(int(link.endpoint.remote_max_message_size or sys.maxsize))
             if not self.opened.done():
                 self.opened.set_result(None)
-                self._advise(link)
+                if self._engine is not None and self.address:
+                    target = link.endpoint.target
+                    workarounds.advise_sender(self._engine, self.name, self.address, target)
         self._answered = True
         self.on_attached(link)
 
@@ -358,15 +365,6 @@ class SenderCore:
         for entry in [each for each in self.ledger if len(each.data) > size]:
             delivered = None if entry.sent else False
             self.give_up(entry, too_large(len(entry.data), size, self.address, delivered=delivered))
-
-    def _advise(self, link: SenderLink) -> None:
-        engine = self._engine
-        if engine is None or not self.address:
-            return
-        attached = link.endpoint.target.address or self.address  # what was asked of this peer
-        workarounds.advise_address(engine.peer_properties, self.name, attached, receives=False)
-        if not peer_fields.capabilities(link.endpoint.target):
-            workarounds.advise_capability(engine, self.name, self.address)
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
         """End the sender, unless it is attached again: the peer refused or detached the link."""

@@ -10,12 +10,17 @@ Rules
 * A session apart has one link: the peer's End ends that link, and not the connection.  Every other session is
   like the first one: its End ends the connection.  A session apart becomes such a one when no handle is
   free elsewhere.
+* A channel is not used again for ``_REST`` seconds after the peer's End, if another one is free: RabbitMQ
+  4.0.5 drops what arrives on a channel until it has noticed that the former session's process is gone, a
+  Begin too.  So the answer waits, for proton takes the lowest channel that is free; and a session apart that
+  its link has left is not ended, but serves the next link.
 
 Source: AMQP 1.0 part 2, sections 2.4.1 (channel-max), 2.5.6 (ending a session) and 2.7.2 (handle-max).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +30,15 @@ from cproton_ffi import lib
 from haclient.engine import peer_fields
 
 if TYPE_CHECKING:
+    from haclient.engine.link_table import EndedLinks
     from haclient.engine.links import Link
     from haclient.engine.protocol import Engine
+
+
+# Half of what RabbitMQ 4.0.5 allows, where each session is a process; 3.10.8 says 32768, and has fewer.
+_MOST_APART = 32
+# Seconds, for a process of the broker to be scheduled, on a machine that is busy.
+_REST = 1.0
 
 
 class TooManyLinksError(Exception):
@@ -45,13 +57,29 @@ class ExtraSessions:
     :ivar on_free: called when a link or a session has ended: another one may be attached.
     """
 
-    __slots__ = ("_apart", "_channels", "_closing", "_handles", "_links", "_shared", "on_free")
+    __slots__ = (
+        "_apart",
+        "_channels",
+        "_closing",
+        "_ended",
+        "_handles",
+        "_idle",
+        "_links",
+        "_shared",
+        "_timer",
+        "on_free",
+    )
 
     def __init__(self) -> None:
         self._apart: dict[Any, proton.Session] = {}
         self._shared: dict[Any, proton.Session] = {}
         self._closing: dict[Any, None] = {}  # an empty set is four times as large
         """Those that were ended here, until the peer's answer."""
+        self._idle: dict[Any, None] = {}
+        """The sessions apart that their links have left."""
+        self._ended: list[tuple[proton.Session, EndedLinks]] = []
+        """Sessions apart that the peer has ended, until the answer, with their links."""
+        self._timer: asyncio.TimerHandle | None = None
         self._links: dict[Any, int] = {}
         """How many links each session has, the first one too."""
         self._handles: list[Any] = []
@@ -62,9 +90,12 @@ class ExtraSessions:
 
     def clear(self) -> None:
         """Forget all of them: the connection ended."""
-        for each in (self._apart, self._shared, self._closing, self._links, self._handles):
+        for each in (self._apart, self._shared, self._closing, self._idle, self._ended, self._links):
             each.clear()
-        self.on_free = None
+        self._handles.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.on_free = None
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -76,23 +107,49 @@ class ExtraSessions:
         for session in self._in_order(engine, first):
             if self._links.get(session._impl, 0) <= engine.incoming.handle_max:
                 if self._apart.pop(session._impl, None) is not None:
+                    self._idle.pop(session._impl, None)
                     self._shared[session._impl] = session
                 return session
         raise TooManyLinksError(_channel_max(engine), engine.incoming.handle_max)
 
     def begin_apart(self, engine: Engine) -> proton.Session | None:
-        """Begin a session for one link.
+        """Begin a session for one link, or use one that another link has left.
 
         :returns: ``None`` when the peer allows no further session.
         """
+        for pointer in self._idle:
+            if not self._links.get(pointer):
+                del self._idle[pointer]
+                return self._apart[pointer]
         return self._begin(engine, self._apart)
 
-    def end(self, engine: Engine, session: proton.Session) -> None:
-        """Send End for a session apart; not for one that has other links meanwhile."""
-        if engine.close_reason is None and self._apart.pop(session._impl, None) is not None:
-            self._closing[session._impl] = None
-            session.close()
-            engine.wake()
+    @property
+    def are_closing(self) -> bool:
+        """Whether another session may be begun soon: ``on_free`` is called then."""
+        left = any(self._links.get(pointer) for pointer in self._idle)
+        return bool(left or self._closing or self._ended or self._channels)
+
+    def may_stay_apart(self, engine: Engine) -> bool:
+        """Return whether one more is within ``_MOST_APART``, and leaves half of the sessions to others."""
+        apart = len(self._apart) - len(self._idle) + 1
+        return apart <= min(_MOST_APART, (_channel_max(engine) + 1) // 2)
+
+    def leave(self, engine: Engine, session: proton.Session) -> None:
+        """Let the link of a session apart go; not from one that has other links meanwhile.
+
+        If the peer has not answered the Attach, the session may be stuck, and is ended.
+        """
+        pointer = session._impl
+        if engine.close_reason is not None or pointer not in self._apart:
+            return
+        links = (pn for pn in engine.links.by_pointer if lib.pn_link_session(pn) == pointer)
+        if not any(lib.pn_link_state(pn) & proton.Endpoint.REMOTE_UNINIT for pn in links):
+            self._idle[pointer] = None
+            return
+        del self._apart[pointer]
+        self._closing[pointer] = None
+        session.close()
+        engine.wake()
 
     def ended_by_peer(self, engine: Engine, session: proton.Session) -> proton.Condition | None:
         """Handle the peer's End of any session: end its links, and answer.
@@ -101,20 +158,39 @@ class ExtraSessions:
             links of its first session, a member's is not.
         """
         condition, pointer = peer_fields.condition(session), session._impl
-        apart = pointer in self._apart or pointer in self._closing
-        for each in (self._apart, self._closing, self._links):
+        waits = pointer in self._apart
+        apart = waits or pointer in self._closing
+        for each in (self._apart, self._closing, self._idle, self._links):
             each.pop(pointer, None)
         self._handles = [other for other in self._handles if other != pointer]
         self._channels += 1
         engine.links.session_ended(engine, session, apart=apart)
         if engine.close_reason is not None:
             return None
-        session.close()
-        engine.wake()
-        if not apart and engine.settings.sasl_server is None:
-            return condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
-        engine.links.free_session(engine, session)
+        ended = session, engine.links.take_ended()
+        if waits:
+            self._channels -= 1
+            self._ended.append(ended)
+            if self._timer is None:
+                self._timer = engine._loop.call_later(_REST, self._answer_ends, engine)
+        else:
+            session.close()
+            engine.wake()
+            if not apart and engine.settings.sasl_server is None:
+                return condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
+            engine.links.free_session(engine, *ended)
         return None
+
+    def _answer_ends(self, engine: Engine) -> None:
+        ended, self._ended = self._ended, []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for session, links in ended:
+            self._channels += 1
+            session.close()
+            engine.wake()
+            engine.links.free_session(engine, session, links)
 
     def _in_order(self, engine: Engine, first: proton.Session) -> Iterator[proton.Session]:
         yield first
@@ -124,8 +200,10 @@ class ExtraSessions:
         yield from tuple(self._apart.values())
 
     def _begin(self, engine: Engine, kind: dict[Any, proton.Session]) -> proton.Session | None:
-        used = 1 + len(self._apart) + len(self._shared) + len(self._closing) + self._channels
-        if used > _channel_max(engine):
+        used = 1 + len(self._apart) + len(self._shared) + len(self._closing) + len(self._ended)
+        if used + self._channels > _channel_max(engine):
+            if self._ended:
+                self._answer_ends(engine)
             return None
         session = engine.begin()
         kind[session._impl] = session
@@ -162,7 +240,7 @@ class ExtraSessions:
         """Return whether something is about to end, and ``on_free`` will be called."""
         return (
             self.unwritten
-            or bool(self._closing)
+            or self.are_closing
             or any(link.closed_here for link in engine.links.by_pointer.values())
         )
 

@@ -36,6 +36,8 @@ _MOST_ENDED = 10_000
 _NO_REASON = proton.Condition("amqp:internal-error", "the peer ended the session without a reason")
 
 _LinkReference = weakref.ReferenceType[proton.Link]
+EndedLinks = list[_LinkReference]
+"""The links that ended with a session."""
 
 
 def _name(link: Link) -> bytes | None:
@@ -163,14 +165,18 @@ class LinkTable:
             if engine.close_reason is None:
                 self._remove(engine, link, condition)
 
-    def free_session(self, engine: Engine, session: proton.Session) -> None:
-        """Free a session that both sides have ended, after ``session_ended``: it would stay until the Close.
+    def take_ended(self) -> EndedLinks:
+        """Return the links that ended in ``session_ended``, for ``free_session``."""
+        ended, self._of_ended = self._of_ended, []
+        return ended
+
+    def free_session(self, engine: Engine, session: proton.Session, links: EndedLinks) -> None:
+        """Free a session that both sides have ended: it would stay until the Close.
 
         But not before its links.  To proton a link that had no Detach is attached for ever; when the last
         reference to such a link goes after all others to its session, proton frees both, and the link again.
         """
-        self._ended.append((session, self._of_ended))
-        self._of_ended = []
+        self._ended.append((session, links))
         self.free_sessions()
         if len(self._ended) > _MOST_ENDED:
             engine.abort(proton.Condition("amqp:resource-limit-exceeded", "too many sessions have ended"))

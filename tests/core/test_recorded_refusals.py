@@ -107,7 +107,13 @@ async def test_a_refused_open(api: API, record: Refusal) -> None:
 @pytest.mark.parametrize("by", ["detach", "end"])
 async def test_an_address_that_the_broker_refuses(api: API, record: Refusal, by: Any) -> None:
     refuses = {record.address: condition_of(record)}
-    async with primary(refuses=refuses, refuses_by=by) as peer, connected(api, peer) as connection:
+    async with primary(refuses=refuses, refuses_by=by) as peer:
+        peer.properties["product"] = str(record.product)
+        await _create_refused(api, peer, record)
+
+
+async def _create_refused(api: API, peer: Primary, record: Refusal) -> None:
+    async with connected(api, peer) as connection:
         create = connection.create_sender if record.step is Step.SENDER else connection.create_receiver
         with pytest.raises(errors.LinkRefused) as caught:
             await asyncio.wait_for(create(record.address), PATIENCE)

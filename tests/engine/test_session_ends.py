@@ -79,7 +79,7 @@ async def test_a_link_may_be_kept_longer_than_the_session_that_ended_with_it(att
             session = engine.sessions.begin_apart(engine)
             assert session is not None
             engine.attach(getattr(engine, attached_by)(session, str(number), both.client))
-            engine.sessions.end(engine, session)
+            engine.sessions.leave(engine, session)
         await both.server.until(lambda: len(both.server.links_closed) >= MANY)
         assert all(link.dead for link in both.server.links)
         both.server.links.clear()

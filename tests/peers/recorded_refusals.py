@@ -107,6 +107,7 @@ def _not_let_in(product: Product, situation: str, mechanism: str, why: str, desc
 
 def _unknown(product: Product, step: Step, description: str, address: str = ADDRESS) -> Refusal:
     condition = "amqp:not-found"
+    advice = "; declare the queue or exchange first" if product is Product.RABBITMQ else ""
     return Refusal(
         product=product,
         situation="unknown address",
@@ -115,7 +116,7 @@ def _unknown(product: Product, step: Step, description: str, address: str = ADDR
         condition=condition,
         description=description,
         error="LinkRefused",
-        shown=f"the primary refused the link to '{address}' ({condition}: {description})",
+        shown=f"the primary refused the link to '{address}' ({condition}: {description}){advice}",
     )
 
 

@@ -6,7 +6,8 @@ Rules
   the new session.  The delays are those of ``retry.backoff``.  The last attempt is made when the time ends.
 * While a link waits it has no credit and no deliveries; the ledger of a sender keeps its entries.
 * A link that the peer refused by an End is attached over a session apart from then on: so the next
-  End ends no other link.
+  End ends no other link.  A new link is tried so from the beginning, where the peer is known for it
+  (``trials``).
 * A redirect to another address of the same peer is followed at once, ``max_redirects`` times over one
   connection at most; one to another peer is an error, for links have no connection of their own.
 * The end of the connection ends every wait; its next session attaches every link.
@@ -27,8 +28,8 @@ import proton
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
 from haclient.core import failures
-from haclient.core.attach.refusals import closed_by_peer, retry_seconds
-from haclient.core.receiver import ReceiverCore
+from haclient.core.attach.refusals import NOT_FOUND, closed_by_peer, retry_seconds
+from haclient.core.attach.trials import LinkCore, Trials
 from haclient.core.sender import SenderCore
 from haclient.engine.links import Link
 from haclient.engine.protocol import Engine
@@ -40,8 +41,7 @@ from haclient.retry.backoff import Backoff
 _SOCKET_FULL = 0.1
 
 LINK_REDIRECT = "amqp:link:redirect"
-
-LinkCore = SenderCore | ReceiverCore
+_DECLARE = "; declare the queue or exchange first"
 
 
 class Reporter(Protocol):
@@ -96,7 +96,9 @@ class Reattachment:
         # Those that were open before the present session.
         self._returning: dict[LinkCore, None] = {}
         self._waits: dict[LinkCore, _Wait] = {}
-        # Those that the peer refused by an End, with the session of their own over the present connection.
+        self._trials = Trials()
+        # Those that are tried, or that the peer refused by an End, with the session of their own over the
+        # present connection.
         self._apart: dict[LinkCore, tuple[Engine, proton.Session] | None] = {}
 
     def session_began(self, endpoint: Endpoint, links: Iterable[LinkCore]) -> None:
@@ -117,7 +119,8 @@ class Reattachment:
                 link.refusal = None
         self._waits.clear()
         self._returning.clear()
-        self._apart = dict.fromkeys(self._apart)
+        self._apart = dict.fromkeys(link for link in self._apart if link not in self._trials)
+        self._trials.clear()
 
     def forget(self, link: LinkCore) -> None:
         """The link is closed."""
@@ -125,10 +128,24 @@ class Reattachment:
         if wait is not None:
             _cancel(wait)
         self._returning.pop(link, None)
+        self._leave(link)
+
+    def _leave(self, link: LinkCore) -> None:
+        """Let go of the session of a link that has one of its own."""
+        self._trials.forget(link)
         own = self._apart.pop(link, None)
         if own is not None:
             engine, session = own
-            engine.sessions.end(engine, session)
+            engine.sessions.leave(engine, session)
+
+    def has_moved(self, link: LinkCore) -> bool:
+        """Handle the peer's Attach: detach a link that was tried, if it is to use a shared session now."""
+        if not self._trials.is_to_move(link):
+            return False
+        assert isinstance(link, SenderCore)
+        link.detach()
+        self._leave(link)
+        return True
 
     def is_apart(self, link: LinkCore) -> bool:
         """Whether the link has a session of its own."""
@@ -139,9 +156,14 @@ class Reattachment:
 
         :returns: ``None`` when the peer allows no session apart for a link that it refuses.
         :raises TooManyLinksError: when it allows no further link.
+        :raises NotYetError: when the link has to wait for the end of another one's trial.
         """
         if link not in self._apart:
-            return engine.sessions.with_free_handle(engine, shared)
+            tried = self._trials.begin(link, engine)
+            if tried is None:
+                return engine.sessions.with_free_handle(engine, shared)
+            self._apart[link] = engine, tried
+            return tried
         own = self._apart[link]
         if own is None:
             session = engine.sessions.begin_apart(engine)
@@ -161,6 +183,7 @@ class Reattachment:
         if wait is None:
             wait = self._waits[link] = _Wait(Backoff(self._policy, self._rng), self._session_began)
         wait.refusals += 1
+        tried = link in self._trials
         ended = bool(pointer.endpoint.session.state & proton.Endpoint.REMOTE_CLOSED)
         if ended:
             self._on_end(link, wait)
@@ -172,7 +195,10 @@ class Reattachment:
             seconds = retry_seconds(condition, first=first, reattach_timeout=self._reattach_timeout)
         now = self._loop.time()
         left = wait.began + seconds - now
-        error = closed_by_peer(condition, link.address, opened=not first, addition=_count(wait, seconds))
+        addition = _count(wait, seconds)
+        if tried and condition is not None and condition.name == NOT_FOUND:
+            addition += _DECLARE
+        error = closed_by_peer(condition, link.address, opened=not first, addition=addition)
         if condition is None or left <= 0:
             return error
         link.refusal = error
@@ -181,6 +207,7 @@ class Reattachment:
 
     def _on_end(self, link: LinkCore, wait: _Wait) -> None:
         apart, self._apart[link] = link in self._apart, None
+        self._trials.forget(link)
         wait.with_connection = not apart
         self.refused_by_end |= not apart
         if apart and link.refusal is None and link.was_open:

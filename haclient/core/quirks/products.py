@@ -51,6 +51,8 @@ class Quirk(enum.Enum):
     """It answers a browse with distribution-mode *copy*, and delivers the messages as to any receiver."""
     STREAM_OFFSETS = "stream-offsets"
     """It has streams, whose receivers begin where their filter says, each time that they are attached."""
+    REFUSES_BY_END = "refuses-by-end"
+    """It answers an Attach that it refuses by the End of the session, and so of all links in that."""
     ID_NAMES_PROCESS = "id-names-process"
     """Its container id is that of one process; elsewhere the members of a pair may have one in common."""
 
@@ -131,8 +133,9 @@ PRODUCTS = (
                 Quirk.BARE_VHOST,
                 Quirk.IGNORES_BROWSE,
                 Quirk.STREAM_OFFSETS,
-                Quirk.ID_NAMES_PROCESS,
                 Quirk.QUEUES_HAVE_PATHS,
+                Quirk.REFUSES_BY_END,
+                Quirk.ID_NAMES_PROCESS,
             }
         ),
         ("4",),
@@ -150,6 +153,7 @@ PRODUCTS = (
                 Quirk.ECHOES_FILTERS,
                 Quirk.BARE_VHOST,
                 Quirk.IGNORES_BROWSE,
+                Quirk.REFUSES_BY_END,
                 Quirk.ID_NAMES_PROCESS,
             }
         ),

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import proton
+
 from haclient.core.quirks.products import Quirk, quirks_of
+from haclient.engine import peer_fields
 from haclient.engine.link_table import repeat_credit
 from haclient.printable.log import get_logger
 
@@ -43,9 +46,24 @@ def has_streams(engine: Engine) -> bool:
     return Quirk.STREAM_OFFSETS in quirks_of(engine.peer_properties)
 
 
+def refuses_by_end(engine: Engine) -> bool:
+    """Return whether this peer refuses a link by the End of its session."""
+    return Quirk.REFUSES_BY_END in quirks_of(engine.peer_properties)
+
+
 def ids_live_with_messages(peer_properties: Mapping[str, Any]) -> bool:
     """Whether a peer forgets the duplicate-detection id of a message that it loses, whatever it loses."""
     return peer_properties.get(IDS_LIVE_WITH_MESSAGES) is True
+
+
+def advise_sender(engine: Engine, name: str, address: str, target: proton.Terminus) -> None:
+    """Say what the application may have overlooked of a sender that is attached.
+
+    :param address: that of the application; ``target``: what was asked of this peer.
+    """
+    advise_address(engine.peer_properties, name, target.address or address, receives=False)
+    if not peer_fields.capabilities(target):
+        advise_capability(engine, name, address)
 
 
 def advise_capability(engine: Engine, name: str, address: str) -> None:

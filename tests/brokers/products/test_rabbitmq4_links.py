@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from haclient import Message, aio
+from haclient.errors import LinkRefused
 from haclient.events import Disconnected, Event
 from tests.brokers.products import installed, rabbitmq4
 from tests.brokers.products.rabbitmq4 import address
@@ -20,14 +21,17 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(bool(rabbitmq4.missing()), reason=rabbitmq4.missing() or "it is there"),
 ]
-_QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+_QUEUES = [
+    {"name": name, "vhost": "/", "durable": True, "auto_delete": name == "auto", "arguments": {}}
+    for name in ("q", "refusals", "auto")
+]
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RabbitMQ]:
     with RabbitMQ(root=installed.DEBIAN_13) as broker:
         definitions = broker.nodes[0].folder.parent / "queues.json"
-        definitions.write_text(json.dumps({"queues": [_QUEUE]}))
+        definitions.write_text(json.dumps({"queues": _QUEUES}))
         broker.nodes[0].control("import_definitions", str(definitions))
         yield broker
 
@@ -72,6 +76,57 @@ async def test_a_thousand_links_on_one_connection_before_and_after_a_loss(broker
         await asyncio.to_thread(_close_all, broker.nodes[0])
         await through_all(500)
         assert seen.losses == 1
+
+
+async def test_ten_refusals_beside_a_pipelining_sender_cost_it_nothing(broker: RabbitMQ) -> None:
+    """Each ended the session of all links, and so the connection: 6,310 of 5,000 messages were stored."""
+    seen = Seen()
+    async with aio.connect(broker.url, on_event=seen) as connection:
+        sender = await connection.create_sender(address("refusals"))
+
+        async def send() -> None:
+            for first in range(0, 5000, 500):
+                await sender.send_many([Message(body=number) for number in range(first, first + 500)])
+
+        sending = asyncio.ensure_future(send())
+        for number in range(5):
+            with pytest.raises(LinkRefused, match=r"no queue 'none'.*; declare the queue or exchange first"):
+                await connection.create_sender(address("none"))
+            with pytest.raises(LinkRefused, match=r"no queue 'none'.*; declare the queue or exchange first"):
+                await connection.create_receiver(address("none"), name=f"r{number}")
+        await sending
+    assert seen.losses == 0
+    assert await _depth(broker, "refusals") == 5000
+
+
+async def test_a_hundred_new_senders_and_as_many_refusals_at_once(broker: RabbitMQ) -> None:
+    seen = Seen()
+    async with aio.connect(broker.url, on_event=seen) as connection:
+        made = await asyncio.gather(
+            *(connection.create_sender(address("none" if number % 2 else "q")) for number in range(200)),
+            return_exceptions=True,
+        )
+        senders = [each for each in made if isinstance(each, aio.Sender)]
+        assert [type(each) for each in made if isinstance(each, BaseException)] == [LinkRefused] * 100
+        assert all(
+            outcome.accepted for outcome in await asyncio.gather(*(each.send(b"x") for each in senders))
+        )
+    assert seen.losses == 0
+
+
+async def test_a_new_receiver_is_attached_once_so_that_an_auto_delete_queue_stays(broker: RabbitMQ) -> None:
+    """The first one that detaches from it deletes it, with its message."""
+    async with aio.connect(broker.url) as connection:
+        for _ in range(40):
+            await connection.create_receiver(address("q"), credit=0)  # no session is left for trials
+        await (await connection.create_sender(address("auto"))).send(Message(body="kept"))
+        receiver = await connection.create_receiver(address("auto"))
+        assert (await receiver.receive(timeout=10)).message.body == "kept"
+
+
+async def _depth(broker: RabbitMQ, queue: str) -> int:
+    rows = await asyncio.to_thread(broker.nodes[0].control, "list_queues", "name", "messages")
+    return int(dict(row.split("\t") for row in rows.splitlines())[queue])
 
 
 def _close_all(node: Node) -> None:
