@@ -12,8 +12,8 @@ Rules
   free elsewhere.
 * A channel is not used again for ``_REST`` seconds after the peer's End, if another one is free: RabbitMQ
   4.0.5 drops what arrives on a channel until it has noticed that the former session's process is gone, a
-  Begin too.  So the answer waits, for proton takes the lowest channel that is free; and a session apart that its link
-  has left is not ended, but serves the next link.
+  Begin too.  So the answer waits, for proton takes the lowest channel that is free; and a session apart that
+  its link has left is not ended, but serves the next link.
 
 Source: AMQP 1.0 part 2, sections 2.4.1 (channel-max), 2.5.6 (ending a session) and 2.7.2 (handle-max).
 """
