@@ -104,7 +104,15 @@ PUBLIC = {
     if found.name.split(".")[1] in PARTS.split()
 }
 # Each of these is caught where it belongs.
-INTERNAL = {"AttachTooLarge", "GaveUpError", "IllegalMove", "TlsFileError", "TooManyLinksError", "Unanswered"}
+INTERNAL = {
+    "AttachTooLarge",
+    "GaveUpError",
+    "IllegalMove",
+    "NotYetError",
+    "TlsFileError",
+    "TooManyLinksError",
+    "Unanswered",
+}
 
 
 def subclasses(base: type[Exception]) -> Iterator[type[Exception]]:
