@@ -37,7 +37,7 @@ def prefixed(address: str, capabilities: Collection[str], peer_properties: Mappi
     :param capabilities: those of its terminus.
     :param peer_properties: those of the peer's Open.
     """
-    if Quirk.QUEUES_HAVE_PATHS in quirks_of(peer_properties):
+    if Quirk.OLD_ADDRESSES in quirks_of(peer_properties):
         asks = "queue" in capabilities and "topic" not in capabilities
         return f"/queues/{quote(address, safe='')}" if asks and not address.startswith("/") else address
     known = {kind: _prefix(peer_properties.get(name)) for kind, name in _NAMES.items()}

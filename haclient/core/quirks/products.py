@@ -33,8 +33,6 @@ class Quirk(enum.Enum):
     """There is no passive member: all nodes of a cluster serve at once."""
     COUNTS_FROM_ZERO = "counts-from-zero"
     """The delivery-count of its senders begins at 0: a receiver may grant credit before its Attach."""
-    QUEUES_HAVE_PATHS = "queues-have-paths"
-    """The address of a queue is ``/queues/NAME``; a name by itself makes a queue that dies with its node."""
     ROUTER = "router"
     """It is no broker: it stores nothing, and what it accepts a broker behind it has accepted."""
     ECHOES_FILTERS = "echoes-filters"
@@ -133,7 +131,6 @@ PRODUCTS = (
                 Quirk.BARE_VHOST,
                 Quirk.IGNORES_BROWSE,
                 Quirk.STREAM_OFFSETS,
-                Quirk.QUEUES_HAVE_PATHS,
                 Quirk.REFUSES_BY_END,
                 Quirk.ID_NAMES_PROCESS,
             }
