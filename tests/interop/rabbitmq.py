@@ -37,6 +37,7 @@ from typing import IO, Self
 
 import proton
 
+from haclient.testing.peers.listening import loopback_host
 from tests.dnsmasq import free_port
 
 ADDRESS = "127.0.0.1"
@@ -115,7 +116,7 @@ class RabbitMQ:
     def start(self) -> None:
         """Start all nodes, and wait until they serve."""
         self._epmd = _on_a_leash(*self._enter, "epmd", "-address", ADDRESS, "-port", str(self._epmd_port))
-        _wait_until_open(self._epmd_port, self._epmd)
+        _wait_until_open(ADDRESS, self._epmd_port, self._epmd)
         for node in self.nodes:
             node.configure(self.nodes, plugins=self._plugins)
         if self._enter:  # version 4 waits for the nodes that it is to form a cluster with
@@ -156,7 +157,9 @@ class Node:
         folder.mkdir()
         self.name = name
         self._enter = enter
-        self.port = _port_for_clients()
+        # Nobody else takes a port of its own address while it is down.
+        self.host = loopback_host()
+        self.port = _port_for_clients(self.host)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         # The distribution, too, listens on loopback only, and nobody starts the system's port mapper.
@@ -168,7 +171,7 @@ class Node:
             "ERL_EPMD_ADDRESS": ADDRESS,
             "ERL_EPMD_PORT": str(epmd_port),
             "RABBITMQ_NODENAME": name,
-            "RABBITMQ_NODE_IP_ADDRESS": ADDRESS,
+            "RABBITMQ_NODE_IP_ADDRESS": self.host,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_MNESIA_BASE": str(folder / "data"),
@@ -185,7 +188,7 @@ class Node:
     @property
     def address(self) -> str:
         """``host:port``."""
-        return f"{ADDRESS}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def configure(self, members: tuple[Node, ...], *, plugins: str) -> None:
         """Write its configuration: the plugins, and whom it joins."""
@@ -220,7 +223,7 @@ class Node:
         """Wait until it does, once it is launched."""
         assert self._process is not None
         try:
-            _wait_until_open(self.port, self._process)
+            _wait_until_open(self.host, self.port, self._process)
         except RuntimeError as error:
             raise RuntimeError(f"{self.name}: {error}\n{self.tail()}") from error
 
@@ -287,7 +290,7 @@ def _enter(root: Path | None, folder: Path) -> tuple[str, ...]:
     return ("unshare", "--mount", "sh", "-c", _IN_ROOT, str(root), str(folder.resolve()))
 
 
-def _port_for_clients() -> int:
+def _port_for_clients(host: str) -> int:
     """A free port that the kernel gives to no client.
 
     A client that dials a free port of the kernel's own range again and again may get that port as its
@@ -298,7 +301,7 @@ def _port_for_clients() -> int:
         port = random.randrange(10_000, first)
         with socket.socket() as probe:
             try:
-                probe.bind((ADDRESS, port))
+                probe.bind((host, port))
             except OSError:
                 continue
             return port
@@ -319,13 +322,13 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.communicate(timeout=_PATIENCE)
 
 
-def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_open(host: str, port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
         try:
-            socket.create_connection((ADDRESS, port), 1.0).close()
+            socket.create_connection((host, port), 1.0).close()
         except OSError:
             time.sleep(_POLL)
         else:

@@ -13,7 +13,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from tests.brokers import bare
 from tests.brokers.products.group import Group, Member
 from tests.brokers.topology import Fault, Launch, Served, Stored
-from tests.interop.rabbitmq import ADDRESS, Node, RabbitMQ, installed
+from tests.interop.rabbitmq import Node, RabbitMQ, installed
 
 ACCOUNT = bare.Account("guest", "guest")
 _PROBE = "/queue/judge.probe"
@@ -63,7 +63,7 @@ class OneRabbitMQ(RabbitMQCluster):
     def __init__(self, launch: Launch) -> None:
         super().__init__(RabbitMQ(folder=launch.folder))
         (node,) = self._broker.nodes
-        member = Member(NodeProcess(node), Endpoint(ADDRESS, node.port))
+        member = Member(NodeProcess(node), Endpoint(node.host, node.port))
         self.group = Group([member], ACCOUNT, probe=_PROBE, alone=True)
 
     async def start(self) -> None:

@@ -66,9 +66,7 @@ class RabbitMQ4(RabbitMQCluster):
     def __init__(self, launch: Launch) -> None:
         super().__init__(RabbitMQ(_NODES, folder=launch.folder, root=installed.DEBIAN_13))
         self._nodes = {node.name: node for node in self._broker.nodes}
-        members = [
-            Member(NodeProcess(node), Endpoint(rabbitmq.ADDRESS, node.port)) for node in self._broker.nodes
-        ]
+        members = [Member(NodeProcess(node), Endpoint(node.host, node.port)) for node in self._broker.nodes]
         self.group = Group(members, ACCOUNT, probe=address(_PROBE), sends=True)
         self._folder = launch.folder
         self._declared: list[str] = []
