@@ -50,7 +50,7 @@ def subscription_capabilities(
     elif durable and client_id is None:
         raise ValueError(
             "a durable subscription belongs to a client_id: give one in the URL (client_id=NAME), "
-            "or subscribe with shared=True"
+            "or subscribe with shared=True, if the broker shares subscriptions (ActiveMQ Classic does not)"
         )
     return (*made, *(each for each in given if each not in made))
 
