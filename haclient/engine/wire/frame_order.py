@@ -197,7 +197,7 @@ def _pass_frames(data: bytes, position: int, last: int, found: list[int]) -> tup
         size, kind, code = unpack(data, position)
         if kind or size < _HEADER:
             break
-        if code <= _FLOW:
+        if code <= _FLOW and size > _HEADER:  # an empty frame has no code: that is of the next one
             found.append(position)
         start = position
         position += size

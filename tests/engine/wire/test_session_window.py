@@ -72,3 +72,14 @@ def test_a_window_without_a_session_or_without_a_number_says_nothing() -> None:
 def test_no_bytes_raise(body: bytes, descriptor: bytes) -> None:
     size = 8 + len(descriptor) + len(body)
     read(AMQP + begin(400) + size.to_bytes(4) + b"\x02\x00\x00\x00" + descriptor + body, [])
+
+
+def test_empty_frames_are_passed_without_a_look() -> None:
+    """A peer may send them by the million."""
+
+    class Never(SessionWindow):
+        def read(self, frame: bytes) -> None:
+            raise AssertionError(frame)
+
+    order = FrameOrder(server=False, window=Never())
+    assert order.add(b"AMQP\x00\x01\x00\x00" + 1000 * b"\x00\x00\x00\x08\x02\x00\x00\x00") == ""
