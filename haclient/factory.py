@@ -238,7 +238,7 @@ class FactoryCore:
 
     @property
     def blocked(self) -> bool:
-        """Whether messages of a sender wait because the primary takes nothing."""
+        """Return whether messages of a sender wait because the primary takes nothing."""
         return any(core.links.blocked for core in tuple(self._connections))
 
     async def flush(self) -> None:

@@ -118,7 +118,7 @@ class Flushing(Protocol):
 
     @property
     def blocked(self) -> bool:
-        """Whether the primary takes nothing."""
+        """Return whether the primary takes nothing."""
 
     async def flush(self) -> None:
         """Wait until everything sent before is settled."""

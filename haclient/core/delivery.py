@@ -47,7 +47,7 @@ class DeliveryCore:
         self.receiver = receiver
         self.link = link
         self.offset: int | None = None
-        """Its place in a stream, for a receiver that keeps it."""
+        """The place in a stream, for a receiver that keeps it."""
         self._pointer = pointer
         self._message: Message | None = None
         self._confirmation: Confirmation | None = None
@@ -84,7 +84,7 @@ class DeliveryCore:
 
     @property
     def sent_settled(self) -> bool:
-        """Whether the peer sent it settled."""
+        """Return whether the peer sent it settled."""
         return self._pointer is None
 
     @property

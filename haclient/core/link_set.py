@@ -308,7 +308,7 @@ class LinkSet:
 
     @property
     def pin_container_id(self) -> bool:
-        """Whether a receiver continues, after a loss, what the peer keeps for its container id."""
+        """Return whether a receiver continues, after a loss, what the peer keeps for its container id."""
         return any(link.pins_container_id for link in self._links if isinstance(link, ReceiverCore))
 
     @property
@@ -318,7 +318,7 @@ class LinkSet:
 
     @property
     def blocked(self) -> bool:
-        """Whether messages of a sender wait because the primary takes nothing."""
+        """Return whether messages of a sender wait because the primary takes nothing."""
         return any(link.blocked and link.ledger for link in self._links if isinstance(link, SenderCore))
 
     @property

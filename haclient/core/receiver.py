@@ -242,7 +242,7 @@ class ReceiverCore:
 
     @property
     def may_attach_ahead(self) -> bool:
-        """Whether it may be attached to a session whose Begin is not answered yet.
+        """Return whether it may be attached to a session whose Begin is not answered yet.
 
         A subscription that the peer cannot share ends the receiver, so that peer has to be the primary.
         """
@@ -265,7 +265,7 @@ class ReceiverCore:
 
     @property
     def pins_container_id(self) -> bool:
-        """Whether the peer may keep something of it, after a loss, that belongs to the container id.
+        """Return whether the peer may keep something for its container id after a loss.
 
         ``configure`` may ask for anything.
         """

@@ -252,7 +252,7 @@ class SenderCore:
 
     @property
     def blocked(self) -> bool:
-        """Whether there is a primary that takes nothing: its session window is closed."""
+        """Return whether there is a primary that takes nothing: its session window is closed."""
         return self.connected and self._engine is not None and not self._engine.incoming.window.is_open
 
     @property
@@ -315,7 +315,7 @@ class SenderCore:
 
     @property
     def is_sending(self) -> bool:
-        """Whether its link has messages that the primary has not settled."""
+        """Return whether its link has messages that the primary has not settled."""
         return self._link is not None and self._link.unsettled > 0
 
     def give_up(self, entry: Entry[Waiter], error: HaclientError) -> None:

@@ -52,7 +52,7 @@ class TooManyLinksError(Exception):
 
 
 class ExtraSessions:
-    """Those of one connection.  Each call passes the engine, so that none is kept after its end.
+    """Further sessions of a connection.  Each call passes the engine, so that none is kept after its end.
 
     :ivar on_free: called when a link or a session has ended: another one may be attached.
     """
@@ -74,7 +74,7 @@ class ExtraSessions:
         self._apart: dict[Any, proton.Session] = {}
         self._shared: dict[Any, proton.Session] = {}
         self._closing: dict[Any, None] = {}  # an empty set is four times as large
-        """Those that were ended here, until the peer's answer."""
+        """Sessions that were ended here, until the peer's answer."""
         self._idle: dict[Any, None] = {}
         """The sessions apart that their links have left."""
         self._ended: list[tuple[proton.Session, EndedLinks]] = []
@@ -125,7 +125,7 @@ class ExtraSessions:
 
     @property
     def are_closing(self) -> bool:
-        """Whether another session may be begun soon: ``on_free`` is called then."""
+        """Return whether another session may be begun soon: ``on_free`` is called then."""
         left = any(self._links.get(pointer) for pointer in self._idle)
         return bool(left or self._closing or self._ended or self._channels)
 
@@ -224,7 +224,7 @@ class ExtraSessions:
 
     @property
     def unwritten(self) -> bool:
-        """Whether ``written`` is to be called."""
+        """Return whether ``written`` is to be called."""
         return bool(self._handles or self._channels)
 
     def written(self) -> None:

@@ -107,7 +107,7 @@ async def test_a_full_window_and_a_flush_say_it_too(api: API) -> None:
 
 
 async def test_a_message_that_was_sent_before_a_loss_may_have_arrived() -> None:
-    """It was never on the wire of this connection, but on that of the one before."""
+    """The message was on the wire of the connection before, and never on this one."""
     broker = AlarmingBroker()
     async with broker.listening() as peer, await aio.connect(url(peer, backoff_base=0.001)) as connection:
         sender = await connection.create_sender("q")

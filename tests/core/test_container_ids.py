@@ -61,7 +61,7 @@ async def test_many_connections_at_once_have_one_each() -> None:
 
 
 async def test_a_connection_that_the_broker_still_counts_does_not_lock_its_client_out() -> None:
-    """Of each loss the broker knows nothing: the id of before is refused, and the next one is kept."""
+    """The broker notices no loss: the id of before is refused, and the next one is kept."""
     watch = Watch()
     async with classic(forgets=False) as broker:
         connection = await aio.connect(url(broker, **FAST), on_event=watch)

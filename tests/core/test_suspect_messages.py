@@ -31,7 +31,7 @@ FAST = {"backoff_base": 0.001, "backoff_max": 0.01}
 
 
 class Broker:
-    """What its connections have in common.
+    """The facts that all its connections share.
 
     :ivar stored: how often each body was accepted.
     :ivar condition: of the Close for a message that is too large; ``None`` for the end of the socket.

@@ -46,7 +46,7 @@ _SOURCE_CODE = 0x28
 
 @dataclass
 class Seen:
-    """What the peer got, and what it is.
+    """The product of a peer, and a record of what it got.
 
     :ivar mode: the distribution-mode of its answers; by default the one that was asked for.
     :ivar attached: the Attaches; ``credit``: the sum of what was granted.

@@ -24,7 +24,7 @@ USUAL_WINDOW = 400
 
 
 class AlarmingBroker:
-    """What its connections have in common.
+    """The facts that all its connections share.
 
     :ivar bodies: of the messages that it has accepted, in order.
     :ivar credit: of each sender.

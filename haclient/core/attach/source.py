@@ -64,7 +64,7 @@ class SourceParams:
 
     @property
     def is_shared(self) -> bool:
-        """Whether receivers, of this client or of all, share its messages."""
+        """Return whether receivers, of this client or of all, share its messages."""
         return SHARED in self.capabilities or GLOBAL in self.capabilities
 
     def refusal_ahead(self, peer: proton.Connection, address: str | None) -> HaclientError | None:

@@ -36,7 +36,7 @@ _MOST = 2**64 - 2
 
 
 class StreamPosition:
-    """What a receiver has got of a stream.
+    """The progress of a receiver in a stream.
 
     :ivar begin: the offset to attach it at; ``None`` before the first message.
     :ivar is_followed: whether the messages of this session may have offsets.

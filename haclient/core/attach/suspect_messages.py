@@ -44,7 +44,7 @@ _BY_END = frozenset({"amqp:link:message-size-exceeded", "amqp:frame-size-too-sma
 
 
 class SuspectMessages:
-    """Those of one connection.
+    """The search for a guilty message, on one connection.
 
     :param senders: its senders.
     :ivar one_by_one: whether one message at a time may be on the wire.
@@ -69,7 +69,7 @@ class SuspectMessages:
 
     @property
     def may_send(self) -> bool:
-        """Whether no message is on the wire."""
+        """Return whether no message is on the wire."""
         return not any(sender.is_sending for sender in self._senders())
 
     def session_ended(self, reason: CloseReason, *, unanswered: bool) -> tuple[SenderCore, Entry[Any]] | None:

@@ -1,10 +1,10 @@
-"""What brokers do beyond the specification, by product, and what the client does about it.
+"""Deviations of brokers from the specification, by product, and the workarounds of the client.
 
 ``products`` has what was measured, and what each quirk means; docs/brokers.md has the same for users.
 ``workarounds`` has what the client does about some.  A broker is known by the ``product`` and the ``version``
 in the properties of its Open.  No other module asks for a product.
 
-Three of them change what the client sends:
+Three of them need an explanation:
 
 RabbitMQ keeps a receiver's credit with the leader of the queue, and forgets it when the leader moves to
 another node, whether this connection was to that node or not (measured with 3.10 and mirrored queues: one

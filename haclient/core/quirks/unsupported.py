@@ -34,7 +34,7 @@ _APPLIED = frozenset({OFFSET, "rabbitmq:stream-filter", "rabbitmq:stream-match-u
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a receiver asks for.
+    """The wishes of a receiver.
 
     :param browses: distribution-mode *copy*.
     :param confirms: to have confirmed what it accepts.

@@ -52,7 +52,7 @@ def refuses_by_end(engine: Engine) -> bool:
 
 
 def ids_live_with_messages(peer_properties: Mapping[str, Any]) -> bool:
-    """Whether a peer forgets the duplicate-detection id of a message that it loses, whatever it loses."""
+    """Return whether a peer forgets the duplicate-detection id of each message that it loses."""
     return peer_properties.get(IDS_LIVE_WITH_MESSAGES) is True
 
 

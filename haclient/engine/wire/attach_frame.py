@@ -81,7 +81,7 @@ def find(data: bytes, position: int = 0, start: bytes = ATTACH) -> Iterator[tupl
 
 
 def may_be(start: bytes, descriptors: Iterable[bytes]) -> bool:
-    """Whether an unfinished frame that begins so may be one of these performatives."""
+    """Return whether an unfinished frame that begins so may be one of these performatives."""
     body = 4 * start[4] if len(start) > 4 else _HEADER  # noqa: PLR2004
     return any(each.startswith(start[body : body + len(each)]) for each in descriptors)
 

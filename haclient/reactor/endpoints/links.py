@@ -86,7 +86,7 @@ class _Link(Rebindable):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is open on this side."""
+        """Return whether it is open on this side."""
         return bool(self.state & _ACTIVE)
 
     @property

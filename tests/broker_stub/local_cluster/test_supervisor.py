@@ -38,7 +38,7 @@ async def pair() -> AsyncIterator[LocalCluster]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process is no more, or a zombie; its other threads may outlive the first one for a moment."""
+    """Return whether a process has ended; its other threads may outlive the first one for a moment."""
     try:
         threads = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
     except (FileNotFoundError, ProcessLookupError):  # a thread has ended while it was looked at

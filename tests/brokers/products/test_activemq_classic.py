@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from proton import ConnectionException
@@ -17,6 +15,7 @@ from haclient.events import Connected, Reconnected
 from haclient.testing.threads import in_thread
 from haclient.utils import BlockingConnection
 from tests.brokers import clusters
+from tests.brokers.application import running
 from tests.brokers.products.activemq import FEW, ActiveMQ
 from tests.brokers.topology import Launch
 from tests.peers.watch import Watch
@@ -30,19 +29,10 @@ pytestmark = [
 IN_TIME = 20.0
 
 
-@asynccontextmanager
-async def _running(folder: Path) -> AsyncIterator[ActiveMQ]:
-    cluster = ActiveMQ(Launch(folder))
-    try:
-        await cluster.start()
-        yield cluster
-    finally:
-        await cluster.stop()
-
-
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMQ]:
-    with in_thread(_running(tmp_path_factory.mktemp("activemq"))) as cluster:
+    cluster = ActiveMQ(Launch(tmp_path_factory.mktemp("activemq")))
+    with in_thread(running("activemq", cluster)):
         yield cluster
 
 

@@ -7,9 +7,7 @@ attempt may take.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,6 +17,7 @@ from haclient.errors import HaclientError, MessageTooLarge
 from haclient.events import Connected, Disconnected
 from haclient.testing.threads import in_thread
 from tests.brokers import clusters
+from tests.brokers.application import running
 from tests.brokers.products.activemq import ActiveMQ
 from tests.brokers.products.member_process import MemberProcess
 from tests.brokers.topology import Launch
@@ -35,26 +34,14 @@ _CLIENTS = 300
 _OPTIONS = "attempt_timeout=1&backoff_base=0.1"
 
 
-@asynccontextmanager
-async def _running(folder: Path) -> AsyncIterator[ActiveMQ]:
-    cluster = ActiveMQ(Launch(folder))
-    for configuration in folder.glob("member-*/activemq.xml"):
-        text = configuration.read_text()
-        configuration.write_text(
-            text.replace(
-                "maximumConnections=", f"wireFormat.maxFrameSize={_MAX_FRAME_SIZE}&amp;maximumConnections="
-            )
-        )
-    try:
-        await cluster.start()
-        yield cluster
-    finally:
-        await cluster.stop()
-
-
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMQ]:
-    with in_thread(_running(tmp_path_factory.mktemp("activemq"))) as cluster:
+    folder = tmp_path_factory.mktemp("activemq")
+    cluster = ActiveMQ(Launch(folder))
+    for file in folder.glob("member-*/activemq.xml"):
+        limit = f"wireFormat.maxFrameSize={_MAX_FRAME_SIZE}&amp;maximumConnections="
+        file.write_text(file.read_text().replace("maximumConnections=", limit))
+    with in_thread(running("activemq", cluster)):
         yield cluster
 
 

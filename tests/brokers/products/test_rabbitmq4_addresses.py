@@ -8,9 +8,8 @@ import pytest
 
 from haclient import aio
 from haclient.errors import LinkRefused
-from tests.brokers.products import installed, rabbitmq4
-from tests.brokers.products.test_rabbitmq4_receivers import Broker
-from tests.interop.rabbitmq import RabbitMQ
+from tests.brokers.products import rabbitmq4
+from tests.brokers.products.one_node import OneNode, one_node
 
 pytestmark = [
     pytest.mark.brokers,
@@ -19,12 +18,12 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with RabbitMQ(root=installed.DEBIAN_13) as rabbitmq:
-        yield Broker(rabbitmq)
+def broker() -> Iterator[OneNode]:
+    with one_node() as broker:
+        yield broker
 
 
-async def test_a_link_that_asks_for_a_queue_gets_the_one_of_that_name(broker: Broker) -> None:
+async def test_a_link_that_asks_for_a_queue_gets_the_one_of_that_name(broker: OneNode) -> None:
     name = broker.declare("quorum")
     async with await aio.connect(broker.url) as connection:
         sender = await connection.create_sender(name, capabilities=("queue",))
@@ -40,7 +39,7 @@ async def test_a_link_that_asks_for_a_queue_gets_the_one_of_that_name(broker: Br
             await receiver.close()
 
 
-async def test_a_queue_that_is_not_declared_is_refused_by_its_name(broker: Broker) -> None:
+async def test_a_queue_that_is_not_declared_is_refused_by_its_name(broker: OneNode) -> None:
     async with await aio.connect(broker.url) as connection:
         for create in (connection.create_sender, connection.create_receiver):
             with pytest.raises(LinkRefused, match="no queue 'not declared/ü' in vhost '/'"):

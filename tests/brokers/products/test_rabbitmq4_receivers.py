@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -27,9 +26,9 @@ from haclient.errors import (
     ReceiveTimeout,
     StaleDelivery,
 )
-from tests.brokers.products import installed, rabbitmq4
+from tests.brokers.products import rabbitmq4
+from tests.brokers.products.one_node import OneNode, one_node
 from tests.brokers.products.rabbitmq4 import address
-from tests.interop.rabbitmq import RabbitMQ
 
 pytestmark = [
     pytest.mark.brokers,
@@ -37,37 +36,13 @@ pytestmark = [
 ]
 
 
-class Broker:
-    """One node."""
-
-    def __init__(self, rabbitmq: RabbitMQ) -> None:
-        self.url = rabbitmq.url
-        self.node = rabbitmq.nodes[0]
-        self._declared = 0
-
-    def declare(self, kind: str, **arguments: object) -> str:
-        """Make a queue of a kind; the name of it."""
-        self._declared += 1
-        queue = {
-            "name": f"q{self._declared}",
-            "vhost": "/",
-            "durable": True,
-            "auto_delete": False,
-            "arguments": {"x-queue-type": kind, **arguments},
-        }
-        definitions = self.node.folder.parent / "queues.json"
-        definitions.write_text(json.dumps({"queues": [queue]}))
-        self.node.control("import_definitions", str(definitions))
-        return str(queue["name"])
-
-
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with RabbitMQ(root=installed.DEBIAN_13) as rabbitmq:
-        yield Broker(rabbitmq)
+def broker() -> Iterator[OneNode]:
+    with one_node() as broker:
+        yield broker
 
 
-async def fill(broker: Broker, name: str, count: int, first: int = 0) -> None:
+async def fill(broker: OneNode, name: str, count: int, first: int = 0) -> None:
     """Send so many messages, whose bodies are numbers."""
     async with (
         await aio.connect(broker.url) as connection,
@@ -87,7 +62,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("kind", ["quorum", "classic", "stream"])
-async def test_a_browse_is_refused_and_the_messages_stay(broker: Broker, kind: str) -> None:
+async def test_a_browse_is_refused_and_the_messages_stay(broker: OneNode, kind: str) -> None:
     name = broker.declare(kind)
     await fill(broker, name, 3)
     async with await aio.connect(broker.url) as connection:
@@ -100,7 +75,7 @@ async def test_a_browse_is_refused_and_the_messages_stay(broker: Broker, kind: s
 
 
 async def test_the_command_that_browses_a_quorum_queue_prints_nothing_and_drops_nothing(
-    broker: Broker,
+    broker: OneNode,
 ) -> None:
     name = broker.declare("quorum")
     await fill(broker, name, 1)
@@ -116,7 +91,7 @@ async def test_the_command_that_browses_a_quorum_queue_prints_nothing_and_drops_
     "arguments", [{"selector": "colour = 'red'"}, {"filters": {"amqp:sql-filter": "colour = 'red'"}}]
 )
 async def test_a_filter_is_refused_that_would_filter_nothing(
-    broker: Broker, arguments: dict[str, Any]
+    broker: OneNode, arguments: dict[str, Any]
 ) -> None:
     name = broker.declare("quorum")
     await fill(broker, name, 2)
@@ -128,7 +103,7 @@ async def test_a_filter_is_refused_that_would_filter_nothing(
 
 
 async def test_what_it_refuses_by_an_end_is_refused_beside_other_links(
-    broker: Broker, caplog: pytest.LogCaptureFixture
+    broker: OneNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = broker.declare("quorum")
     async with await aio.connect(broker.url) as connection:
@@ -141,7 +116,7 @@ async def test_what_it_refuses_by_an_end_is_refused_beside_other_links(
     assert not any(": lost " in text for text in caplog.messages)
 
 
-async def test_a_queue_that_is_deleted_ends_its_receiver(broker: Broker) -> None:
+async def test_a_queue_that_is_deleted_ends_its_receiver(broker: OneNode) -> None:
     name = broker.declare("quorum")
     async with await aio.connect(broker.url) as connection:
         receiver = await connection.create_receiver(address(name))
@@ -151,7 +126,7 @@ async def test_a_queue_that_is_deleted_ends_its_receiver(broker: Broker) -> None
 
 
 async def test_a_virtual_host_without_its_prefix_is_warned_of(
-    broker: Broker, caplog: pytest.LogCaptureFixture
+    broker: OneNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with await aio.connect(f"{broker.url}/?vhost=team"):
         pass
@@ -176,7 +151,7 @@ async def close(_: aio.Delivery, receiver: aio.Receiver) -> None:
     ("returned", "shown"), [(release, [0, 0, 0]), (modify, [0, 1, 2]), (close, [0, 0, 0])]
 )
 async def test_each_return_counts_towards_the_delivery_limit(
-    broker: Broker,
+    broker: OneNode,
     returned: Callable[[aio.Delivery, aio.Receiver], Awaitable[None]],
     shown: list[int],
 ) -> None:
@@ -196,7 +171,7 @@ async def test_each_return_counts_towards_the_delivery_limit(
     assert (counts, buried.body) == (shown, 0)
 
 
-async def test_a_message_that_is_not_taken_is_released_or_rejected(broker: Broker) -> None:
+async def test_a_message_that_is_not_taken_is_released_or_rejected(broker: OneNode) -> None:
     full = {"x-max-length": 1, "x-overflow": "reject-publish"}
     name = broker.declare("classic", **full)
     async with await aio.connect(broker.url) as connection:
@@ -213,7 +188,7 @@ async def test_a_message_that_is_not_taken_is_released_or_rejected(broker: Broke
 
 @pytest.mark.parametrize("prefix", ["", "/queue/"])
 async def test_an_old_address_makes_a_queue_that_is_not_durable_and_is_warned_of(
-    broker: Broker, caplog: pytest.LogCaptureFixture, prefix: str
+    broker: OneNode, caplog: pytest.LogCaptureFixture, prefix: str
 ) -> None:
     name = f"made%20of {prefix}NAME"
     async with await aio.connect(broker.url) as connection:
@@ -224,7 +199,7 @@ async def test_an_old_address_makes_a_queue_that_is_not_durable_and_is_warned_of
 
 
 async def test_a_heartbeat_of_a_second_keeps_a_connection(
-    broker: Broker, caplog: pytest.LogCaptureFixture
+    broker: OneNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = broker.declare("quorum")
     async with await aio.connect(f"{broker.url}/?heartbeat=1s", timeout=10) as connection:
@@ -250,7 +225,7 @@ def by_hand(receiver: proton.Receiver) -> None:
     ids=["first", "next", "offset", "by hand", "no filter"],
 )
 async def test_a_stream_goes_on_where_it_was_after_each_loss(
-    broker: Broker, arguments: dict[str, Any], first: int
+    broker: OneNode, arguments: dict[str, Any], first: int
 ) -> None:
     name, got = broker.declare("stream"), []
     await fill(broker, name, 20)

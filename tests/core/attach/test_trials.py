@@ -29,7 +29,7 @@ _PROPERTIES = 9
 
 @dataclass
 class Rabbit(Limits):
-    """What it is like, and what it saw.
+    """The behaviour of a peer, and a record of what it saw.
 
     :ivar attached: how often each address was attached.
     :ivar detached: how many links were detached.
