@@ -26,13 +26,12 @@ from haclient.core.attach import subscriptions
 from haclient.core.attach.answers import AnswerWatch
 from haclient.core.attach.queue import AttachQueue
 from haclient.core.attach.refusals import link_error
-from haclient.core.attach.retries import Reattachment, Reporter
+from haclient.core.attach.retries import Reattachment, Reporter, attach_or_fail, fail_unattached
 from haclient.core.attach.source import GLOBAL, PLAIN, SourceParams
 from haclient.core.attach.suspect_messages import SuspectMessages, ends_connections
 from haclient.core.attach.suspects import Suspects
 from haclient.core.attach.target import target_capabilities
 from haclient.core.attach.trials import LinkCore, NotYetError
-from haclient.core.attach.unattached import attach_or_fail, fail_unattached
 from haclient.core.receiver import MAX_CREDIT, ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.core.waiting import in_parallel

@@ -28,9 +28,10 @@ import proton
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
 from haclient.core import failures
-from haclient.core.attach.refusals import NOT_FOUND, closed_by_peer, retry_seconds
+from haclient.core.attach.refusals import NOT_FOUND, closed_by_peer, link_error, retry_seconds
 from haclient.core.attach.trials import LinkCore, Trials
 from haclient.core.sender import SenderCore
+from haclient.engine.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
 from haclient.engine.links import Link
 from haclient.engine.protocol import Engine
 from haclient.error_catalog.base import brief, quoted
@@ -274,3 +275,19 @@ def _target(info: Mapping[Any, Any], peer: Endpoint) -> tuple[Endpoint | None, s
 def _same(target: Endpoint, peer: Endpoint) -> bool:
     """Whether both are one host and port; a name may stand for the address it was resolved to."""
     return target.port == peer.port and target.host in {peer.host, peer.tls_name.lower()}
+
+
+def attach_or_fail(link: LinkCore, engine: Engine, session: proton.Session) -> None:
+    """Attach a link, or end it where that cannot be."""
+    try:
+        link.attach(engine, session)
+    except LinkRefused as error:
+        link.fail(error)
+    except AttachTooLarge as error:
+        fail_unattached(link, str(error), FRAME_SIZE_TOO_SMALL)
+
+
+def fail_unattached(link: LinkCore, reason: str, condition: str) -> None:
+    """End a link that cannot be attached."""
+    message = f"the link to {quoted(link.address)} cannot be attached: {reason}"
+    link.fail(link_error(message, condition, opened=link.was_open))
