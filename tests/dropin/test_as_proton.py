@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from proton import UNDESCRIBED, Array, Condition, ConnectionException, Data, symbol
+from cproton_ffi import lib
+from proton import UNDESCRIBED, Array, Condition, Connection, ConnectionException, Data, Transport, symbol
 from proton.handlers import MessagingHandler
 
 from haclient.testing.threads import in_thread
@@ -309,6 +310,41 @@ def test_a_client_that_leaves_before_its_open_is_an_error_of_the_server(reactor:
     container.schedule(0, Calling(lambda: socket.create_connection((host, int(port))).close()))
     container.run()
     assert [error.name for error in server.errors] == ["amqp:connection:framing-error"]
+
+
+class Opening(Server):
+    """Answers each link."""
+
+    def on_link_remote_open(self, event: Any) -> None:
+        event.link.open()
+
+
+def test_a_peer_may_give_a_link_any_name(reactor: Any) -> None:
+    """Nothing leaves ``run`` because of it."""
+    server = Opening()
+    host, _, port = server.address.rpartition(":")
+
+    def visits() -> None:
+        with socket.create_connection((host, int(port))) as stream:
+            stream.sendall(frames_of_a_link(b"orders-\xb1"))
+
+    container = reactor.Container(server)
+    container.schedule(0, Calling(visits))
+    container.run()
+    assert len(server.opens) == 1
+
+
+def frames_of_a_link(name: bytes) -> bytes:
+    """Open, Begin, Attach and Close, as proton writes them."""
+    connection, transport = Connection(), Transport()
+    transport.bind(connection)
+    connection.container = "client"
+    connection.open()
+    session = connection.session()
+    session.open()
+    lib.pn_link_open(lib.pn_sender(session._impl, name))
+    connection.close()
+    return bytes(transport.peek(transport.pending()))
 
 
 # -- attempts that fail -----------------------------------------------------------------------------

@@ -58,13 +58,17 @@ class _Link(Rebindable):
 
     if TYPE_CHECKING:
         state: int
-        name: str
 
     def __init__(self, impl: Any, binding: Binding, session: Session) -> None:
         self._session = session
         # By proton's C pointer: what is not settled, in the order of sending or arrival.
         self.deliveries: dict[Any, Delivery] = {}
         super().__init__(impl, binding)
+
+    @property
+    def name(self) -> str:
+        """Its name; bytes of a peer that are not UTF-8 are escaped, where proton raises."""
+        return str(ffi.string(lib.pn_link_name(self._impl)), errors="backslashreplace")
 
     @property
     def container(self) -> Reactor:
