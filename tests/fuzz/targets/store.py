@@ -88,6 +88,7 @@ class StoreFiles(Target):
             return opened.corruption, (found, messages, ids)
         finally:
             opened.connection.close()
+            opened.commit_progress.close()
             opened.commit_count.close(sync=False)
             store_files.unlock(opened.lock)
 
