@@ -66,9 +66,10 @@ def desired_capabilities(connection: proton.Connection) -> frozenset[str]:
     return frozenset(map(str, found)) if isinstance(found, Iterable) else frozenset()
 
 
-def link_name(link: proton.Link) -> bytes:
-    """The name of a link, which may be any bytes where the peer chose it."""
-    return ffi.string(lib.pn_link_name(link._impl))  # type: ignore[no-any-return]
+def link_name(link: Any) -> bytes:
+    """The name of a link of proton, which may be any bytes, or none, where the peer chose it."""
+    name = lib.pn_link_name(link._impl)
+    return ffi.string(name) if name else b""
 
 
 def node_properties(terminus: proton.Terminus) -> dict[str, Any]:

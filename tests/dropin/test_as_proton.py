@@ -319,14 +319,15 @@ class Opening(Server):
         event.link.open()
 
 
-def test_a_peer_may_give_a_link_any_name(reactor: Any) -> None:
+@pytest.mark.parametrize("name", [b"", b"orders-\xb1"])
+def test_a_peer_may_give_a_link_any_name(reactor: Any, name: bytes) -> None:
     """Nothing leaves ``run`` because of it."""
     server = Opening()
     host, _, port = server.address.rpartition(":")
 
     def visits() -> None:
         with socket.create_connection((host, int(port))) as stream:
-            stream.sendall(frames_of_a_link(b"orders-\xb1"))
+            stream.sendall(frames_of_a_link(name))
 
     container = reactor.Container(server)
     container.schedule(0, Calling(visits))

@@ -31,6 +31,7 @@ from cproton_ffi import ffi, lib
 from proton import Endpoint, Link, Terminus
 
 from haclient.core.sender import too_large
+from haclient.engine import peer_fields
 from haclient.engine.codec import decode
 from haclient.engine.proton_objects import SLACK, change_credit
 from haclient.reactor.endpoints.deliveries import Delivery
@@ -68,7 +69,7 @@ class _Link(Rebindable):
     @property
     def name(self) -> str:
         """Its name; bytes of a peer that are not UTF-8 are escaped, where proton raises."""
-        return str(ffi.string(lib.pn_link_name(self._impl)), errors="backslashreplace")
+        return peer_fields.link_name(self).decode(errors="backslashreplace")
 
     @property
     def container(self) -> Reactor:
