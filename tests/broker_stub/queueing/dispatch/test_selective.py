@@ -121,7 +121,7 @@ test_selective_consumers_and_others_get_what_they_take = SelectiveMachine.TestCa
 
 
 async def test_a_consumer_is_asked_about_each_message_once_however_often_it_gives_credit() -> None:
-    queue = Queue("q", lambda: 0.0)
+    queue = Queue("q", lambda: 0.0, selection_time=SelectionTime(lambda: 0.0))
     taker = Taker(queue, b"x", credit=1)
     for _ in range(2000):
         queue.enqueue(b"other", lambda _: None, None)
@@ -159,7 +159,7 @@ async def test_a_drain_of_a_long_queue_is_answered_when_all_of_it_was_looked_at(
 
 
 async def test_what_selective_consumers_took_is_not_kept() -> None:
-    queue = Queue("q", lambda: 0.0)
+    queue = Queue("q", lambda: 0.0, selection_time=SelectionTime(lambda: 0.0))
     taker = Taker(queue, b"x", credit=10**9)
     for number in range(5 * SLACK):
         queue.enqueue(b"x", lambda _: None, None)
