@@ -29,7 +29,7 @@ import haclient.engine  # noqa: F401 - names what a broken proton lacks
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import proton
 from proton import ConnectionException, Endpoint, Link, Message, SSLDomain, Timeout, Url
@@ -391,7 +391,7 @@ class BlockingConnection(proton_utils.BlockingConnection):
     @property
     def _binding(self) -> Binding:
         connection: Connection = self.conn
-        return connection._binding
+        return cast("Binding", connection._binding)
 
     @property
     def _turned(self) -> Container:

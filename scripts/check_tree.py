@@ -4,8 +4,9 @@
 
 Rules
 -----
-* No modules import each other in a circle when they run.  Imports inside functions count; imports for type
-  checkers do not, for they are not run (between folders import-linter refuses those too).
+* No modules import each other in a circle when they run.  Imports inside functions count.
+* With the imports for type checkers, which are not run, at most four modules reach each other: more cannot be
+  read one at a time.
 * A folder has at most 15 modules beside its ``__init__`` and ``__main__``, a module at most 500 lines.
 * Each folder of the packages has a README of at most ten lines.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 import grimp
 
 PACKAGES = ("haclient", "broker_stub")
+MOST_IN_CIRCLES = 4
 MOST_MODULES = 15
 MOST_LINES = 500
 MOST_README_LINES = 10
@@ -33,6 +35,19 @@ def circles() -> Iterator[str]:
         graphlib.TopologicalSorter(imports).prepare()
     except graphlib.CycleError as error:
         yield "modules import each other at run time: " + " <- ".join(error.args[1])
+
+
+def knots() -> Iterator[str]:
+    """The modules of which each reaches each other one, imports for type checkers included."""
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    seen: set[str] = set()
+    for name in sorted(graph.modules):
+        if name not in seen:
+            below = graph.find_upstream_modules(name)
+            knot = {name, *(each for each in graph.find_downstream_modules(name) if each in below)}
+            seen |= knot
+            if len(knot) > MOST_IN_CIRCLES:
+                yield f"{len(knot)} modules import each other: {', '.join(sorted(knot))}"
 
 
 def oversized(root: Path) -> Iterator[str]:
@@ -58,7 +73,7 @@ def main() -> int:
     """Print what was found; 1 if anything was."""
     root = Path(sys.argv[1] if sys.argv[1:] else ".").resolve()
     sys.path.insert(0, str(root))
-    found = [*circles(), *oversized(root)]
+    found = [*circles(), *knots(), *oversized(root)]
     sys.stdout.writelines(f"{line}\n" for line in found)
     return 1 if found else 0
 

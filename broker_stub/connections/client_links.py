@@ -35,8 +35,8 @@ from broker_stub.connections.incoming_links import (
     RequestLink,
     inspect_of,
 )
+from broker_stub.connections.link_server import LinkServer
 from broker_stub.connections.outgoing_links import OutgoingLink
-from broker_stub.connections.server import ConnectionServer
 from broker_stub.connections.subscriptions import (
     GLOBAL,
     SHARED,
@@ -99,7 +99,7 @@ class ClientLinks:
         "uses_queues",
     )
 
-    def __init__(self, server: ConnectionServer, client: LinkClient) -> None:
+    def __init__(self, server: LinkServer, client: LinkClient) -> None:
         self.uses_queues = False
         self._ended = False
         self._server = server

@@ -35,9 +35,9 @@ from broker_stub.amqp.conditions import (
     UNAUTHORIZED_ACCESS,
 )
 from broker_stub.connections.client_links import ClientLinks, Incoming
+from broker_stub.connections.connection_server import ConnectionServer
 from broker_stub.connections.outgoing_links import OutgoingLink
 from broker_stub.connections.replica_links import ReplicaLinks
-from broker_stub.connections.server import ConnectionServer
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.replication import backup
 from broker_stub.sites.site_link import FOLLOW

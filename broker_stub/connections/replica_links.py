@@ -18,7 +18,7 @@ import proton
 
 from broker_stub.amqp.conditions import NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LOCKED, UNAUTHORIZED_ACCESS
 from broker_stub.connections import terminus
-from broker_stub.connections.server import ConnectionServer
+from broker_stub.connections.link_server import ReplicaServer
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.replication import wire
 from broker_stub.replication.data_link import OutgoingConnection
@@ -46,7 +46,7 @@ class ReplicaLinks:
 
     __slots__ = ("_connection", "_replica", "_server")
 
-    def __init__(self, server: ConnectionServer, connection: BackupConnection) -> None:
+    def __init__(self, server: ReplicaServer, connection: BackupConnection) -> None:
         self._server = server
         self._connection = connection
         self._replica: Replica | None = None

@@ -27,7 +27,7 @@ from broker_stub.amqp.conditions import (
 )
 from broker_stub.amqp.node_names import MANAGEMENT
 from broker_stub.connections.incoming_links import RequestHandler
-from broker_stub.connections.server import ConnectionServer
+from broker_stub.connections.link_server import LinkServer
 from broker_stub.connections.subscriptions import SubscriptionRequest
 from broker_stub.connections.terminus import NO_NODE_PROPERTIES, NodeProperties
 from broker_stub.queueing.exchanges import ExchangeType, Route
@@ -57,7 +57,7 @@ class Targets:
 
     __slots__ = ("_client", "_server", "_temporary")
 
-    def __init__(self, server: ConnectionServer, client: Client) -> None:
+    def __init__(self, server: LinkServer, client: Client) -> None:
         self._server = server
         self._client = client
         self._temporary: set[Queue] = set()

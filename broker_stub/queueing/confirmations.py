@@ -28,15 +28,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from broker_stub.amqp.message_format import PLAIN
 from broker_stub.queueing.message import Consumer, Done, Message
-from broker_stub.queueing.site_state import SiteMode
 from haclient.outcome import OutcomeState
-
-if TYPE_CHECKING:
-    from broker_stub.queueing.queue import Queue
 
 # Far more than the clients of a queue have in doubt after a loss, at 24 bytes each in the store.
 DEFAULT_WINDOW = 10_000
@@ -57,12 +52,29 @@ class Resumable(Protocol):
         """End it, because another one takes over."""
 
 
+class ConfirmedQueue(Protocol):
+    """What they need of their queue."""
+
+    @property
+    def identity(self) -> str:
+        """It stays with the queue, whatever its name."""
+
+    def accept(self, consumer: Consumer, message: Message) -> None:
+        """The consumer took responsibility: the message leaves."""
+
+    def message(self, number: int) -> Message | None:
+        """The message of that number, if it is still there."""
+
+    def record_confirmed(self, numbers: Sequence[int], owner: bytes, done: Done, token: Any) -> None:
+        """Write down who accepted messages that have left; calls ``done(token)`` when that is complete."""
+
+
 class Confirmations:
     """Those of one queue."""
 
     __slots__ = ("_links", "_queue", "_window", "scope", "size")
 
-    def __init__(self, queue: Queue, size: int = DEFAULT_WINDOW) -> None:
+    def __init__(self, queue: ConfirmedQueue, size: int = DEFAULT_WINDOW) -> None:
         self.size = size
         self.scope = hashlib.blake2b(queue.identity.encode(), digest_size=SCOPE_SIZE).digest()
         """What tells the messages of this queue from those of any other, of whatever cluster or site."""
@@ -120,11 +132,11 @@ class Confirmations:
             self.add(owner, number)
         for message in messages:
             self._queue.accept(consumer, message)
-        self._record(numbers, owner, done, token)
+        self._queue.record_confirmed(numbers, owner, done, token)
 
     def when_recorded(self, done: Done, token: Any) -> None:
         """Call ``done(token)`` when everything that has left the queue so far is complete."""
-        self._record((), b"", done, token)
+        self._queue.record_confirmed((), b"", done, token)
 
     def resolve(self, tags: Iterable[bytes], owner: bytes) -> dict[bytes, int]:
         """What became of messages that an owner accepted, as far as it will not get them again.
@@ -142,23 +154,3 @@ class Confirmations:
             elif self._queue.message(number) is None:
                 found[tag] = OutcomeState.REJECTED.value
         return found
-
-    # -- inside ---------------------------------------------------------------------------------
-
-    def _record(self, numbers: tuple[int, ...], owner: bytes, done: Done, token: Any) -> None:
-        queue = self._queue
-        record = numbers, owner, done, token
-        if queue.site_listener is not None and queue.site is SiteMode.ALL and queue.guard is not None:
-            queue.guard.when_complete(queue.site_listener.record(), self._observe, record)
-        else:
-            self._observe(record)
-
-    def _observe(self, record: tuple[tuple[int, ...], bytes, Done, Any]) -> None:
-        numbers, owner, done, token = record
-        queue, completion = self._queue, Message(0, b"", PLAIN)
-        for observer in queue.observers:
-            observer.confirmed(queue, numbers, owner, completion)
-        if queue.guard is None:
-            done(token)
-        else:
-            queue.guard.when_complete(completion, done, token)

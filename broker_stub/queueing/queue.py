@@ -27,8 +27,8 @@ Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from broker_stub.amqp.message_format import PLAIN, Envelope
 from broker_stub.queueing.annotations import combined
@@ -36,9 +36,9 @@ from broker_stub.queueing.confirmations import Confirmations
 from broker_stub.queueing.dispatch.arrivals import Arrivals
 from broker_stub.queueing.dispatch.delayed import CallAt, DelayedMessages, never
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
+from broker_stub.queueing.dispatch.expiry import Expiry
 from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
-from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
     SEQUENCE_BITS,
     Call,
@@ -48,20 +48,16 @@ from broker_stub.queueing.message import (
     Guard,
     Message,
     MessageState,
-    Observer,
     Replicate,
     Selects,
     Sink,
-    SiteEventListener,
     nothing,
 )
+from broker_stub.queueing.observers import Burial, Observer, SiteEventListener
 from broker_stub.queueing.options import NO_OPTIONS, QueueOptions
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits, TotalSize, Watermarks
 from broker_stub.queueing.selectors import Selector
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
-
-if TYPE_CHECKING:
-    from broker_stub.queueing.dead_letters import DeadLetters
 
 _MAY_EXPIRE = (MessageState.AVAILABLE, MessageState.DELAYED)
 
@@ -93,7 +89,7 @@ class Queue:
         replicate: Replicate = Replicate.NONE,
         site: SiteMode = SiteMode.NONE,
         options: QueueOptions = NO_OPTIONS,
-        dead_letters: DeadLetters | None = None,
+        dead_letters: Burial | None = None,
         now_ms: Callable[[], int] = lambda: 0,
         call_at: CallAt = never,
         on_expiring: Callable[[Queue, float], None] = lambda _queue, _expires_at: None,
@@ -448,6 +444,33 @@ class Queue:
             self.drop(message)
             self.counters.expired += 1
         return over
+
+    # -- records --------------------------------------------------------------------------------
+
+    def record_progress(self) -> Message:
+        """Have the observers write its changed site progress; the result completes when all have it."""
+        completion = Message(0, b"", PLAIN)
+        for observer in self.observers:
+            observer.progress_changed(self, completion)
+        return completion
+
+    def record_confirmed(self, numbers: Sequence[int], owner: bytes, done: Done, token: Any) -> None:
+        """Have the observers write who accepted messages that have left; see ``Confirmations``."""
+        record = numbers, owner, done, token
+        if self.site_listener is not None and self.site is SiteMode.ALL and self.guard is not None:
+            self.guard.when_complete(self.site_listener.record(), self._write_confirmed, record)
+        else:
+            self._write_confirmed(record)
+
+    def _write_confirmed(self, record: tuple[Sequence[int], bytes, Done, Any]) -> None:
+        numbers, owner, done, token = record
+        completion = Message(0, b"", PLAIN)
+        for observer in self.observers:
+            observer.confirmed(self, numbers, owner, completion)
+        if self.guard is None:
+            done(token)
+        else:
+            self.guard.when_complete(completion, done, token)
 
     # -- leaving --------------------------------------------------------------------------------
 

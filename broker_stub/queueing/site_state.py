@@ -11,13 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from broker_stub.amqp.message_format import PLAIN
-from broker_stub.queueing.message import Message
-
-if TYPE_CHECKING:
-    from broker_stub.queueing.queue import Queue
+from typing import Any
 
 SITE_PROPERTY = "x-qpid-site-replicate"
 REPLICATION_QUEUE = "site-replication"
@@ -68,11 +62,3 @@ class SiteProgress:
     def apply(self, stream: str, sequence: int) -> None:
         """An event was applied."""
         self.applied[stream] = max(self.applied.get(stream, 0), sequence)
-
-
-def record_progress(queue: Queue) -> Message:
-    """Have the observers write a queue's changed site progress; the result completes when all have it."""
-    completion = Message(0, b"", PLAIN)
-    for observer in queue.observers:
-        observer.progress_changed(queue, completion)
-    return completion

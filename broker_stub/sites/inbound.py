@@ -30,7 +30,7 @@ from broker_stub.queueing.exchanges import Exchange, UnroutableError
 from broker_stub.queueing.message import SAFE, Done, Message, Replicate
 from broker_stub.queueing.nodes import Addresses, AddressRefusedError
 from broker_stub.queueing.queue import Queue
-from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress, record_progress
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 from broker_stub.sites.anomalies import Anomalies, ReportAnomaly
 from broker_stub.sites.event import Event, Op, annotate, decode, origin_of
 
@@ -199,7 +199,7 @@ class Inbound:
             queue.site_progress = SiteProgress()
         if event.stream_name not in queue.site_progress.applied:
             queue.site_progress.apply(event.stream_name, 0)
-            self._completions[queue] = record_progress(queue)
+            self._completions[queue] = queue.record_progress()
         return queue.site_progress
 
     def _enqueue(self, queue: Queue, event: Event, done: Done, token: Any) -> None:
@@ -257,7 +257,7 @@ class Inbound:
     def _record(self, queue: Queue, event: Event, done: Done, token: Any) -> None:
         """An event that leaves no message was applied."""
         self._progress_of(queue, event).apply(event.stream_name, event.sequence)
-        completion = self._completions[queue] = record_progress(queue)
+        completion = self._completions[queue] = queue.record_progress()
         self._when_complete(queue, completion, done, token)
 
     def _when_complete(self, queue: Queue, completion: Message, done: Done, token: Any) -> None:

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A queue reports (``message.SiteEventListener``) in the iteration of the event loop in which it changes, after
-its observers.  The event is put into the replication queue in the same iteration, and *held* there.  The
-message waits for its event, and the event for its message; when both are on the disk and on
-the replicas, the producer's transfer is settled and the event is published.  The event of a removal is
+A queue reports (``observers.SiteEventListener``) in the iteration of the event loop in which it changes,
+after its observers.  The event is put into the replication queue in the same iteration, and *held* there.
+The message waits for its event, and the event for its message; when both are on the disk and on the
+replicas, the producer's transfer is settled and the event is published.  The event of a removal is
 published when it is safe itself.
 
 Rules
@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 from broker_stub.queueing.message import Message, Replicate
 from broker_stub.queueing.queue import Queue
-from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress, record_progress
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 from broker_stub.sites.event import Encoder, Numbers, Op, decode
 
 
@@ -213,7 +213,7 @@ class Outbound:
 
     def record(self) -> Message:
         """A message that completes when every event so far is complete."""
-        return record_progress(self._open_held().log)
+        return self._open_held().log.record_progress()
 
     def _put(self, held: _HeldEvents, queue: Queue, op: Op, message: Message) -> tuple[_HeldEvent, Message]:
         log, now = held.log, self._now_ms()

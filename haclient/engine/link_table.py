@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import proton
 from cproton_ffi import ffi, lib
 
-from haclient.engine import attach_size, peer_fields
+from haclient.engine import peer_fields
 from haclient.engine.links import Link, ReceiverLink, SenderLink
+from haclient.engine.wire import attach_size
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine

@@ -34,8 +34,8 @@ from haclient.engine.wire.outgoing import WRITE_HIGH_WATER
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
 if TYPE_CHECKING:
-    from haclient.engine.owner import ConfirmedOwner, ConfirmingOwner, ReceiverOwner, SenderOwner
-    from haclient.engine.protocol import Engine
+    from haclient.engine.link_owner import ConfirmedOwner, ConfirmingOwner, ReceiverOwner, SenderOwner
+    from haclient.engine.link_owner import LinkEngine as Engine
 
 # A delivery of proton's, as cffi shows it: comparable and hashable by address.
 DeliveryPointer = Any

@@ -1,18 +1,17 @@
-"""The interface between an engine, its links and their owners: what they call, and how a connection ended."""
+"""The interface between an engine and its owner: what it calls, and how a connection ended."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import proton
 
 from haclient.error_catalog.base import brief
 
 if TYPE_CHECKING:
-    from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
+    from haclient.engine.links import ReceiverLink, SenderLink
     from haclient.engine.protocol import Engine
-    from haclient.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,51 +75,3 @@ class ProtonEventHandler(Protocol):
 
     def connection_ended(self, engine: Engine) -> None:
         """The connection ended; proton's objects are still usable, and released after this call."""
-
-
-class SenderOwner(Protocol):
-    """What a sender link calls on its owner.  Calls must not block."""
-
-    def link_opened(self, link: SenderLink) -> None:
-        """The peer answered the Attach."""
-
-    def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """The peer detached the link, or refused it."""
-
-    def credit_given(self, link: SenderLink) -> None:
-        """The peer changed the credit, or asks to drain it."""
-
-    def settled(self, link: SenderLink, token: Any, outcome: Outcome | None) -> None:
-        """The peer settled; ``outcome`` is ``None`` where it gave no terminal state."""
-
-
-class ConfirmingOwner(SenderOwner, Protocol):
-    """What a sender link that confirms calls on its owner besides."""
-
-    def outcome_given(
-        self, link: SenderLink, delivery: DeliveryPointer, token: Any, outcome: Outcome
-    ) -> None:
-        """The peer gave the delivery an outcome, and waits for ``SenderLink.confirm``."""
-
-
-class ReceiverOwner(Protocol):
-    """What a receiver link calls on its owner.  Calls must not block."""
-
-    def link_opened(self, link: ReceiverLink) -> None:
-        """The peer answered the Attach."""
-
-    def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """The peer detached the link, or refused it."""
-
-    def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A whole message arrived; ``delivery`` is ``None`` when the peer had settled it."""
-
-
-class ConfirmedOwner(ReceiverOwner, Protocol):
-    """What a receiver link that confirms calls on its owner besides."""
-
-    def confirmed(self, link: ReceiverLink, token: Any, outcome: Outcome | None) -> None:
-        """The peer settled what ``ReceiverLink.update`` gave an outcome.
-
-        :param outcome: the peer's; ``None`` where it said no terminal one.
-        """

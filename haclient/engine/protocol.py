@@ -32,9 +32,10 @@ from haclient.engine import peer_fields
 from haclient.engine.extra_sessions import ExtraSessions
 from haclient.engine.heartbeat import LOST, Heartbeat
 from haclient.engine.lingering import LingeringSocket
+from haclient.engine.link_owner import ReceiverOwner, SenderOwner
 from haclient.engine.link_table import LinkTable
 from haclient.engine.links import Link, ReceiverLink, SenderLink
-from haclient.engine.owner import CloseReason, EngineOwner, ProtonEventHandler, ReceiverOwner, SenderOwner
+from haclient.engine.owner import CloseReason, EngineOwner, ProtonEventHandler
 from haclient.engine.proton_objects import ProtonLog, ProtonObjects
 from haclient.engine.settings import Settings
 from haclient.engine.wire.incoming import IncomingBytes
@@ -72,7 +73,7 @@ class Engine(asyncio.Protocol):
         self._objects = ProtonObjects(settings)
         self.connection, self.transport = self._objects.connection, self._objects.transport
         self._collector = self._objects.collector
-        self.transport.tracer = ProtonLog(self)
+        self.transport.tracer = ProtonLog(self.gave_up)
         self._pt, self._pc = self.transport._impl, self._collector._impl
         self.incoming, self._outgoing = IncomingBytes(settings, self.transport), OutgoingBytes(self._pt)
         self._heartbeat = Heartbeat(self._pt, settings.heartbeat)

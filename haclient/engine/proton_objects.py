@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import cproton
@@ -21,7 +22,6 @@ from haclient.outcome import Outcome
 
 if TYPE_CHECKING:
     from haclient.engine.links import Link
-    from haclient.engine.protocol import Engine
 
 _GAVE_UP, _WARNING, _ERROR = "ERROR: process error", "WARNING: ", "ERROR: "
 SLACK = 2
@@ -85,21 +85,23 @@ class ProtonLog:
     The other lines go to standard error, as without this: above all what ``PN_TRACE_FRM=1`` asks for.
 
     It does not keep the engine, for proton keeps it as long as the transport.
+
+    :param gave_up: a method, called with the reason.
     """
 
-    __slots__ = ("_engine", "_why")
+    __slots__ = ("_gave_up", "_why")
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = weakref.ref(engine)
+    def __init__(self, gave_up: Callable[[proton.Condition], None]) -> None:
+        self._gave_up = weakref.WeakMethod(gave_up)
         self._why = ""
         """The last warning: the reason comes before the error."""
 
     def __call__(self, transport: proton.Transport, line: str) -> None:
         """proton logs a line."""
-        engine = self._engine()
-        if engine is not None and line.startswith(_GAVE_UP):
+        gave_up = self._gave_up()
+        if gave_up is not None and line.startswith(_GAVE_UP):
             why = self._why or line.removeprefix(_ERROR)
-            engine.gave_up(proton.Condition("amqp:internal-error", f"proton can send nothing more: {why}"))
+            gave_up(proton.Condition("amqp:internal-error", f"proton can send nothing more: {why}"))
             return
         if line.startswith(_WARNING):
             self._why = line.removeprefix(_WARNING)

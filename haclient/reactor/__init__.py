@@ -12,7 +12,7 @@ connections that outlive their brokers.  docs/drop-in.md says how, and what diff
 * ``attempt_errors``   which failed attempts the handlers see
 * ``addresses``, ``connect_options``, ``reconnecting``   the arguments of ``connect``
 * ``listener``, ``selectables``, ``timers``   what else a container watches; ``ssl_domain``, a listener's TLS
-* ``transactions``, ``ids``   transactions, which end with their connection; duplicate detection
+* ``kept``, ``ids``   what keeps a container alive; duplicate detection
 * ``background_loop``   the event loop of ``haclient.utils``
 """
 
@@ -39,9 +39,9 @@ from proton.reactor import (
 )
 
 from haclient.reactor.container import Container
+from haclient.reactor.endpoints.transactions import Transaction, TransactionAborted
 from haclient.reactor.selectables import EventInjector
 from haclient.reactor.ssl_domain import SSLDomain
-from haclient.reactor.transactions import Transaction, TransactionAborted
 
 __all__ = [
     "ApplicationEvent",

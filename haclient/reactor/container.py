@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from proton import Endpoint, SSLDomain, Terminus, Url, symbol
 from proton._reactor import SessionPerConnection
@@ -20,11 +20,11 @@ from haclient.reactor.connectors import FailoverConnector, PlainConnector
 from haclient.reactor.endpoints.binding import Binding
 from haclient.reactor.endpoints.endpoint import Connection
 from haclient.reactor.endpoints.links import Receiver, Sender
+from haclient.reactor.endpoints.transactions import CoordinatorHandler, Transaction
 from haclient.reactor.listener import Acceptor
 from haclient.reactor.loop import Reactor
 from haclient.reactor.proton_events import Event
 from haclient.reactor.timers import Task
-from haclient.reactor.transactions import CoordinatorHandler, Transaction
 
 
 class Container(Reactor):
@@ -94,7 +94,7 @@ class Container(Reactor):
         connection.offered_capabilities = kwargs.get("offered_capabilities")
         connection.desired_capabilities = kwargs.get("desired_capabilities")
         connection.properties = kwargs.get("properties")
-        binding = connection._binding
+        binding = cast("Binding", connection._binding)
         if reconnect is False:
             binding.connector = PlainConnector(binding, members, options)
         else:

@@ -22,6 +22,7 @@ from haclient.engine.settings import SaslServer, Settings
 from haclient.engine.wire.server_sasl import Login, ServerSasl
 from haclient.printable.log import get_logger
 from haclient.reactor.endpoints.binding import Binding
+from haclient.reactor.kept import Kept
 from haclient.reactor.ssl_domain import SSLDomain, for_listening
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Accepted:
         """The engine reports it to the binding itself."""
 
 
-class Acceptor(proton.Handler):
+class Acceptor(proton.Handler, Kept):
     """A socket that listens, until ``close``."""
 
     def __init__(self, container: Reactor, host: str, port: int, handler: Any = None) -> None:
@@ -96,6 +97,10 @@ class Acceptor(proton.Handler):
                 self._server.close()
             self._socket.close()
             self._container.release(self)
+
+    def let_go(self) -> None:
+        """Listen no longer."""
+        self.close()
 
     async def _serve(self) -> None:
         if self._closed:

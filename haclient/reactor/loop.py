@@ -37,12 +37,11 @@ from proton._reactor import Reactor as ProtonReactor
 from proton._reactor import SSLConfig
 
 from haclient.engine.codec import Encoder
-from haclient.reactor.endpoints.binding import Binding
-from haclient.reactor.listener import Acceptor
+from haclient.reactor.endpoints.bound import Bound
+from haclient.reactor.kept import Kept
 from haclient.reactor.proton_events import Event
 from haclient.reactor.selectables import SELECTABLE_EVENTS, Selectables
 from haclient.reactor.ssl_domain import Domains
-from haclient.reactor.timers import Task
 
 # The iterations of a timer whose callback sends something: the timer, the flush, the socket.
 _TURNS = 3
@@ -84,7 +83,7 @@ class Reactor(proton_reactor.Container):
         self._dispatched = 0
         # Ordered sets: what keeps the container alive, and whose local events wait.
         self._alive: dict[Any, None] = {}
-        self._dirty: dict[Binding, None] = {}
+        self._dirty: dict[Bound, None] = {}
         self._queue: deque[Any] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pump_handle: asyncio.Handle | None = None
@@ -225,9 +224,8 @@ class Reactor(proton_reactor.Container):
         if loop is None:
             return 0.0
         for kept in self._alive.copy():
-            if isinstance(kept, Binding):
-                engine = kept.engine
-                due = min(due, 0.0 if engine is None else engine.next_tick)
+            if isinstance(kept, Kept):
+                due = min(due, kept.due())
         return due - loop.time()
 
     def raise_error(self) -> None:
@@ -270,12 +268,8 @@ class Reactor(proton_reactor.Container):
         self._over = self._shut = True
         self._selectables_watched.close()
         for kept in tuple(self._alive):
-            if isinstance(kept, Binding) and kept.engine is not None and kept.connector is None:
-                kept.engine.abort()
-            elif isinstance(kept, Acceptor):
-                kept.close()
-            elif isinstance(kept, Task):
-                kept.cancel()
+            if isinstance(kept, Kept):
+                kept.let_go()
 
     async def _end_tasks(self) -> None:
         tasks = tuple(self._tasks)
@@ -285,11 +279,11 @@ class Reactor(proton_reactor.Container):
         # Sockets are closed by callbacks of the loop.
         await asyncio.sleep(0)
         for kept in tuple(self._alive):
-            if isinstance(kept, Binding) and kept.engine is not None:
-                kept.engine.abort()
+            if isinstance(kept, Kept):
+                kept.abort()
         await asyncio.sleep(0)
 
-    def dial(self, binding: Binding) -> None:
+    def dial(self, binding: Any) -> None:
         """The application opened a connection (``container.Container``)."""
 
     # -- what keeps it alive ------------------------------------------------------------------
@@ -359,7 +353,7 @@ class Reactor(proton_reactor.Container):
         """Dispatch an event of a kind soon; an ``ApplicationEvent`` is one itself."""
         self.post(obj if isinstance(obj, proton_reactor.ApplicationEvent) else Event(self, etype, obj))
 
-    def wake(self, binding: Binding) -> None:
+    def wake(self, binding: Bound) -> None:
         """Something was done on a connection that has no engine."""
         self._dirty[binding] = None
         self._pump_soon()
@@ -378,8 +372,8 @@ class Reactor(proton_reactor.Container):
         try:
             self._pump_now()  # the queue is older than what proton has collected
             for kept in tuple(self._alive):
-                if isinstance(kept, Binding) and kept.engine is not None:
-                    kept.handle_events(kept.engine)
+                if isinstance(kept, Kept):
+                    kept.catch_up()
         finally:
             self.held = held
             self.pending |= self.failed

@@ -14,8 +14,9 @@ from proton import Endpoint
 from haclient.reactor.ids import unmark
 
 if TYPE_CHECKING:
-    from haclient.reactor.endpoints.binding import Binding
-    from haclient.reactor.loop import Reactor
+    from proton import reactor as proton_reactor
+
+    from haclient.reactor.endpoints.bound import Bound
 
 TYPES: dict[int, Any] = proton.EventType.TYPES
 _CONNECTION_EVENTS = frozenset(
@@ -57,7 +58,7 @@ class Event(proton.Event):
 
     def __init__(
         self,
-        container: Reactor,
+        container: proton_reactor.Container,
         kind: Any,
         context: Any,
         *,
@@ -79,12 +80,12 @@ class Event(proton.Event):
         self._message: Any = None
 
     @property
-    def container(self) -> Reactor:
+    def container(self) -> proton_reactor.Container:
         """The container that it happened in."""
         return self._container
 
     @property
-    def reactor(self) -> Reactor:
+    def reactor(self) -> proton_reactor.Container:
         """The same."""
         return self._container
 
@@ -103,7 +104,7 @@ class Event(proton.Event):
         self._message = message
 
 
-def event_of(binding: Binding, kind: int, raw: Any) -> Event | None:
+def event_of(binding: Bound, kind: int, raw: Any) -> Event | None:
     """An event of a connection, a session or a link; ``None`` for any other."""
     transport = None if binding.engine is None else binding.engine.transport
     link = session = None

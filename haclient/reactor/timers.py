@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from proton._reactor import Task as ProtonTask
 
+from haclient.reactor.kept import Kept
+
 if TYPE_CHECKING:
     import asyncio
 
     from haclient.reactor.loop import Reactor
 
 
-class Task(ProtonTask):
+class Task(ProtonTask, Kept):
     """What ``schedule`` returns; ``cancel`` takes it back."""
 
     def __init__(self, container: Reactor, delay: float, handler: Any, fire: Callable[[Task], None]) -> None:
@@ -30,3 +32,7 @@ class Task(ProtonTask):
             super().cancel()
             self._handle.cancel()
             self._reactor.release(self)  # type: ignore[attr-defined]
+
+    def let_go(self) -> None:
+        """Cancel it."""
+        self.cancel()

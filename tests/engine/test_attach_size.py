@@ -9,9 +9,9 @@ import proton
 import pytest
 from proton import symbol
 
-from haclient.engine import attach_size
-from haclient.engine.attach_size import AttachTooLarge
 from haclient.engine.links import Link
+from haclient.engine.wire import attach_size
+from haclient.engine.wire.attach_size import AttachTooLarge
 from haclient.engine.wire.outgoing import OutgoingBytes
 from tests.engine.pair import Pair, pair
 

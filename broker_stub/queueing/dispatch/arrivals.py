@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from broker_stub.amqp.message_format import PLAIN, Envelope
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
 from broker_stub.queueing.dispatch.held_messages import HeldMessages
-from broker_stub.queueing.message import SAFE, Done, Guard, Message, MessageState, Observer, SiteEventListener
+from broker_stub.queueing.message import SAFE, Done, Guard, Message, MessageState
+from broker_stub.queueing.observers import Observer, SiteEventListener
 from haclient.printable.log import get_logger
 
 if TYPE_CHECKING:

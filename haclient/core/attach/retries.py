@@ -31,9 +31,9 @@ from haclient.core import failures
 from haclient.core.attach.refusals import NOT_FOUND, closed_by_peer, link_error, retry_seconds
 from haclient.core.attach.trials import LinkCore, Trials
 from haclient.core.sender import SenderCore
-from haclient.engine.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
 from haclient.engine.links import Link
 from haclient.engine.protocol import Engine
+from haclient.engine.wire.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
 from haclient.error_catalog.base import brief, quoted
 from haclient.errors import HaclientError, LinkRefused
 from haclient.retry.backoff import Backoff

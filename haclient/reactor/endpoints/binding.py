@@ -33,6 +33,7 @@ from haclient.reactor.endpoints.delivery_events import DeliveryEvent
 from haclient.reactor.endpoints.endpoint import Connection, Session
 from haclient.reactor.endpoints.links import Receiver, Sender
 from haclient.reactor.ids import Marker
+from haclient.reactor.kept import Kept
 from haclient.reactor.proton_events import TYPES, Event, event_of, is_last, transport_with
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Connector(Protocol):
         """The engine that was bound is gone."""
 
 
-class Binding:
+class Binding(Kept):
     """One connection of the application, and what it is bound to.
 
     :ivar connector: dials; ``None`` for a connection that was accepted.
@@ -187,6 +188,27 @@ class Binding:
             self.engine.wake()
         else:
             self.container.wake(self)
+
+    # -- as the container keeps it --------------------------------------------------------------
+
+    def due(self) -> float:
+        """When its engine needs the loop; now, while there is none."""
+        return 0.0 if self.engine is None else self.engine.next_tick
+
+    def catch_up(self) -> None:
+        """Give the handlers the events that were held back."""
+        if self.engine is not None:
+            self.handle_events(self.engine)
+
+    def let_go(self) -> None:
+        """End what was accepted; a connector ends its engine itself."""
+        if self.connector is None:
+            self.abort()
+
+    def abort(self) -> None:
+        """End the engine."""
+        if self.engine is not None:
+            self.engine.abort()
 
     # -- from one to the next -----------------------------------------------------------------
 

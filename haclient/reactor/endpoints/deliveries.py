@@ -14,7 +14,7 @@ from cproton_ffi import lib
 from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
 
 if TYPE_CHECKING:
-    from haclient.reactor.endpoints.binding import Binding
+    from haclient.reactor.endpoints.bound import Bound
 
 # AMQP 1.0 part 4, section 4.5.8: the state of what is sent or accepted under a transaction.
 _TRANSACTIONAL = 0x34
@@ -36,7 +36,7 @@ class Delivery(Rebindable, proton.Delivery):
     _local: Any = None
     _remote: Any = None
 
-    def __init__(self, impl: Any, binding: Binding, link: Any) -> None:
+    def __init__(self, impl: Any, binding: Bound, link: Any) -> None:
         # As ``Rebindable`` does, in one step: there is one for each message.
         lib.pn_incref(impl)
         attributes = self.__dict__
@@ -59,7 +59,8 @@ class Delivery(Rebindable, proton.Delivery):
     @property
     def connection(self) -> Connection:
         """The connection of the delivery."""
-        return self._binding.connection
+        found: Connection = self._binding.connection
+        return found
 
     @property
     def local(self) -> proton.Disposition:  # type: ignore[override]

@@ -31,7 +31,7 @@ from haclient.reactor.ids import unmark
 from haclient.reactor.proton_events import TYPES, Event
 
 if TYPE_CHECKING:
-    from haclient.reactor.endpoints.binding import Binding
+    from haclient.reactor.endpoints.bound import Bound
     from haclient.reactor.endpoints.deliveries import Delivery
 
 _DELIVERY = TYPES[lib.PN_DELIVERY]
@@ -49,7 +49,7 @@ _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = (
 class DeliveryEvent(Event):
     """Data or a state arrived for a delivery."""
 
-    def __init__(self, binding: Binding, link: Any, delivery: Delivery) -> None:
+    def __init__(self, binding: Bound, link: Any, delivery: Delivery) -> None:
         self._type = _DELIVERY
         self._clsname = "Delivery"
         self._context = self._delivery = delivery

@@ -27,7 +27,7 @@ from cproton_ffi import lib
 from proton import Endpoint
 
 if TYPE_CHECKING:
-    from haclient.reactor.endpoints.binding import Binding
+    from haclient.reactor.endpoints.bound import Bound
     from haclient.reactor.endpoints.links import Receiver, Sender
 
 _ACTIVE = Endpoint.LOCAL_ACTIVE
@@ -42,9 +42,9 @@ class Rebindable:
     # Class attributes: proton's ``__setattr__`` then leaves them to Python, and lookups are quick.
     _handler: Any = None
     condition: Any = None
-    _binding: Binding = cast("Binding", None)
+    _binding: Bound = cast("Bound", None)
 
-    def __init__(self, impl: Any, binding: Binding) -> None:
+    def __init__(self, impl: Any, binding: Bound) -> None:
         cproton.pn_incref(impl)
         # Not by assignment: proton's ``__setattr__`` costs as much as the rest.
         attributes = self.__dict__
@@ -109,7 +109,8 @@ class Connection(Rebindable, proton.Connection):
         """A new session, not begun yet."""
         made = self._binding.session(lib.pn_session(self._impl))
         self._binding.wake()
-        return made
+        found: Session = made
+        return found
 
     def open(self) -> None:
         """Open; the container dials."""
@@ -128,7 +129,8 @@ class Session(Rebindable, proton.Session):
     @property
     def connection(self) -> Connection:
         """The connection it belongs to."""
-        return self._binding.connection
+        found: Connection = self._binding.connection
+        return found
 
     def sender(self, name: str) -> Sender:
         """A new sender, not attached yet."""

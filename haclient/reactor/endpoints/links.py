@@ -40,9 +40,9 @@ from haclient.reactor.endpoints.tag_buffer import TagBuffer
 from haclient.reactor.ids import Marker
 
 if TYPE_CHECKING:
-    from haclient.reactor.endpoints.binding import Binding
+    from haclient.reactor.endpoints.bound import Bound
+    from haclient.reactor.endpoints.transactions import Transaction, TransactionEnded
     from haclient.reactor.loop import Reactor
-    from haclient.reactor.transactions import Transaction, TransactionEnded
 
 _ACTIVE = Endpoint.LOCAL_ACTIVE
 _SND_SETTLED: int = Link.SND_SETTLED
@@ -60,7 +60,7 @@ class _Link(Rebindable):
     if TYPE_CHECKING:
         state: int
 
-    def __init__(self, impl: Any, binding: Binding, session: Session) -> None:
+    def __init__(self, impl: Any, binding: Bound, session: Session) -> None:
         self._session = session
         # By proton's C pointer: what is not settled, in the order of sending or arrival.
         self.deliveries: dict[Any, Delivery] = {}
@@ -74,7 +74,8 @@ class _Link(Rebindable):
     @property
     def container(self) -> Reactor:
         """The container of its connection."""
-        return self._binding.container
+        found: Reactor = self._binding.container
+        return found
 
     # proton's methods look for these in the dictionary of C attributes, which this class has not.
     deliveries: dict[Any, Delivery] = {}  # noqa: RUF012 - set by each instance
@@ -87,7 +88,8 @@ class _Link(Rebindable):
     @property
     def connection(self) -> Connection:
         """The connection it belongs to."""
-        return self._binding.connection
+        found: Connection = self._binding.connection
+        return found
 
     @property
     def is_open(self) -> bool:
@@ -165,7 +167,7 @@ class Sender(_Link, proton.Sender):
     # proton's methods look for it in the dictionary of C attributes, which this class has not.
     transactions: dict[Transaction, None] = {}  # noqa: RUF012 - set by each instance
 
-    def __init__(self, impl: Any, binding: Binding, session: Session) -> None:
+    def __init__(self, impl: Any, binding: Bound, session: Session) -> None:
         super().__init__(impl, binding, session)
         self._tag_buffer = TagBuffer()
         # Those that a transaction coordinator was asked for and has not discharged, in order.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker_stub.amqp.message_format import PLAIN
+from broker_stub.queueing.dispatch.expiry import Expiry
 from broker_stub.queueing.dispatch.ready_list import SLACK
-from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import Message
 
 NOW_MS = 1_700_000_000_000

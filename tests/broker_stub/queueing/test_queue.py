@@ -10,7 +10,6 @@ from broker_stub.amqp.message_format import Envelope
 from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import QueueLimits
-from broker_stub.queueing.site_state import record_progress
 from tests.broker_stub.queueing.takers import Taker
 
 
@@ -319,7 +318,7 @@ def test_an_observer_learns_of_every_message_that_comes_and_goes() -> None:
     taker, consumer = take(queue, 2)
     queue.reject(consumer, taker.got[1])
     queue.accept(consumer, taker.got[0])
-    record_progress(queue)
+    queue.record_progress()
     assert watcher.seen[:4] == [("in", 1), ("in", 2), ("given", 1), ("given", 2)]
     assert watcher.seen[4:] == [("out", 2), ("out", 1), ("marked", 0)]
 
