@@ -35,6 +35,7 @@ import proton
 from proton import ConnectionException, Endpoint, Link, Message, SSLDomain, Timeout, Url
 from proton import utils as proton_utils
 from proton._utils import Fetcher as ProtonFetcher
+from proton.handlers import FlowController
 from proton.utils import ConnectionClosed, LinkDetached, SendException
 
 from haclient.engine.amqp_values.decode import UndecodableMessage
@@ -65,7 +66,17 @@ _CLOSED = "the connection is closed"
 
 
 class _Fetcher(ProtonFetcher):
-    """Keeps messages until they are received; the error of one that cannot be decoded as well."""
+    """Keeps messages until they are received; the error of one that cannot be decoded as well.
+
+    Messages that wait here count against ``prefetch``: proton replaces the credit of each as it arrives, so
+    that a peer may fill the memory.
+    """
+
+    def __init__(self, connection: BlockingConnection, prefetch: int | None) -> None:
+        super().__init__(connection, prefetch)  # type: ignore[arg-type]
+        self._prefetch = prefetch or 0
+        handlers: Any = self.handlers
+        self._flow_controllers = [each for each in handlers if isinstance(each, FlowController)]
 
     def on_message(self, event: proton.Event) -> None:
         """A message arrived."""
@@ -75,6 +86,7 @@ class _Fetcher(ProtonFetcher):
         except UndecodableMessage as error:
             message = error
         self.incoming.append((message, received.delivery))
+        self._set_window()
         received.container.yield_()  # the call that waits looks at ``incoming``
 
     def pop(self) -> Message:
@@ -82,7 +94,11 @@ class _Fetcher(ProtonFetcher):
 
         :raises UndecodableMessage: when it cannot be decoded.  ``reject`` of the receiver rejects it.
         """
+        link = self.incoming[0][1].link
         message = super().pop()
+        self._set_window()
+        for controller in self._flow_controllers:
+            controller._flow(link)
         if isinstance(message, UndecodableMessage):
             raise message
         return message
@@ -92,6 +108,12 @@ class _Fetcher(ProtonFetcher):
         settled = [entry for entry in self.incoming if entry[1].settled]
         self.incoming.clear()
         self.incoming.extend(settled)
+        self._set_window()
+
+    def _set_window(self) -> None:
+        """Have the credit, and what waits here, be ``prefetch`` messages."""
+        for controller in self._flow_controllers:
+            controller._window = self._prefetch - len(self.incoming)
 
     def on_link_local_close(self, event: proton.Event) -> None:
         """End the call that waits, if the receiver was closed because the peer sent without credit."""
@@ -273,13 +295,14 @@ class BlockingConnection(proton_utils.BlockingConnection):
         :raises LinkDetached: when the primary refuses it.
         :raises proton.ConnectionException: when the connection has ended for good.
         """
-        fetcher: Any = None if handler else _Fetcher(self, credit)  # type: ignore[arg-type]
+        fetcher: Any = None if handler else _Fetcher(self, credit)
         with self.lock:
             self._check_usable()
             link = self.container.create_receiver(
                 self.conn, address, name=name, dynamic=dynamic, handler=handler or fetcher, options=options
             )
-            initial: Any = 1 if handler and credit is None else credit
+            # The fetcher has asked for what is fetched in advance.
+            initial: Any = (1 if credit is None else credit) if handler else None
             receiver = BlockingReceiver(self, link, fetcher, credit=initial)
         self._receivers.add(receiver)
         return receiver

@@ -12,6 +12,7 @@ Rules
 * The connection of another site's link is an ordinary client's, whatever its user: it manages nothing.
 * What it may use is limited (``limits``): the Open announces the number of sessions, a link above the limit
   is refused, and a client that does not even answer refusals is closed.
+* A link whose name or address has a NUL is refused: proton would lead it elsewhere.
 * A link that is refused does not end the connection (``client_links``).
 * No client affects another one: its links, its temporary queues and its congestion are its own.
 
@@ -31,6 +32,7 @@ from broker_stub.amqp.conditions import (
     CONNECTION_FORCED,
     FRAMING_ERROR,
     INTERNAL_ERROR,
+    INVALID_FIELD,
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
 )
@@ -328,6 +330,8 @@ class ClientConnection:
         limit = self._server.limits.links_of(admin=self.admin)
         if len(engine.links) > limit:
             raise AddressRefusedError(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links")
+        if link.is_cut:
+            raise AddressRefusedError(INVALID_FIELD, "the link's name or address has a NUL")
         self._links.accept(engine, link)
 
     def _end_flood(self) -> None:

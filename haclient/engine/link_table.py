@@ -26,6 +26,7 @@ from haclient.engine.wire import attach_size
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
+    from haclient.engine.wire.attach_frame import AttachFrame
 
 # Conditions of an End that say nothing of a link (docs/internals/discovery.md, rule 5, for a Close).
 _TROUBLES_OF_THE_PEER = frozenset(
@@ -108,18 +109,20 @@ class LinkTable:
         """Handle the peer's Attach: a new link, or the answer to ours."""
         link = self.by_pointer.get(endpoint._impl)
         if link is not None:
-            if isinstance(link, ReceiverLink) and link.confirms:
-                _read_unsettled(engine, link)
+            if isinstance(link, ReceiverLink) and link.confirms and (frame := _attach(engine, link)):
+                link.peer_unsettled = frame.unsettled
             if link.owner is not None:
                 link.owner.link_opened(link)  # type: ignore[arg-type]
             return
         made: Link
         if isinstance(endpoint, proton.Sender):
             made = SenderLink(engine, endpoint, None)
-            if made.is_asked_to_confirm:
-                _read_unsettled(engine, made)
         else:
             made = ReceiverLink(engine, endpoint, None)
+        if (frame := _attach(engine, made)) is not None:
+            made.is_cut = frame.has_nul
+            if isinstance(made, SenderLink) and made.is_asked_to_confirm:
+                made.peer_unsettled = frame.unsettled
         self.add(made)
         engine.owner.link_requested(engine, made)
 
@@ -206,10 +209,10 @@ class LinkTable:
             then()
 
 
-def _read_unsettled(engine: Engine, link: Link) -> None:
-    """Read the map of the peer's Attach, which has just arrived."""
-    name, sends = peer_fields.link_name(link.endpoint), isinstance(link, SenderLink)
-    link.peer_unsettled = engine.incoming.unsettled(name, from_receiver=sends)
+def _attach(engine: Engine, link: Link) -> AttachFrame | None:
+    """The peer's Attach, which has just arrived; ``None`` if it cannot be read, as one without a name."""
+    name = _name(link)
+    return None if name is None else engine.incoming.attach(name, from_receiver=isinstance(link, SenderLink))
 
 
 def _answer(link: Link) -> None:

@@ -8,6 +8,7 @@ Rules
 * A link dies with its connection.  After ``dead`` is set no call reaches proton: its objects are gone.
 * A delivery is known by its C pointer, and only while it is not settled: proton uses its memory again.
 * ``closed_here``: the Detach was made here; ``closed_by_peer``: the receiver's gave up the source (2.6.6).
+* ``is_cut``: the name or an address in the peer's Attach has a NUL, where proton cuts it.
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.  Credit of a message that was
   withdrawn is there again; proton counts it as used, and cannot give it back to a peer that drains.
 * What a sender forgets is settled after the peer: Broker-J 10.1.0 drops the connection if it commits what the
@@ -49,16 +50,13 @@ _pn_delivery_settled, _pn_delivery_settle = lib.pn_delivery_settled, lib.pn_deli
 _pn_delivery_remote_state, _pn_delivery_update = lib.pn_delivery_remote_state, lib.pn_delivery_update
 
 _PN_ACCEPTED: int = lib.PN_ACCEPTED
-_PN_RECEIVED: int = lib.PN_RECEIVED
-_NOT_TERMINAL = (0, _PN_RECEIVED)
-# Of a link whose tags have a scope.
-TAG_SIZE = 16
+_NOT_TERMINAL = (0, lib.PN_RECEIVED)
+TAG_SIZE = 16  # of a link whose tags have a scope
 # Read whole small messages with one call; larger ones are read in pieces as they arrive.
 _READ_SIZE = 4096
-# In place of the size limit: the link is closing, and reads the rest of one message without keeping it.
-_OVERRUN = -1
-# The same after that message: what was on its way behind it is released.
-_CLOSING = -2
+# In place of the size limit: the link is closing, and reads the rest of one message without keeping it; the
+# same after that message: what was on its way behind it is released.
+_OVERRUN, _CLOSING = -1, -2
 _MOST_FORGOTTEN = 1000
 _TOO_MANY = "amqp:link:transfer-limit-exceeded", "sent without credit"
 _TOO_LARGE = "amqp:link:message-size-exceeded", "message too large"
@@ -81,6 +79,7 @@ class SenderLink:
         "closed_here",
         "dead",
         "endpoint",
+        "is_cut",
         "owner",
         "peer_unsettled",
     )
@@ -89,7 +88,7 @@ class SenderLink:
         self._engine = engine
         self.endpoint = endpoint
         self.owner = owner
-        self.closed_here = self.closed_by_peer = self.dead = False
+        self.closed_here = self.closed_by_peer = self.dead = self.is_cut = False
         self._pn = endpoint._impl
         self._unsettled: dict[DeliveryPointer, Any] = {}
         self._forgotten: dict[DeliveryPointer, None] = {}
@@ -259,6 +258,7 @@ class ReceiverLink:
         "confirms",
         "dead",
         "endpoint",
+        "is_cut",
         "on_flow",
         "on_unfinished",
         "on_violation",
@@ -270,7 +270,7 @@ class ReceiverLink:
         self._engine = engine
         self.endpoint = endpoint
         self.owner = owner
-        self.closed_here = self.dead = False
+        self.closed_here = self.dead = self.is_cut = False
         self._pn = endpoint._impl
         self._unsettled: set[DeliveryPointer] = set()
         self.confirms = False

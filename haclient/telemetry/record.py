@@ -164,10 +164,8 @@ class Recorder:
         _event: events.AttemptStarted
         | events.Parked
         | events.LinkRetrying
-        | events.GenerationsForgotten
         | events.Blocked
-        | events.Unblocked
-        | events.Unsettled,
+        | events.Unblocked,
         _ended: list[Ended],
     ) -> Iterator[str]:
         # No line, so no gap in their numbers either.
@@ -244,6 +242,24 @@ class Recorder:
             unsettled=event.unsettled,
         )
 
+    def _unsettled(
+        self, connection: _Connection, event: events.Unsettled, _ended: list[Ended]
+    ) -> Iterator[str]:
+        # Its reason may quote the peer.
+        queue = self._redactor.name(event.address)
+        yield self._line(Kind.UNSETTLED, connection, event.stamp, None, unsettled=event.count, queue=queue)
+
+    def _generations_forgotten(
+        self, connection: _Connection, event: events.GenerationsForgotten, _ended: list[Ended]
+    ) -> Iterator[str]:
+        yield self._line(
+            Kind.GENERATIONS_FORGOTTEN,
+            connection,
+            event.stamp,
+            event.endpoint,
+            generation=long(event.generation),
+        )
+
     def _gave_up(self, connection: _Connection, event: events.GaveUp, ended: list[Ended]) -> Iterator[str]:
         yield from self._attempts(connection, event.stamp, ended)
         failure = event.last
@@ -310,10 +326,10 @@ _MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any, list[Ended]], Ite
     events.Parked: Recorder._nothing,  # noqa: SLF001
     events.Redirected: Recorder._redirected,  # noqa: SLF001
     events.LinkRetrying: Recorder._nothing,  # noqa: SLF001
-    events.GenerationsForgotten: Recorder._nothing,  # noqa: SLF001
+    events.GenerationsForgotten: Recorder._generations_forgotten,  # noqa: SLF001
     events.Blocked: Recorder._nothing,  # noqa: SLF001
     events.Unblocked: Recorder._nothing,  # noqa: SLF001
-    events.Unsettled: Recorder._nothing,  # noqa: SLF001
+    events.Unsettled: Recorder._unsettled,  # noqa: SLF001
     events.BackingOff: Recorder._backing_off,  # noqa: SLF001
     events.Connected: Recorder._connected,  # noqa: SLF001
     events.Reconnected: Recorder._connected,  # noqa: SLF001

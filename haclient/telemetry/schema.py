@@ -30,6 +30,8 @@ class Kind(enum.StrEnum):
     GAVE_UP = "haclient.connection.gave_up"
     CLOSED = "haclient.connection.closed"
     ALIVE = "haclient.connection.alive"
+    UNSETTLED = "haclient.connection.unsettled"
+    GENERATIONS_FORGOTTEN = "haclient.connection.generations_forgotten"
     DROPPED = "haclient.telemetry.dropped"
     MEMBER_ADMITTED = "haclient.member.admitted"
     MEMBER_REFUSED = "haclient.member.refused"
@@ -246,7 +248,7 @@ DATA = (
         "haclient.unsettled",
         "unsettled",
         Type.LONG,
-        "messages sent and not settled when the connection was lost",
+        "messages sent and not settled when the connection was lost; on `unsettled` those without an outcome",
         "messages",
     ),
     Key("haclient.replayed", "replayed", Type.LONG, "messages sent again after the loss", "messages"),

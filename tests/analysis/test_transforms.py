@@ -108,6 +108,23 @@ def test_how_an_outage_without_a_return_ended(tables: Tables, story: str, episod
     assert row["episode_result"] == episode_result
 
 
+LEFT = STORIES.tell(
+    "messages are left",
+    [
+        (Kind.LOST, 0.0, {"unsettled": 4}),
+        (Kind.UNSETTLED, 1.0, {"unsettled": 2, "queue": "orders"}),
+        (Kind.GENERATIONS_FORGOTTEN, 2.0, {"generation": 9}),
+        (Kind.UNSETTLED, 3.0, {"unsettled": 6}),
+        (Kind.GAVE_UP, 3.0, {}),
+    ],
+)
+
+
+def test_messages_that_are_left_at_the_end_are_none_of_the_loss(tables: Tables) -> None:
+    (row,) = of(tables["episodes"], LEFT)
+    assert (row["unsettled"], row["generation_after"], row["episode_result"]) == (4, None, "gave_up")
+
+
 def one(client: str, *lines: tuple[Kind, float], **everywhere: Any) -> list[Line]:
     return [(kind, at, {"client_id": client} | everywhere) for kind, at in lines]
 

@@ -134,6 +134,31 @@ def test_a_nul_leads_to_no_other_node(peer: Primary, connection: BlockingConnect
     assert peer.attaches == []
 
 
+def test_messages_that_were_fetched_and_not_received_use_up_the_credit(
+    peer: Primary, connection: BlockingConnection
+) -> None:
+    """proton gives the credit of each message back as it arrives, and fetches without end."""
+    on_its_thread(peer, peer.put, "news", *range(200))
+    receiver, sender = connection.create_receiver("news", credit=10), connection.create_sender("orders")
+    for number in range(100):
+        sender.send(Message(body=number))  # meanwhile messages are fetched
+        assert len(receiver.fetcher.incoming) <= 10
+        assert receiver.receive().body == number
+        receiver.accept()
+    wait_until(lambda: len(peer.outcomes) == 100)
+
+    def lose() -> None:
+        peer.drop()
+        peer.credit.clear()
+
+    on_its_thread(peer, lose)
+    wait_until(lambda: peer.credit)
+    for number in range(100, 200):
+        assert receiver.receive().body == number
+        receiver.accept()
+        assert len(receiver.fetcher.incoming) <= 10
+
+
 def test_a_broker_that_sends_without_credit_fills_no_memory(
     peer: Primary, connection: BlockingConnection
 ) -> None:

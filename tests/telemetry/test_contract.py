@@ -239,7 +239,10 @@ def client_events() -> Iterator[events.Event]:
     yield events.AttemptStarted(stamp(5), 2, THERE)
     yield events.Connected(stamp(6), THERE, 3, 2, 1.25, cluster="prod")
     yield events.Disconnected(stamp(7), THERE, "the peer closed the socket", 4)
-    yield events.GaveUp(stamp(8, 2), "deadline", FAILED, "deadline", 3, 60.0)
+    yield events.Unsettled(stamp(8, 2), 1, "it was closed", "sender-1", "orders")
+    yield events.GenerationsForgotten(stamp(9, 2), HERE, 2, "prod", 3)
+    yield events.Unsettled(stamp(10, 2), 3, "it gave up")
+    yield events.GaveUp(stamp(11, 2), "deadline", FAILED, "deadline", 3, 60.0)
     yield events.Closed(stamp(1, 1, 2))
     yield events.AttemptStarted(stamp(1, 1, 3), 1, HERE)
 

@@ -21,6 +21,7 @@ from haclient.events import (
     Disconnected,
     Event,
     GaveUp,
+    GenerationsForgotten,
     Reconnected,
     Stamp,
 )
@@ -30,6 +31,7 @@ from haclient.telemetry.redact import Redactor
 from haclient.telemetry.schema import DATA, DATASCHEMA, ENVELOPE, Type
 from haclient.testing.peers import deaf
 from tests.members import Members
+from tests.peers import primary, url
 from tests.telemetry.lines import Line, lines, until, words
 
 FAST = "backoff_base=0.01&backoff_max=0.1"
@@ -280,3 +282,38 @@ def test_events_that_never_came_leave_a_gap(tmp_path: Path) -> None:
     flush()
     (closed,) = lines(tmp_path)
     assert (words([closed]), closed["data"]["haclient.sequence"]) == (["closed"], 2)
+
+
+async def test_messages_without_an_outcome_are_counted_where_they_end(tmp_path: Path) -> None:
+    folder = tmp_path / "telemetry"
+    async with primary(outcome=None) as peer:
+        connection = await aio.connect(url(peer), telemetry=folder)
+        ends, stays = [await connection.create_sender(name) for name in ("orders", "news")]
+        for sender, count in ((ends, 2), (stays, 3)):
+            for _ in range(count):
+                await sender.submit("one")
+        await peer.until(lambda: len(peer.received) == 5)
+        await ends.close()
+        await connection.close()
+    flush()
+    found = lines(folder)
+    check_form(found)
+    check_numbers(found)
+    assert words(found)[-3:] == ["unsettled", "unsettled", "closed"]
+    counts = [
+        (each["data"]["haclient.unsettled"], each["data"].get("messaging.destination.name"))
+        for each in found[-3:-1]
+    ]
+    assert counts == [(2, "orders"), (3, None)]
+
+
+def test_generations_that_are_forgotten_are_written_with_the_member_that_served_last(tmp_path: Path) -> None:
+    recorder = Recorder(TelemetrySettings(tmp_path), Redactor(), backoff_max=1.0)
+    stamp = Stamp(client_id="orders-1", connection=1, sequence=1, time=1.0, monotonic=1.0, episode=2)
+    recorder.put(GenerationsForgotten(stamp, Endpoint("broker-a", 5672), 2, "prod", 3))
+    flush()
+    (line,) = lines(tmp_path)
+    assert words([line]) == ["generations_forgotten"]
+    data = line["data"]
+    assert (data["server.address"], data["server.port"], data["haclient.generation"]) == ("broker-a", 5672, 2)
+    assert data["haclient.outage.id"] == "orders-1/1/2"

@@ -1,8 +1,10 @@
-"""The unsettled map of an Attach, which proton neither reads nor writes.
+r"""Fields of an Attach that proton does not hand on: the unsettled map, and texts with a NUL.
 
 Rules
 -----
 * A peer's frame is untrusted: whatever is not an Attach in its usual encoding has no map.
+* proton keeps the link's name and the addresses in C, which ends a text at a NUL: ``a\0b`` would be another
+  node or link.  Capabilities, filters and properties arrive whole.
 * Of a map only what an outcome can be about counts: a tag of at most 32 bytes, and a delivery state that is
   absent or known by the code of its descriptor.  The rest of it is skipped.
 * A map is as large as a frame at most, and is decoded only when somebody asks for it.
@@ -19,7 +21,7 @@ from typing import NamedTuple
 ATTACH = b"\x00\x53\x12"
 """How an Attach begins: its descriptor in the usual encoding."""
 _HEADER = 8
-_NAME, _ROLE, _UNSETTLED, _INCOMPLETE = 0, 2, 7, 8
+_NAME, _ROLE, _SOURCE, _UNSETTLED, _INCOMPLETE = 0, 2, 5, 7, 8
 _NULL, _TRUE, _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x40, 0x41, 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 _DESCRIBED, _SMALL_ULONG, _ULONG = 0x00, 0x53, 0x80
 _STRING8, _STRING32, _BINARY8, _BINARY32 = 0xA1, 0xB1, 0xA0, 0xB0
@@ -41,11 +43,17 @@ class AttachFrame(NamedTuple):
     """What is read of an Attach.
 
     :param unsettled: its unsettled map, encoded; empty for none.
+    :param has_nul: whether there is a NUL in its name or an address.
     """
 
     name: bytes
     from_receiver: bool
     unsettled: bytes
+    has_nul: bool = False
+
+    def is_of(self, name: bytes, *, from_receiver: bool) -> bool:
+        """Whether it is of the link that has this name in proton, which ends it at a NUL."""
+        return (self.name.partition(b"\0")[0], self.from_receiver) == (name, from_receiver)
 
 
 def read(frame: bytes) -> AttachFrame | None:
@@ -62,7 +70,13 @@ def read(frame: bytes) -> AttachFrame | None:
             return None
         at, end = found[_UNSETTLED] if len(found) > _UNSETTLED else (0, 0)
         unsettled = frame[at:end]
-        return AttachFrame(name, from_receiver, unsettled if unsettled[:1] in _MAPS else b"")
+        texts = (name, *(_address(frame[at:end]) for at, end in found[_SOURCE:_UNSETTLED]))
+        return AttachFrame(
+            name,
+            from_receiver,
+            unsettled if unsettled[:1] in _MAPS else b"",
+            any(b"\0" in each for each in texts),
+        )
     except MALFORMED:
         return None
 
@@ -199,6 +213,18 @@ def _variable(value: bytes, narrow: int, wide: int) -> bytes | None:
     if value[0] == narrow:
         return bytes(value[2:])
     return bytes(value[5:]) if value[0] == wide else None
+
+
+def _address(terminus: bytes) -> bytes:
+    """The address of a source or a target; empty for none."""
+    if terminus[0] != _DESCRIBED:
+        return b""
+    at = _end(terminus, 1)
+    if terminus[at] == _LIST0:
+        return b""
+    items = _items(terminus, at, _LIST8, _LIST32)
+    found = _variable(terminus[slice(*items[0])], _STRING8, _STRING32) if items else None
+    return found or b""
 
 
 def _code(value: bytes) -> int | None:

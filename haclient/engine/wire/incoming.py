@@ -10,6 +10,7 @@ import proton
 
 from haclient.engine.settings import Settings
 from haclient.engine.wire import attach_frame, begin_frame
+from haclient.engine.wire.attach_frame import AttachFrame
 from haclient.engine.wire.frame_order import FrameOrder
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_proof import ServerProof
@@ -46,13 +47,16 @@ class IncomingBytes:
         """Return how the peer has authenticated (server side), where that is not proton's to know."""
         return None if self.sasl is None else self.sasl.login
 
-    def unsettled(self, name: bytes, *, from_receiver: bool) -> bytes:
-        """The unsettled map, encoded, of an Attach that ended in the last bytes; empty for none."""
-        found = b""
+    def attach(self, name: bytes, *, from_receiver: bool) -> AttachFrame | None:
+        """An Attach that ended in the last bytes; ``None`` if it cannot be read.
+
+        :param name: of the link, as proton has it: up to the first NUL.
+        """
+        found = None
         for frame in () if self._order is None else self._order.attaches():
             read = attach_frame.read(frame)
-            if read is not None and (read.name, read.from_receiver) == (name, from_receiver):
-                found = read.unsettled
+            if read is not None and read.is_of(name, from_receiver=from_receiver):
+                found = read
         return found
 
     @property

@@ -120,6 +120,8 @@ EVENT_TYPES = (
     _client(Kind.GAVE_UP, "outage_duration", "attempt", optional=_WHY, error_type=FAILURES),
     _client(Kind.CLOSED, optional=_ENDPOINT),
     _client(Kind.ALIVE, "state", optional=(*_ENDPOINT, "generation"), state=("connected", "reconnecting")),
+    _client(Kind.UNSETTLED, "unsettled", optional=("queue",)),
+    _client(Kind.GENERATIONS_FORGOTTEN, "server_port", optional=("server_address", "generation")),
     EventType(
         kind=Kind.DROPPED,
         required=("service", "instance", "monotonic", "dropped"),

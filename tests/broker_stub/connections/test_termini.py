@@ -6,6 +6,7 @@ proton's own client is the judge of the answers.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from proton.utils import BlockingConnection, LinkDetached
 from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.node_lifetime import LifetimePolicy
+from tests.broker_stub import raw_client as raw
 from tests.broker_stub.attach_options import Asks, symbols, value
 from tests.broker_stub.clients import blocking, running, until
 
@@ -188,3 +190,18 @@ async def test_consumers_of_a_deleted_queue_are_detached(mode: int) -> None:
         loop = asyncio.get_running_loop()
         await blocking(broker, use)
         assert len(broker.addresses) == 0
+
+
+@pytest.mark.parametrize("attach", [raw.attach_sender, raw.attach_receiver])
+async def test_a_nul_leads_to_no_other_node(attach: Callable[[str, int, str], bytes]) -> None:
+    """proton ends a name and an address there: ``orders\\0x`` would be ``orders``."""
+    async with running() as broker, raw.raw_client(broker.address) as client:
+        await client.open(raw.begin(), attach("one", 0, "orders\0x"), attach("two\0x", 1, "orders"))
+        for _ in range(2):
+            refused = await client.next(raw.DETACH)
+            assert refused.condition == "amqp:invalid-field"
+            assert "NUL" in refused.description
+        assert broker.addresses.find_queue("orders") is None
+        await client.write(attach("three", 2, "orders"))
+        assert (await client.next(raw.ATTACH)).fields[0] == "three"
+        assert broker.addresses.find_queue("orders") is not None

@@ -28,10 +28,17 @@ TAILS: tuple[list[Any], ...] = (
 )
 
 
-def attach(name: str, tail: Sequence[Any] = (), *, role: bool = True, extended: bytes = b"") -> bytes:
+def attach(
+    name: str,
+    tail: Sequence[Any] = (),
+    *,
+    role: bool = True,
+    extended: bytes = b"",
+    ends: Sequence[Any] = (SOURCE, TARGET),
+) -> bytes:
     """A frame as proton encodes it; ``tail`` is what follows the target."""
     data = Data()
-    fields = [name, uint(0), role, ubyte(0), ubyte(1), SOURCE, TARGET, *tail]
+    fields = [name, uint(0), role, ubyte(0), ubyte(1), *ends, *tail]
     data.put_object(Described(ulong(0x12), fields))
     return frame(bytes(data.encode()), extended=extended)
 
@@ -143,6 +150,32 @@ def test_a_map_of_other_types_has_what_an_outcome_can_be_about() -> None:
 def test_a_field_that_is_no_map_is_none(other: Any) -> None:
     read = attach_frame.read(attach("name", [other]))
     assert read == attach_frame.AttachFrame(b"name", True, b"")
+
+
+def ended(source: Any, target: Any) -> tuple[Described, Described]:
+    return Described(ulong(0x28), source), Described(ulong(0x29), target)
+
+
+@pytest.mark.parametrize(
+    ("name", "ends", "has_nul"),
+    [
+        ("name", ended(["q"], []), False),
+        ("name", ended([None, uint(0)], [7]), False),
+        ("name", ended([], ["q" * 300, uint(0)]), False),
+        ("name", (None, None), False),
+        ("name", ("q\0", {}), False),  # no terminus
+        ("n\0", ended(["q"], []), True),
+        ("name", ended(["q\0r"], []), True),
+        ("name", ended([], ["\0"]), True),
+        ("name", ended(["q"], ["q" * 300 + "\0", uint(0)]), True),
+        ("name", ended(["q", None, None, None, None, None, None, {symbol("a\0b"): "c\0d"}], []), False),
+    ],
+)
+def test_a_nul_is_found_where_proton_ends_a_text(name: str, ends: tuple[Any, Any], has_nul: bool) -> None:
+    read = attach_frame.read(attach(name, ends=ends))
+    assert read is not None
+    assert read.has_nul is has_nul
+    assert read.is_of(name.partition("\0")[0].encode(), from_receiver=True)
 
 
 def test_a_million_tags_that_are_not_there_are_none() -> None:
