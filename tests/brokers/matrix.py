@@ -31,7 +31,7 @@ import click
 from tests.brokers import clusters, results
 from tests.brokers.cells import Cell, every, pairwise
 from tests.brokers.results import Row
-from tests.brokers.run import Job, run
+from tests.brokers.run import STABLE_AFTER, Job, run
 from tests.brokers.topology import Fault, Launch
 
 RESULTS = Path(__file__).resolve().parents[2] / ".brokers" / "results.jsonl"
@@ -39,8 +39,12 @@ _ROOT = Path(__file__).resolve().parents[2]
 _SHORT = {
     Cell("artemis-locked", "asyncio", Fault.KILL): 2,
     Cell("broker-j", "asyncio", Fault.MOVE): 1,
+    Cell("rabbitmq4", "asyncio", Fault.KILL): 2,
+    Cell("activemq", "asyncio", Fault.KILL): 2,
 }
 """How often each fault is made in the short run."""
+_SHORT_STABLE_AFTER = 1.0
+"""Seconds; most of a short run would else be spent between its faults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +54,14 @@ class Plan:
     :param cells: and how often each fault is made.
     :param results: the file that rows are added to.
     :param keep: histories and logs of cells that hold as well.
+    :param stable_after: see ``run.Job``.
     """
 
     cells: dict[Cell, int]
     seed: int
     results: Path
     keep: bool = False
+    stable_after: float = STABLE_AFTER
 
 
 def faults() -> dict[str, frozenset[Fault]]:
@@ -99,7 +105,14 @@ async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:
     histories.mkdir()
     cluster = clusters.launch(cell.cluster, Launch(folder / "cluster", cell.fault))
     seed = random.Random(f"{plan.seed} {cell}").getrandbits(32)
-    job = Job(cell=cell, folder=histories, times=times, seed=seed, report=_indented)
+    job = Job(
+        cell=cell,
+        folder=histories,
+        times=times,
+        seed=seed,
+        report=_indented,
+        stable_after=plan.stable_after,
+    )
     done = await run(job, cluster)
     judged = done.judgement
     counted = ("sent", "settled", "refused", "unknown", "missing", "doubled", "redelivered")
@@ -191,7 +204,8 @@ def main(
         held = {row.cell for row in results.read(path) if row.holds} if resume else set()
         left = {cell: n for cell, n in cells.items() if (cell[0], cell[1], cell[2].value) not in held}
         seed = secrets.randbits(32) if seed is None else seed
-        plan = Plan(cells=left, seed=seed, results=path, keep=keep)
+        stable_after = _SHORT_STABLE_AFTER if short else STABLE_AFTER
+        plan = Plan(cells=left, seed=seed, results=path, keep=keep, stable_after=stable_after)
         click.echo(f"{len(left)} cells, seed {plan.seed}, results in {path}")
         holds = asyncio.run(run_cells(plan))
     rows = results.read(path)
