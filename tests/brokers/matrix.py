@@ -5,7 +5,8 @@
     python -m tests.brokers.matrix --only "pair kill" --kills 20  # these cells, 20 kills each
 
 It appends a row to the file of results for each cell.  At the end it prints two tables of everything in that
-file: by cell, and by cluster and fault.  It exits with 1 if a cell of this run does not hold.
+file: by cell, and by cluster and fault.  It exits with 1 if a cell of this run does not hold.  Programs on
+other clients (``cells.OTHER_CLIENTS``) have rows to compare with, which need not hold.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from typing import Any
 import click
 
 from tests.brokers import clusters, results
-from tests.brokers.cells import Cell, every, pairwise
+from tests.brokers.cells import OTHER_CLIENTS, Cell, every, of_other_clients, pairwise
 from tests.brokers.results import Row
 from tests.brokers.run import STABLE_AFTER, Job, run
 from tests.brokers.topology import Fault, Launch
+from tests.interop.clients.building import MissingClientError
+from tests.interop.clients.toolchains import CLIENTS
 
 RESULTS = Path(__file__).resolve().parents[2] / ".brokers" / "results.jsonl"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +90,7 @@ async def run_cells(plan: Plan) -> bool:
         click.echo(f"[{number} of {len(plan.cells)}] {cell}, {times} times")
         row = await _run_cell(cell, plan, times)
         results.append(plan.results, row)
-        holds &= row.holds or bool(row.skipped)
+        holds &= row.holds or bool(row.skipped) or cell.program in OTHER_CLIENTS
         ran |= not row.skipped
         _report(row)
     return holds and ran
@@ -97,7 +100,7 @@ async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:
     date = datetime.now(UTC).isoformat(timespec="seconds")
     facts: dict[str, Any] = {"commit": commit(), "seed": plan.seed, "date": date}
     names: dict[str, Any] = {"cluster": cell.cluster, "program": cell.program, "fault": cell.fault.value}
-    if reason := clusters.missing(cell.cluster):
+    if reason := clusters.missing(cell.cluster) or _missing(cell.program):
         return Row(**facts, **names, skipped=reason)
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="brokers-"))
@@ -133,6 +136,17 @@ async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:
     else:
         click.echo(f"    histories and logs: {folder}")
     return row
+
+
+def _missing(program: str) -> str:
+    """Build what a program needs; why that is impossible, or empty."""
+    for client in CLIENTS:
+        if client.name == program:
+            try:
+                client.command()
+            except MissingClientError as error:
+                return str(error)
+    return ""
 
 
 def _indented(text: str) -> None:
@@ -217,10 +231,11 @@ def main(
 
 def _chosen(only: Sequence[str], *, whole: bool) -> list[Cell]:
     """A word that names a cell outside the subset brings the cell in."""
-    cells = every(faults())
-    if unknown := [text for text in only if not selected(cells, [text])]:
+    can_be_made = faults()
+    cells, others = every(can_be_made), of_other_clients(can_be_made)
+    if unknown := [text for text in only if not selected([*cells, *others], [text])]:
         raise click.UsageError(f"no cell that can be run here has all these words: {', '.join(unknown)}")
-    return selected(cells, only) if whole or only else pairwise(cells)
+    return selected([*cells, *others], only) if whole or only else [*pairwise(cells), *others]
 
 
 if __name__ == "__main__":
