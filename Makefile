@@ -64,7 +64,7 @@ test-brokers: setup  ## six brokers and our pair under faults; BROKERS_ARGS="--w
 	@$(PYTHON) -m pytest -m brokers tests/brokers $(PYTEST_ARGS)
 	@$(PYTHON) -m tests.brokers.matrix $(BROKERS_ARGS)
 
-test-brokers-short: setup  ## the same with two kills of Artemis and one move of Broker-J: two minutes
+test-brokers-short: setup  ## two kills of Artemis, RabbitMQ 4 and ActiveMQ Classic, and a move of Broker-J: four minutes
 	@scripts/setup_brokers.sh
 	@$(PYTHON) -m tests.brokers.matrix --short $(BROKERS_ARGS)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.brokers.topology import Fault
 
-PROGRAMS: Mapping[str, str] = {
+PROGRAMS: dict[str, str] = {
     "asyncio": "asyncio_api",
     "blocking": "blocking_api",
     "container": "container",
@@ -19,6 +19,14 @@ PROGRAMS: Mapping[str, str] = {
     "cli": "command_line",
 }
 """The kinds of programs, and the modules in ``tests.brokers.programs``."""
+
+
+OTHER_CLIENTS: dict[str, str] = {
+    "proton-container": "proton_container",
+    "qpid-jms": "other_client",
+    "rabbitmq-amqp": "other_client",
+}
+"""Programs on other clients, and their modules: rows to compare with, which need not hold."""
 
 
 class Cell(NamedTuple):
@@ -30,6 +38,19 @@ class Cell(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.cluster} {self.program} {self.fault.value}"
+
+
+_COMPARED = {"rabbitmq4": tuple(OTHER_CLIENTS), "activemq": ("proton-container", "qpid-jms")}
+
+
+def of_other_clients(faults: Mapping[str, frozenset[Fault]]) -> list[Cell]:
+    """Return a kill for each other client at the clusters that can be started."""
+    return [
+        Cell(name, client, Fault.KILL)
+        for name, clients in _COMPARED.items()
+        if name in faults
+        for client in clients
+    ]
 
 
 def every(faults: Mapping[str, frozenset[Fault]]) -> list[Cell]:

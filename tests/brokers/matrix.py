@@ -5,7 +5,8 @@
     python -m tests.brokers.matrix --only "pair kill" --kills 20  # these cells, 20 kills each
 
 It appends a row to the file of results for each cell.  At the end it prints two tables of everything in that
-file: by cell, and by cluster and fault.  It exits with 1 if a cell of this run does not hold.
+file: by cell, and by cluster and fault.  It exits with 1 if a cell of this run does not hold.  Programs on
+other clients (``cells.OTHER_CLIENTS``) have rows to compare with, which need not hold.
 """
 
 from __future__ import annotations
@@ -29,18 +30,24 @@ from typing import Any
 import click
 
 from tests.brokers import clusters, results
-from tests.brokers.cells import Cell, every, pairwise
+from tests.brokers.cells import OTHER_CLIENTS, Cell, every, of_other_clients, pairwise
 from tests.brokers.results import Row
-from tests.brokers.run import Job, run
+from tests.brokers.run import STABLE_AFTER, Job, run
 from tests.brokers.topology import Fault, Launch
+from tests.interop.clients.building import MissingClientError
+from tests.interop.clients.toolchains import CLIENTS
 
 RESULTS = Path(__file__).resolve().parents[2] / ".brokers" / "results.jsonl"
 _ROOT = Path(__file__).resolve().parents[2]
 _SHORT = {
     Cell("artemis-locked", "asyncio", Fault.KILL): 2,
     Cell("broker-j", "asyncio", Fault.MOVE): 1,
+    Cell("rabbitmq4", "asyncio", Fault.KILL): 2,
+    Cell("activemq", "asyncio", Fault.KILL): 2,
 }
 """How often each fault is made in the short run."""
+_SHORT_STABLE_AFTER = 1.0
+"""Seconds; most of a short run would else be spent between its faults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +57,14 @@ class Plan:
     :param cells: and how often each fault is made.
     :param results: the file that rows are added to.
     :param keep: histories and logs of cells that hold as well.
+    :param stable_after: see ``run.Job``.
     """
 
     cells: dict[Cell, int]
     seed: int
     results: Path
     keep: bool = False
+    stable_after: float = STABLE_AFTER
 
 
 def faults() -> dict[str, frozenset[Fault]]:
@@ -81,7 +90,7 @@ async def run_cells(plan: Plan) -> bool:
         click.echo(f"[{number} of {len(plan.cells)}] {cell}, {times} times")
         row = await _run_cell(cell, plan, times)
         results.append(plan.results, row)
-        holds &= row.holds or bool(row.skipped)
+        holds &= row.holds or bool(row.skipped) or cell.program in OTHER_CLIENTS
         ran |= not row.skipped
         _report(row)
     return holds and ran
@@ -91,7 +100,7 @@ async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:
     date = datetime.now(UTC).isoformat(timespec="seconds")
     facts: dict[str, Any] = {"commit": commit(), "seed": plan.seed, "date": date}
     names: dict[str, Any] = {"cluster": cell.cluster, "program": cell.program, "fault": cell.fault.value}
-    if reason := clusters.missing(cell.cluster):
+    if reason := clusters.missing(cell.cluster) or _missing(cell.program):
         return Row(**facts, **names, skipped=reason)
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="brokers-"))
@@ -99,7 +108,14 @@ async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:
     histories.mkdir()
     cluster = clusters.launch(cell.cluster, Launch(folder / "cluster", cell.fault))
     seed = random.Random(f"{plan.seed} {cell}").getrandbits(32)
-    job = Job(cell=cell, folder=histories, times=times, seed=seed, report=_indented)
+    job = Job(
+        cell=cell,
+        folder=histories,
+        times=times,
+        seed=seed,
+        report=_indented,
+        stable_after=plan.stable_after,
+    )
     done = await run(job, cluster)
     judged = done.judgement
     counted = ("sent", "settled", "refused", "unknown", "missing", "doubled", "redelivered")
@@ -120,6 +136,17 @@ async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:
     else:
         click.echo(f"    histories and logs: {folder}")
     return row
+
+
+def _missing(program: str) -> str:
+    """Build what a program needs; why that is impossible, or empty."""
+    for client in CLIENTS:
+        if client.name == program:
+            try:
+                client.command()
+            except MissingClientError as error:
+                return str(error)
+    return ""
 
 
 def _indented(text: str) -> None:
@@ -191,7 +218,8 @@ def main(
         held = {row.cell for row in results.read(path) if row.holds} if resume else set()
         left = {cell: n for cell, n in cells.items() if (cell[0], cell[1], cell[2].value) not in held}
         seed = secrets.randbits(32) if seed is None else seed
-        plan = Plan(cells=left, seed=seed, results=path, keep=keep)
+        stable_after = _SHORT_STABLE_AFTER if short else STABLE_AFTER
+        plan = Plan(cells=left, seed=seed, results=path, keep=keep, stable_after=stable_after)
         click.echo(f"{len(left)} cells, seed {plan.seed}, results in {path}")
         holds = asyncio.run(run_cells(plan))
     rows = results.read(path)
@@ -203,10 +231,11 @@ def main(
 
 def _chosen(only: Sequence[str], *, whole: bool) -> list[Cell]:
     """A word that names a cell outside the subset brings the cell in."""
-    cells = every(faults())
-    if unknown := [text for text in only if not selected(cells, [text])]:
+    can_be_made = faults()
+    cells, others = every(can_be_made), of_other_clients(can_be_made)
+    if unknown := [text for text in only if not selected([*cells, *others], [text])]:
         raise click.UsageError(f"no cell that can be run here has all these words: {', '.join(unknown)}")
-    return selected(cells, only) if whole or only else pairwise(cells)
+    return selected([*cells, *others], only) if whole or only else [*pairwise(cells), *others]
 
 
 if __name__ == "__main__":

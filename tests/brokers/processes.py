@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.brokers.cells import PROGRAMS
+from tests.brokers.cells import OTHER_CLIENTS, PROGRAMS
 from tests.brokers.programs import task as programs
 from tests.brokers.programs.task import PATIENCE, Task
 from tests.faults.history import Fate
@@ -126,7 +126,8 @@ async def running(program: str, *tasks: Task) -> AsyncIterator[list[Program]]:
 async def _start(program: str, task: Task) -> Program:
     Path(task.journal).touch()
     errors = Path(task.journal).with_suffix(".stderr")
-    command = (sys.executable, "-m", f"tests.brokers.programs.{PROGRAMS[program]}", task.as_json())
+    module = f"tests.brokers.programs.{(PROGRAMS | OTHER_CLIENTS)[program]}"
+    command = (sys.executable, "-m", module, task.as_json(), program)
     with errors.open("ab") as stderr:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, stderr=stderr, cwd=_ROOT, env=_environment()

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.brokers.cells import OTHER_CLIENTS
+
 _HEADER = (
     "cluster",
     "program",
     "fault",
     "times",
     "settled",
+    "unknown",
     "missing",
     "doubled",
     "redelivered",
@@ -114,8 +117,9 @@ def cells_table(rows: Sequence[Row]) -> str:
 
 
 def sums_table(rows: Sequence[Row]) -> str:
-    """A line for each cluster and fault, over all programs."""
-    return _table(_SUMS, rows, lambda row: (row.cluster, row.fault))
+    """A line for each cluster and fault, over all programs on haclient."""
+    ours = [row for row in rows if row.program not in OTHER_CLIENTS]
+    return _table(_SUMS, ours, lambda row: (row.cluster, row.fault))
 
 
 def _table(header: Sequence[str], rows: Sequence[Row], key: Callable[[Row], tuple[str, ...]]) -> str:
@@ -130,7 +134,7 @@ def _table(header: Sequence[str], rows: Sequence[Row], key: Callable[[Row], tupl
 def _figures(rows: Sequence[Row]) -> tuple[str, ...]:
     counts = [
         sum(getattr(row, name) for row in rows)
-        for name in ("times", "settled", "missing", "doubled", "redelivered")
+        for name in ("times", "settled", "unknown", "missing", "doubled", "redelivered")
     ]
     errors = sum((Counter(row.errors) for row in rows), Counter[str]())
     fails = sum(not row.holds for row in rows)

@@ -43,10 +43,13 @@ _FINDS_OUT = {
     Fault.ALARM: ALARM_SECONDS + 2 * _HEARTBEAT,
     Fault.NO_QUORUM: NO_QUORUM_SECONDS + 2 * _HEARTBEAT,
 }
-# After a fault, so many outcomes show that the load is back.  Then a moment passes, in seconds, at random:
-# more than the option ``stable_after``, or the backoff would go on from that of the fault before.
+# After a fault, so many outcomes show that the load is back.
 _CALM_OUTCOMES = 20
-_CALM = (5.5, 7.5)
+STABLE_AFTER = 5.0
+"""Seconds, as the option of that name is by default."""
+# Then a moment passes, in seconds, at random: more than ``stable_after``, or the backoff would go on from
+# that of the fault before.
+_MORE_CALM = (0.5, 2.5)
 # The start of a cluster, and one fault with everything around it.
 _START, _FAULT, _END = 300.0, 400.0, 600.0
 
@@ -59,6 +62,7 @@ class Job:
 
     :param folder: for histories; those of a cell that holds are of no use afterwards.
     :param times: how often the fault is made.
+    :param stable_after: the option of the programs, and the least time between faults.
     """
 
     cell: Cell
@@ -66,6 +70,7 @@ class Job:
     times: int
     seed: int
     report: Report
+    stable_after: float = STABLE_AFTER
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,14 +117,14 @@ async def _run(job: Job, cluster: BrokerCluster, result: Run) -> None:
     async with running(job.cell.program, *tasks) as programs:
         producers, consumer = programs[:2], programs[2]
         for number in range(1, job.times + 1):
-            await _calm(programs, cluster, rng)
+            await _calm(programs, cluster, rng, job.stable_after)
             outage = await _outage(job.cell.fault, cluster)
             result.faults.append(outage)
             with (job.folder / "outages.jsonl").open("a") as file:
                 file.write(json.dumps(dataclasses.asdict(outage)) + "\n")
             job.report(f"{number}: served after {outage.ended - outage.began:.2f} s")
             await _recovered(programs)
-        await _calm(programs, cluster, rng)
+        await _calm(programs, cluster, rng, job.stable_after)
         for producer in producers:
             await producer.finish()
         await consumer.finish()
@@ -153,7 +158,9 @@ def _telemetry(job: Job, name: str) -> Path:
 
 def _tasks(url: str, queues: dict[str, str], job: Job) -> list[Task]:
     def url_of(name: str) -> str:
-        return with_options(url, f"heartbeat={_HEARTBEAT}&telemetry={quote(str(_telemetry(job, name)))}")
+        telemetry = quote(str(_telemetry(job, name)))
+        options = f"heartbeat={_HEARTBEAT}&stable_after={job.stable_after}&telemetry={telemetry}"
+        return with_options(url, options)
 
     rates = {LIVE: _LIVE_RATE, KEPT: _KEPT_RATE}
     producers = [
@@ -183,11 +190,11 @@ def with_options(url: str, options: str) -> str:
     return f"{scheme}://{rest}{'' if '/' in rest else '/'}?{options}"
 
 
-async def _calm(programs: list[Program], cluster: BrokerCluster, rng: random.Random) -> None:
+async def _calm(programs: list[Program], cluster: BrokerCluster, rng: random.Random, least: float) -> None:
     """Wait until every program is at work and the cluster is whole, and then a while."""
     await _progress(programs, _CALM_OUTCOMES, "not at work")
     await cluster.whole()
-    await asyncio.sleep(rng.uniform(*_CALM))
+    await asyncio.sleep(least + rng.uniform(*_MORE_CALM))
 
 
 async def _recovered(programs: list[Program]) -> None:

@@ -50,15 +50,17 @@ def test_rows_of_a_cell_add_up() -> None:
     )
     _header, cli, asyncio = [line.split("  ") for line in table.splitlines()]
     assert [text.strip() for text in cli if text.strip()] == [
-        *("pair", "cli", "kill", "4", "2,000", "0", "0", "3"),
+        *("pair", "cli", "kill", "4", "2,000", "0", "0", "0", "3"),
         *("2.00 / 9.00 s", "0.50 / 0.75 s", "0.12 / 0.25 s", "1.00 / 1.00 s", "2", "0.50 s"),
         *("3 SendTimeout", "yes"),
     ]
     assert "1 of 1 not" in asyncio[-1]
 
 
-def test_programs_of_a_cluster_and_fault_add_up() -> None:
-    table = results.sums_table([row(), row(program="asyncio"), row(fault="stop"), row(skipped="no JVM")])
+def test_programs_on_haclient_of_a_cluster_and_fault_add_up() -> None:
+    table = results.sums_table(
+        [row(), row(program="asyncio"), row(fault="stop"), row(skipped="no JVM"), row(program="qpid-jms")]
+    )
     assert [line.split()[:4] for line in table.splitlines()[1:]] == [
         ["pair", "kill", "4", "2,000"],
         ["pair", "stop", "2", "1,000"],

@@ -40,7 +40,7 @@ class _Program(MessagingHandler):
         self._is_ready = False
 
     def on_start(self, event: Any) -> None:
-        self._connection = event.container.connect(self._task.url)
+        self._connection = self._connect(event.container)
         self._open(event.container)
 
     def on_link_opened(self, event: Any) -> None:
@@ -64,6 +64,9 @@ class _Program(MessagingHandler):
 
     def _fails(self, call: str, condition: Any) -> None:
         self._journal.fails(call, str(condition and condition.name), after=0.0, limit=0.0)
+
+    def _connect(self, container: Any) -> Any:
+        return container.connect(self._task.url)
 
     def _open(self, container: Any) -> None:
         raise NotImplementedError
@@ -140,17 +143,20 @@ class Consumer(_Program):
         self._journal.accepts(receipt)
 
 
-def main() -> None:
-    """Run the task on the command line."""
+def main(container: Any, producer: type[Producer], consumer: type[Consumer]) -> None:
+    """Run the task on the command line.
+
+    :param container: the drop-in's class, or proton's.
+    """
     with program() as (task, journal):
         LossLog(journal)
         request = Input()
         request.start()
-        kind = Producer if task.role == "producer" else Consumer
-        Container(kind(task, journal, request.finishing)).run()
+        kind = producer if task.role == "producer" else consumer
+        container(kind(task, journal, request.finishing)).run()
         if not request.finishing.is_set():
             journal.fails("run", "EndedEarly", after=0.0, limit=0.0)
 
 
 if __name__ == "__main__":
-    main()
+    main(Container, Producer, Consumer)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
 from proton.utils import SendException
 
@@ -56,6 +57,13 @@ class Task:
     def as_json(self) -> str:
         """For a command line."""
         return json.dumps(dataclasses.asdict(self))
+
+
+def members(url: str) -> tuple[list[str], str, str]:
+    """Return the members of a cluster URL as ``host:port``, the user and the password."""
+    account, _, addresses = urlsplit(url).netloc.rpartition("@")
+    user, _, password = account.partition(":")
+    return addresses.split(","), unquote(user), unquote(password)
 
 
 class ProgramJournal(Journal):

@@ -5,6 +5,8 @@ rabbitmq_amqp.py receive MEMBERS QUEUE
 
 Its recovery begins with the peer's Close, which a killed process does not send, and its connection follows
 no redirect.  So the application disables the recovery, tries the members in turn, and follows redirects.
+With a user in the environment (CLIENT_USER, CLIENT_PASSWORD) the broker is RabbitMQ: the recovery is enabled
+and knows all members, and the application dials again where the recovery has done nothing.
 The publisher waits for the outcome of each message, so WINDOW has no effect.  The connection refuses every
 product but RabbitMQ 4; the application disables that check.
 """
@@ -16,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 from rabbitmq_amqp_python_client import (
     AMQPMessagingHandler,
@@ -48,19 +51,42 @@ class Members:
 
     def __init__(self, argument: str) -> None:
         self.all = argument.split(",")
+        self.user = os.environ.get("CLIENT_USER", "")
         self.turn = 0
         self.redirect: str | None = None
 
     def visit(self, use: Callable[[Connection], None]) -> bool:
         """Use one connection to one member, and learn from its end where to go next; whether all is done."""
         try:
-            use(self._connect())
+            connection = self._recovering() if self.user else self._connect()
+            while not self._uses(use, connection):
+                say("connected", "by its recovery")
         except (ConnectionException, LinkException) as error:
             print(error, file=sys.stderr)
+            say("lost", "and dialled again by the application")
             if isinstance(error, ConnectionClosed):
                 self._follow(error)
             return False
         return True
+
+    def _uses(self, use: Callable[[Connection], None], connection: Connection) -> bool:
+        try:
+            use(connection)
+        except ConnectionClosed:
+            if not self.user:
+                raise
+            return False
+        return True
+
+    def _recovering(self) -> Connection:
+        time.sleep(PAUSE)
+        account = f"{self.user}:{os.environ['CLIENT_PASSWORD']}"
+        urls = [f"amqp://{account}@{member}" for member in self.all]
+        recovery = RecoveryConfiguration(back_off_reconnect_interval=timedelta(seconds=1))
+        connection = Environment(uris=urls, recovery_configuration=recovery).connection()
+        connection.dial()
+        say("connected", connection._conn.url)
+        return connection
 
     def _connect(self) -> Connection:
         member, self.redirect = self.redirect, None

@@ -22,6 +22,8 @@ import org.apache.qpid.jms.message.JmsInboundMessageDispatch;
  *
  *     Jms send    MEMBERS QUEUE PRODUCER RATE WINDOW
  *     Jms receive MEMBERS QUEUE
+ *
+ * A user and a password come in the environment: CLIENT_USER, CLIENT_PASSWORD.
  */
 public final class Jms {
     private static final AtomicInteger link = new AtomicInteger();
@@ -32,7 +34,8 @@ public final class Jms {
             .map(member -> "amqp://" + member)
             .collect(Collectors.joining(","));
         String url = "failover:(" + members + ")?failover.maxReconnectDelay=250";
-        Connection connection = new JmsConnectionFactory(url).createConnection();
+        Connection connection = new JmsConnectionFactory(url)
+            .createConnection(System.getenv("CLIENT_USER"), System.getenv("CLIENT_PASSWORD"));
         ((JmsConnection) connection).addConnectionListener(new Listener());
         connection.start();
         if (arguments[0].equals("send")) {
