@@ -7,6 +7,7 @@ return, and a summary at the end.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -53,6 +54,7 @@ class MessageProgress:
     :param quiet: show nothing.
     :param verbose: show every event.
     :param bar: whether there may be a bar: not where standard output is lines on the same terminal.
+    :param clock: seconds, of a clock that is never set.
     :ivar count: how many there are.
     :ivar failovers: how often the connection came back.
     """
@@ -65,6 +67,7 @@ class MessageProgress:
         quiet: bool = False,
         verbose: bool = False,
         bar: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.count = 0
         self.failovers = 0
@@ -72,7 +75,9 @@ class MessageProgress:
         self._answers: dict[str, dict[Endpoint, Failure] | None] = {}
         self._verb = verb
         self._verbose = verbose
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock()
+        self._last: float | None = None  # when the last message was counted
         self._console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
         self._bar = Progress(
             SpinnerColumn(),
@@ -91,12 +96,14 @@ class MessageProgress:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
-        return time.monotonic() - self._began
+        """From the beginning to the last message, so that an idle end slows no rate; without one, to now."""
+        return (self._clock() if self._last is None else self._last) - self._began
 
     def add(self, count: int) -> None:
         """So many more."""
         self.count += count
+        if count:
+            self._last = self._clock()
         if not self._bar.disable:
             self._bar.update(self._task, completed=self.count, rate=f"{self._rate:,.0f}/s")
 
@@ -147,7 +154,8 @@ class MessageProgress:
 
     @property
     def _rate(self) -> float:
-        return self.count / self.seconds if self.seconds else 0.0
+        seconds = self.seconds
+        return self.count / seconds if seconds else 0.0
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -422,7 +422,8 @@ def _value(name: str, value: object, spelt: str) -> object:
 
 def _parsed(about: AboutOption, value: object) -> object:
     if value is None and not about.optional:
-        raise ValueError("none is not a value of it")
+        advice = '; write "none"' if "none" in about.kind.choices else ""
+        raise ValueError(f"None is not a value of it{advice}")
     text = as_text(value)
     return None if about.optional and text.lower() == "none" else about.kind.parse(text)
 

@@ -50,7 +50,15 @@ class _Measures:
             return Counter(name, meaning, labels, namespace=namespace, registry=registry)
 
         def histogram(name: str, meaning: str, *labels: str) -> Histogram:
-            return Histogram(name, meaning, labels, namespace=namespace, registry=registry, buckets=DURATIONS)
+            return Histogram(
+                name,
+                meaning,
+                labels,
+                namespace=namespace,
+                unit="seconds",
+                registry=registry,
+                buckets=DURATIONS,
+            )
 
         self._attempts = counter("attempts_total", "Attempts that ended.", "endpoint", "result")
         self._attempt_seconds = histogram("attempt_duration_seconds", "From the dial to the end.", "result")

@@ -18,6 +18,12 @@ from haclient.error_catalog.entries import ENTRIES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "errors.md").read_text()
+# How an order begins; "Nothing." is one too.
+IMPERATIVES = re.compile(
+    "add|allow|call|change|check|convert|correct|create|drain|find|give|install|load|look|make|name|nothing|"
+    "raise|receive|reject|run|send|set|settle|start|take|turn|use|write",
+    re.IGNORECASE,
+)
 CLASSES = sorted(set(errors.__all__) - {"HaclientError"})
 
 
@@ -58,7 +64,7 @@ def test_every_code_that_the_client_sets_has_an_entry() -> None:
 def test_the_page_has_the_same_entries() -> None:
     """``scripts/readme_tables.py`` writes them anew."""
     entries = PAGE.split("<!-- entries -->")[1].split("<!-- /entries -->")[0]
-    sections = re.findall(r"^### ([\w-]+)\n\n(.+)\n\n(.+)\n", entries, re.MULTILINE)
+    sections = re.findall(r"^### ([\w-]+)\n\n(.+)\n\n\*\*Do:\*\* (.+)\n", entries, re.MULTILINE)
     assert sections == [(code, entry.meaning, entry.remedy) for code, entry in ENTRIES.items()]
 
 
@@ -67,8 +73,21 @@ def test_an_entry_is_printed(code: str) -> None:
     done = shown(code)
     entry = ENTRIES[code]
     assert done.exit_code == DONE
-    assert words(done.stdout) == words(f"{code} {entry.meaning} {entry.remedy} docs/errors.md#{code}")
+    assert words(done.stdout) == words(f"{code} {entry.meaning} Do: {entry.remedy} docs/errors.md#{code}")
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def sentences(text: str) -> list[str]:
+    return re.split(r"(?<=[.?!]) (?=[A-Z])", text)
+
+
+@pytest.mark.parametrize("code", ENTRIES)
+def test_what_to_do_is_one_or_two_sentences_in_the_imperative(code: str) -> None:
+    found = sentences(ENTRIES[code].remedy)
+    assert len(found) <= 2
+    for sentence in found:
+        order = re.sub("^(If|After|With) .*?, |^(Else|Then|Or) ", "", sentence)
+        assert IMPERATIVES.fullmatch(re.split(r"\W", order, maxsplit=1)[0]), sentence
 
 
 def test_all_of_them_are_listed() -> None:

@@ -82,6 +82,14 @@ def test_one_message_can_be_sent_many_times_at_a_pace(primary: Member) -> None:
     assert (message.body, message.durable, message.properties["kind"]) == ("tick", True, "clock")
 
 
+def test_the_idle_timeout_that_ends_receive_is_no_part_of_its_figures(primary: Member) -> None:
+    run("send", primary.url, QUEUE, text="one\ntwo")
+    began = time.monotonic()
+    got = run("receive", primary.url, QUEUE, "--timeout", "1", "--json")
+    assert figures(got.stderr)["received"] == 2
+    assert figures(got.stderr)["seconds"] <= time.monotonic() - began - 1
+
+
 @pytest.mark.slow
 def test_messages_are_durable_unless_the_command_line_or_a_message_says_otherwise(primary: Member) -> None:
     lines = '{"body": 1}\n{"body": 2, "durable": false}\n{"body": 3, "durable": true}\n'

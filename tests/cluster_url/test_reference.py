@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from pathlib import Path
 
 import pytest
 
 from haclient.cluster_url import option_types
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.options import ABOUT, OPTION_NAMES, Options, with_overrides
 from haclient.cluster_url.reference import aliases
 from haclient.cluster_url.reference import option_types as generated
+from haclient.cluster_url.url import ClusterURL
+from tests.docs.pages import ROOT
 
 
 def test_the_signature_is_that_of_the_table() -> None:
@@ -36,6 +40,27 @@ def test_the_default_has_the_type_of_the_signature(name: str) -> None:
         assert all(getattr(with_overrides(Options(), **{name: each}), name) == each for each in choices)
     else:
         assert default is None or type(default) in choices
+
+
+@pytest.mark.parametrize("name", [name for name in OPTION_NAMES if ABOUT[name].optional])
+def test_the_none_of_the_table_is_none_in_python(name: str) -> None:
+    """As docs/options.md says."""
+    in_a_url = ClusterURL.parse(f"amqp://a/?{name}=none").options
+    assert with_overrides(Options(), **{name: None}) == in_a_url
+    assert getattr(in_a_url, name) is None
+
+
+def test_the_options_that_have_a_choice_none_are_those_that_the_page_names() -> None:
+    page = (ROOT / "docs" / "options.md").read_text()
+    (sentence,) = re.findall(r"Only (.*?) have a choice of that name", page, re.DOTALL)
+    named = [name for name in OPTION_NAMES if "none" in ABOUT[name].kind.choices]
+    assert sorted(re.findall("`(.*?)`", sentence)) == sorted(named)
+    for name in named:
+        assert getattr(with_overrides(Options(), **{name: "none"}), name) == "none"
+        with pytest.raises(
+            ClusterURLError, match=f"option '{name}': None is not a value of it; write \"none\""
+        ):
+            with_overrides(Options(), **{name: None})
 
 
 def test_the_aliases_are_those_of_the_tables_of_other_clients() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,9 +14,11 @@ import proton
 import pytest
 
 from haclient import State, events
+from haclient.testing.peers.listening import bound
 from tests.docs.pages import DOCS, sections
 from tests.peers import Primary, primary, url
 
+NOT_FOUND = proton.Condition("amqp:not-found", "no queue here")
 NOT_NOW = proton.Condition("amqp:connection:forced", "no primary here")
 
 
@@ -43,12 +46,37 @@ class Application:
                 pass
 
 
+def the_program() -> str:
+    (program,) = sections("health.md")["The program"]
+    return program
+
+
+def with_the_variant() -> str:
+    """The program with the functions of the page's variant in the place of those with the same names."""
+    (variant,) = sections("health.md")["Start without a broker"]
+    functions = {
+        node.name: node for node in ast.parse(variant).body if isinstance(node, ast.AsyncFunctionDef)
+    }
+    program = ast.parse(the_program())
+    for at, node in enumerate(program.body):
+        if isinstance(node, ast.AsyncFunctionDef) and node.name in functions:
+            program.body[at] = functions.pop(node.name)
+    new = "\n".join(ast.unparse(node) for node in functions.values())
+    imports = [ast.unparse(node) for node in ast.parse(variant).body if isinstance(node, ast.Import)]
+    return "\n".join([*imports, ast.unparse(program), new])
+
+
 @asynccontextmanager
 async def application(
     peer: Primary, monkeypatch: pytest.MonkeyPatch, **options: float
 ) -> AsyncIterator[Application]:
-    monkeypatch.setenv("HACLIENT_URL", url(peer, **options))
-    (program,) = sections("health.md")["The program"]
+    async with running(the_program(), url(peer, **options), monkeypatch) as shop:
+        yield shop
+
+
+@asynccontextmanager
+async def running(program: str, cluster: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Application]:
+    monkeypatch.setenv("HACLIENT_URL", cluster)
     module = ModuleType("orders")
     exec(compile(program, "health.md", "exec"), vars(module))  # noqa: S102
     given, loop = asyncio.Queue[Any](), asyncio.get_running_loop()
@@ -107,6 +135,45 @@ async def test_a_connection_that_gave_up_is_dead(monkeypatch: pytest.MonkeyPatch
         for path in ("/alive", "/ready"):
             status, facts = await shop.get(path)
             assert (status, facts["state"]) == (503, "failed")
+
+
+async def test_a_service_that_starts_before_its_broker_is_alive_and_later_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with bound() as reserved:
+        host, port = reserved.getsockname()
+    cluster = f"amqp://{host}:{port}/?backoff_max=0.05&startup_deadline=0.01"
+    async with running(with_the_variant(), cluster, monkeypatch) as shop:
+        await shop.until(events.BackingOff)
+        assert await shop.get("/alive") == (200, {"state": "starting"})
+        assert await shop.get("/ready") == (503, {"state": "starting"})
+        assert (await shop.client.post("/orders/tea")).status_code == 503
+
+        async with primary(host=host, port=port):
+            await shop.until(events.Connected)
+            await shop.module.app.state.start
+            assert (await shop.get("/ready"))[0] == 200
+            assert (await shop.get("/alive"))[0] == 200
+            assert (await shop.client.post("/orders/tea")).json() == "ACCEPTED"
+
+
+async def test_a_service_whose_start_failed_for_good_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        primary(refuses={"orders": NOT_FOUND}) as peer,
+        running(with_the_variant(), url(peer), monkeypatch) as shop,
+    ):
+        await asyncio.wait([shop.module.app.state.start])
+        status, facts = await shop.get("/alive")
+        assert status == 503
+        assert "no queue here" in facts["detail"]
+        assert (await shop.get("/ready"))[0] == 503
+
+
+async def test_a_service_that_never_had_a_broker_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(with_the_variant(), "amqp://127.0.0.1:1", monkeypatch) as shop:
+        await shop.until(events.BackingOff)
+    with pytest.raises(asyncio.CancelledError):
+        await shop.module.app.state.start
 
 
 def test_the_table_has_every_state() -> None:

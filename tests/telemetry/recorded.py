@@ -38,16 +38,16 @@ class Recorded:
         (span,) = (span for span in self.spans if span.name == name)
         return span
 
-    def points(self, name: str) -> list[Any]:
+    def metrics(self) -> list[Any]:
         data = self._reader.get_metrics_data()
         resources = () if data is None else data.resource_metrics
         return [
-            point
-            for resource in resources
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if metric.name == name
-            for point in metric.data.data_points
+            metric for resource in resources for scope in resource.scope_metrics for metric in scope.metrics
+        ]
+
+    def points(self, name: str) -> list[Any]:
+        return [
+            point for metric in self.metrics() if metric.name == name for point in metric.data.data_points
         ]
 
     def everything(self) -> str:

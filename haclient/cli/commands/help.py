@@ -54,7 +54,7 @@ def _list() -> None:
 
 def _show(name: str, entry: Entry) -> None:
     click.echo(f"{name}\n")
-    for text in (entry.meaning, entry.remedy):
+    for text in (entry.meaning, f"Do: {entry.remedy}"):
         click.echo(_WRAPPER.fill(text.replace("`", "")) + "\n")
     click.echo(f"  docs/errors.md#{name}")
 
