@@ -37,7 +37,6 @@ from broker_stub.connections.subscriptions import Subscriptions
 from broker_stub.connections.unfinished import UnfinishedMessages
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management.node import Management, ManagementLink
-from broker_stub.management.queues import queue_facts
 from broker_stub.member.member import ClusterSetup, SiteSteps
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
@@ -459,10 +458,6 @@ class Broker:
     def followed_queues(self) -> list[tuple[str, str]]:
         """The names of the links to other sites, each with the name of a queue that it has filled."""
         return self.site.followed_queues()
-
-    def queue_status(self) -> list[dict[str, Any]]:
-        """Every queue with its depth and counters."""
-        return [queue_facts(queue) for queue in self.addresses]
 
     # -- for the connections --------------------------------------------------------------------
 

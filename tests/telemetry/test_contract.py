@@ -32,7 +32,7 @@ from haclient.telemetry.redact import Redactor
 from haclient.telemetry.schema import DATA, KEYS, RESOURCE, Kind, Reason
 from haclient.telemetry.writer import Alive
 from tests.telemetry.lines import lines
-from tests.telemetry.mutations import mutated, vectors
+from tests.telemetry.mutations import is_quarantined, mutated, vectors
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 READERS = check.schemas()[check.READERS]
@@ -123,7 +123,7 @@ def test_a_mutated_line_is_judged_alike_by_the_library(text: str) -> None:
     verdict = check.check(text, NOW)
     theirs = by_the_library(text)
     assert (verdict.reason is None) == (theirs is None), (verdict, theirs)
-    assert verdict.is_quarantined == (theirs not in {None, Reason.VIOLATION}), (verdict, theirs)
+    assert is_quarantined(verdict) == (theirs not in {None, Reason.VIOLATION}), (verdict, theirs)
 
 
 # -- files ----------------------------------------------------------------------------------------
