@@ -17,27 +17,10 @@ from broker_stub.queueing.nodes import Addresses
 from broker_stub.replication.replica_set import ReplicaSet
 from broker_stub.sites.site import Site
 from haclient.engine.owner import CloseReason
+from haclient.telemetry.schema import Kind
 
 if TYPE_CHECKING:
     from broker_stub.connections.connection import ClientConnection
-
-
-class AdmissionTelemetry(Protocol):
-    """Records how clients were admitted."""
-
-    def admitted(self, client_id: str | None, membership: Membership) -> None:
-        """A client was admitted."""
-
-    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
-        """A client was refused or redirected at its Open."""
-
-    def parked(self, client_id: str | None, membership: Membership) -> None:
-        """A client is parked until it can be served here or elsewhere."""
-
-    def unparked(
-        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
-    ) -> None:
-        """A client is no longer parked: it is served, closed, or disconnected."""
 
 
 class ConnectionServer(Protocol):
@@ -83,9 +66,8 @@ class ConnectionServer(Protocol):
     def admission(self) -> AdmissionController:
         """Its parked connections and the accept rate."""
 
-    @property
-    def telemetry(self) -> AdmissionTelemetry:
-        """Records how clients were admitted."""
+    def record(self, kind: Kind, **facts: Any) -> None:
+        """Record an event in its telemetry."""
 
     def decide(self, request: ClientConnection) -> Decision | proton.Condition:
         """Serve, park or refuse a client that has sent its Open."""
