@@ -170,7 +170,7 @@ def test_an_attribute_with_a_password_is_left_out_from_when_it_is_known(tmp_path
     knowing, other = (Recorder(settings, Redactor(), backoff_max=1.0) for _ in range(2))
     knowing.put(Closed(stamp(1)))
     flush()
-    knowing.redact("app", "hunter22")
+    knowing._redactor.add("app", "hunter22")
     knowing.put(Closed(stamp(2)))
     flush()
     other.dropped = 7
