@@ -136,12 +136,13 @@ docs:  ## the documentation site, into build/site; links, spelling and sentences
 	@$(PYTHON) scripts/check_prose.py
 	@echo 'build/site/index.html; with search: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site'
 
-check: setup  ## ruff, ruff format, mypy --strict, the layers, the words, addresses, notes of changes, workflows
+check: setup  ## ruff, ruff format, mypy --strict, the layers, unused code, words, addresses, notes of changes, workflows
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy --strict haclient broker_stub
 	@.make-venv/bin/lint-imports --no-cache --no-logo
 	@$(PYTHON) scripts/check_tree.py
+	@$(PYTHON) scripts/check_unused.py
 	@$(PYTHON) scripts/check_words.py
 	@$(PYTHON) scripts/check_urls.py
 	@$(PYTHON) scripts/check_changes.py

@@ -37,7 +37,6 @@ from broker_stub.connections.subscriptions import Subscriptions
 from broker_stub.connections.unfinished import UnfinishedMessages
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management.node import Management, ManagementLink
-from broker_stub.management.queues import queue_facts
 from broker_stub.member.member import ClusterSetup, SiteSteps
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
@@ -55,7 +54,7 @@ from broker_stub.sites.backup_state import BackupState
 from broker_stub.sites.password_file import PasswordFiles
 from broker_stub.sites.reconcile import reconcile
 from broker_stub.sites.site import Site
-from broker_stub.telemetry import member_telemetry
+from broker_stub.telemetry import Fact, anomaly_facts, member_telemetry, site_facts
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -68,6 +67,7 @@ from haclient.engine.settings import (
 from haclient.engine.tls import TlsFiles, server_context
 from haclient.printable.log import get_logger
 from haclient.telemetry import TelemetrySettings
+from haclient.telemetry.schema import Kind
 from haclient.version import package_version
 
 logger = get_logger("broker_stub.broker")
@@ -145,7 +145,7 @@ class Broker:
         self.options = options
         self.membership = options.membership
         self.members = options.members
-        self.telemetry = member_telemetry(options.telemetry, cluster=options.cluster, name=options.name)
+        self._telemetry = member_telemetry(options.telemetry, cluster=options.cluster, name=options.name)
         self._loop = asyncio.get_running_loop()
         self.addresses = Addresses(
             self._loop.time,
@@ -164,7 +164,7 @@ class Broker:
             self.addresses,
             self.now_ms,
             self._persist_site_progress,
-            lambda anomaly: self.telemetry.anomaly(self.membership, anomaly),
+            lambda anomaly: self.record(Kind.MEMBER_ANOMALY, **anomaly_facts(anomaly)),
             options.password_files,
             at_limit=options.site_at_limit,
         )
@@ -218,8 +218,9 @@ class Broker:
         self.site.became(serves=self.membership.role.serves)
         self.admission.start(self._settings)
         await self._listener.listen(self.options.listen)
-        self.telemetry.listens(self.address)
-        self.telemetry.became(self.membership)
+        if self._telemetry is not None:
+            self._telemetry.listens(self.address)
+        self.record(Kind.MEMBER_ROLE)
         self._tick()
         logger.info("%s listens on %s as %s", self.options.name, self.address, self.membership.role)
 
@@ -239,13 +240,10 @@ class Broker:
         self.failure = why
         self.request_stop()
 
-    def disk_changed(self, level: str) -> None:
-        """Record how full the disk of the store is."""
-        self.telemetry.disk(self.membership, level)
-
-    def queue_set_aside(self, replica: str, queue: str, state: str) -> None:
-        """Record that a queue is not copied to a replica for now, or was copied after all."""
-        self.telemetry.set_aside(self.membership, replica, queue, state)
+    def record(self, kind: Kind, **facts: Fact) -> None:
+        """Record an event in the telemetry, if that is on."""
+        if self._telemetry is not None:
+            self._telemetry.record(kind, self.membership, **facts)
 
     def request_stop(self) -> None:
         """End ``run``."""
@@ -285,7 +283,8 @@ class Broker:
         if self.member is None or self.membership.role.serves:
             self.addresses.expire()
         if self.membership.role.serves and (site := self.site.status()):
-            self.telemetry.site(self.membership, site)
+            for facts in site_facts(site):
+                self.record(Kind.MEMBER_SITE, **facts)
         self.site.tick()
         self._logged_failures = 0
         self._tick_timer = self._loop.call_later(_TICK_INTERVAL, self._tick)
@@ -415,7 +414,7 @@ class Broker:
         """Take a new role or generation, and announce it."""
         before, self.membership = self.membership.role, membership
         self._describe()
-        self.telemetry.became(membership)
+        self.record(Kind.MEMBER_ROLE)
         self.admission.role_changed(membership)
         self.site.became(serves=membership.role.serves)
         logger.info("%s is %s, generation %d", self.options.name, membership.role, membership.generation)
@@ -459,10 +458,6 @@ class Broker:
     def followed_queues(self) -> list[tuple[str, str]]:
         """The names of the links to other sites, each with the name of a queue that it has filled."""
         return self.site.followed_queues()
-
-    def queue_status(self) -> list[dict[str, Any]]:
-        """Every queue with its depth and counters."""
-        return [queue_facts(queue) for queue in self.addresses]
 
     # -- for the connections --------------------------------------------------------------------
 

@@ -287,10 +287,6 @@ class AdminClient:
         answer = await self.call("QUERY", kind=kind, offset=offset, count=_PAGE)
         return [dict(zip(answer["attributeNames"], row, strict=True)) for row in answer["results"]]
 
-    async def stop_member(self) -> None:
-        """Stop the member in order."""
-        await self.call("STOP")
-
     # -- the end --------------------------------------------------------------------------------
 
     async def close(self) -> None:

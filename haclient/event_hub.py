@@ -7,8 +7,6 @@ import weakref
 from haclient.event_log import AsyncEvents, BlockingEvents, LogSubscription, Subscription
 from haclient.events import Closed, Event, GaveUp
 
-_Iterators = weakref.WeakKeyDictionary[AsyncEvents | BlockingEvents, int | None]
-
 
 class EventHub:
     """The subscriptions of one factory, each to one connection or to all; the log is the first."""

@@ -49,6 +49,7 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import CLIENT_ID, CONNECTION_NUMBER, MAX_PARKED_LINKS, PARK
 from haclient.printable.log import get_logger
+from haclient.telemetry.schema import Kind
 
 logger = get_logger("broker_stub.connections.connection")
 
@@ -188,13 +189,13 @@ class ClientConnection:
         decision = server.limits.refuse_idle_timeout(asked) or server.decide(self)
         if decision is Decision.PARK:
             self._parked = True
-            server.telemetry.parked(self.reported_id, server.membership)
+            server.record(Kind.MEMBER_PARKED, client_id=self.reported_id)
             engine.open(properties=server.open_properties(), offered=(*_OFFERED, PARK))
         elif decision is Decision.ADMIT:
             self._admitted()
             engine.open(properties=server.open_properties(), offered=_OFFERED)
         else:
-            server.telemetry.refused(self.reported_id, server.membership, decision)
+            server.record(Kind.MEMBER_REFUSED, client_id=self.reported_id, condition=decision)
             engine.open(properties={**server.open_properties(), **refusals.refused_open()})
             self.close_with(decision)
 
@@ -228,7 +229,7 @@ class ClientConnection:
 
     def _admitted(self) -> None:
         if not self.admin or self.replicates:
-            self._server.telemetry.admitted(self.reported_id, self._server.membership)
+            self._server.record(Kind.MEMBER_ADMITTED, client_id=self.reported_id)
 
     # -- parked ---------------------------------------------------------------------------------
 
@@ -257,7 +258,7 @@ class ClientConnection:
         if self._parked:
             self._parked = False
             self._server.admission.parking.remove(self)
-            self._server.telemetry.unparked(self.reported_id, self._server.membership, condition)
+            self._server.record(Kind.MEMBER_UNPARKED, client_id=self.reported_id, condition=condition)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """The client began a session."""

@@ -276,12 +276,6 @@ class LocalCluster:
         await primary.process.kill()
         return primary
 
-    def pause_primary(self) -> Member:
-        """Send SIGSTOP to the primary: it lives and is silent, until the supervisor fences it."""
-        primary = self._the_primary()
-        primary.process.signal(signal.SIGSTOP)
-        return primary
-
     def _the_primary(self) -> Member:
         primary = self.primary
         if primary is None:

@@ -44,6 +44,7 @@ from broker_stub.replication.replica_set import ReplicaSet, SteppedDownError
 from broker_stub.store import DiskUsage, Store, StoreFailedError
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.printable.log import get_logger
+from haclient.telemetry.schema import Kind
 
 logger = get_logger("broker_stub.member.member")
 
@@ -116,11 +117,8 @@ class MemberHost(Protocol):
     def give_up(self, why: str) -> None:
         """This member can be nothing any more: stop."""
 
-    def disk_changed(self, level: str) -> None:
-        """The disk of the store has reached a level, or left it."""
-
-    def queue_set_aside(self, replica: str, queue: str, state: str) -> None:
-        """A queue is not copied to a replica for now, or was copied after all."""
+    def record(self, kind: Kind, **facts: Any) -> None:
+        """Record an event in the telemetry."""
 
 
 class Member:
@@ -300,7 +298,7 @@ class Member:
             queues=self._applier.replicated_queues,
             backup_timeout=self._options.backup_timeout,
             name=self._options.name,
-            on_set_aside=self._host.queue_set_aside,
+            on_set_aside=lambda **facts: self._host.record(Kind.MEMBER_SET_ASIDE, **facts),
         )
         self._watch = ArbiterWatch(
             self._arbiter,
@@ -377,7 +375,7 @@ class Member:
         """How much room the store has; a member never steps down because it is little."""
         if self._disk.update(usage):
             self._addresses.intake.set(full=self._disk.holds, stopped=self._disk.stops)
-            self._host.disk_changed(str(self._disk.level))
+            self._host.record(Kind.MEMBER_DISK, state=str(self._disk.level))
             self._spawn(self._adapt_to_disk(), "adapt to the disk")
 
     async def _adapt_to_disk(self) -> None:

@@ -78,8 +78,8 @@ class ReplicaSet:
     :param queues: those that are replicated.
     :param backup_timeout: seconds.
     :param name: this member's.
-    :param on_set_aside: called with the names of a replica and of a queue, and ``set-aside`` when the
-        queue is not copied to it for now, ``copied`` when it was copied after all.
+    :param on_set_aside: called with the names of a ``replica`` and of a ``queue``, and the
+        ``state``: ``set-aside`` when the queue is not copied to it for now, ``copied`` when it was after all.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ReplicaSet:
         queues: Callable[[], Iterable[Queue]],
         backup_timeout: float,
         name: str = "",
-        on_set_aside: Callable[[str, str, str], object] = lambda _replica, _queue, _state: None,
+        on_set_aside: Callable[..., object] = lambda **_facts: None,
     ) -> None:
         self.state = state
         self.held = held
@@ -260,7 +260,8 @@ class ReplicaSet:
 
     def queue_set_aside(self, replica: Replica, queue: Queue, *, copied: bool) -> None:
         """Report it: the replica gets no generation while one is set aside."""
-        self._on_set_aside(replica.name, queue.name, "copied" if copied else "set-aside")
+        state = "copied" if copied else "set-aside"
+        self._on_set_aside(replica=replica.name, queue=queue.name, state=state)
 
     def replica_failed(self, replica: Replica, reason: str) -> None:
         """Drop a replica; if it was ready, nothing is settled until the in-sync set has shrunk."""

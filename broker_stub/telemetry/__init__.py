@@ -7,91 +7,24 @@ The lines leave out connections of a cluster-admin that only manages: those are 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import proton
 
-from broker_stub.election.roles import Membership
 from broker_stub.sites.anomalies import Anomaly
-from haclient.cluster_url.endpoint import Endpoint
+from haclient.telemetry.jsonl import Value
 from haclient.telemetry.settings import TelemetrySettings
+
+if TYPE_CHECKING:
+    from broker_stub.telemetry.writer import MemberTelemetry
 
 # Nobody cleans up after a member that runs for years: a few hundred million lines, compressed, or a quarter.
 _KEEP_SIZE = 1024 * 1024 * 1024
 _KEEP_SECONDS = 90 * 86400.0
 
-
-class MemberTelemetry(Protocol):
-    """The events that a member records."""
-
-    def listens(self, address: Endpoint) -> None:
-        """Set the address of the member."""
-
-    def admitted(self, client_id: str | None, membership: Membership) -> None:
-        """A client was admitted."""
-
-    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
-        """A client was refused or redirected at its Open."""
-
-    def parked(self, client_id: str | None, membership: Membership) -> None:
-        """A client is parked until it can be served here or elsewhere."""
-
-    def unparked(
-        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
-    ) -> None:
-        """A client is no longer parked: it is served, closed, or disconnected."""
-
-    def became(self, membership: Membership) -> None:
-        """The role or the generation changed."""
-
-    def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
-        """How far other sites lag behind this one, and this one behind others."""
-
-    def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
-        """Events of another site were out of order, missing or malformed."""
-
-    def disk(self, membership: Membership, level: str) -> None:
-        """The disk of the store has reached a level, or left it."""
-
-    def set_aside(self, membership: Membership, replica: str, queue: str, state: str) -> None:
-        """A queue cannot be copied to a replica, or was copied to it after all."""
-
-
-class NullMemberTelemetry:
-    """Telemetry is off."""
-
-    def listens(self, address: Endpoint) -> None:
-        """Do nothing."""
-
-    def admitted(self, client_id: str | None, membership: Membership) -> None:
-        """Do nothing."""
-
-    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
-        """Do nothing."""
-
-    def parked(self, client_id: str | None, membership: Membership) -> None:
-        """Do nothing."""
-
-    def unparked(
-        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
-    ) -> None:
-        """Do nothing."""
-
-    def became(self, membership: Membership) -> None:
-        """Do nothing."""
-
-    def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
-        """Do nothing."""
-
-    def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
-        """Do nothing."""
-
-    def disk(self, membership: Membership, level: str) -> None:
-        """Do nothing."""
-
-    def set_aside(self, membership: Membership, replica: str, queue: str, state: str) -> None:
-        """Do nothing."""
+Fact = Value | proton.Condition
+"""A fact of an event: a column of its type, or the condition that has several of them."""
 
 
 def settings_of(directory: str | os.PathLike[str]) -> TelemetrySettings:
@@ -99,11 +32,46 @@ def settings_of(directory: str | os.PathLike[str]) -> TelemetrySettings:
     return TelemetrySettings(directory, keep_size=_KEEP_SIZE, keep_seconds=_KEEP_SECONDS)
 
 
-def member_telemetry(settings: TelemetrySettings | None, *, cluster: str, name: str) -> MemberTelemetry:
-    """The telemetry of a member; without settings it does nothing."""
+def member_telemetry(
+    settings: TelemetrySettings | None, *, cluster: str, name: str
+) -> MemberTelemetry | None:
+    """The telemetry of a member; without settings there is none."""
     if settings is None:
-        return NullMemberTelemetry()
+        return None
     # Imported here: it is half a megabyte that a member without telemetry does not need.
-    from broker_stub.telemetry.writer import MemberTelemetryWriter  # noqa: PLC0415
+    from broker_stub.telemetry.writer import MemberTelemetry  # noqa: PLC0415
 
-    return MemberTelemetryWriter(settings, cluster=cluster, name=name)
+    return MemberTelemetry(settings, cluster=cluster, name=name)
+
+
+def anomaly_facts(anomaly: Anomaly) -> dict[str, Fact]:
+    """The facts of a ``MEMBER_ANOMALY``: events of another site that were out of order, missing or malformed.
+
+    Without their content.
+    """
+    return {
+        "site_link": anomaly.link,
+        "site_case": anomaly.case,
+        "site_sequence": anomaly.sequence,
+        "site_count": anomaly.count,
+    }
+
+
+def site_facts(status: Mapping[str, Any]) -> Iterator[dict[str, Fact]]:
+    """Yield the facts of each ``MEMBER_SITE``: how far others lag behind this site, and it behind them."""
+    source = status.get("source")
+    if source is not None:
+        yield {
+            "site_lag_events": source["lag_events"],
+            "site_sequence": source["last_sequence"],
+            "site_lag_seconds": source["lag_seconds"],
+        }
+    for link in status.get("links", ()):
+        yield {
+            "site_link": link["name"],
+            "state": link["state"],
+            "site_duplicates": link["duplicates"],
+            "site_gaps": link["gaps"],
+            "site_sequence": max(link["last_sequence"].values(), default=0),
+            "site_lag_seconds": link["delay_seconds"],
+        }

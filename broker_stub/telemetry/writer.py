@@ -6,13 +6,12 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import proton
 
 from broker_stub.amqp.conditions import CONNECTION_REDIRECT, RETRY_AFTER
 from broker_stub.election.roles import Membership
-from broker_stub.sites.anomalies import Anomaly
 from haclient import FailureReason
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.telemetry import writer
@@ -21,8 +20,10 @@ from haclient.telemetry.schema import Kind
 from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.writer import Alive
 
+if TYPE_CHECKING:
+    from broker_stub.telemetry import Fact
+
 SOURCE = "broker_stub"
-# Peers choose container ids and names, of any length.
 _MAX_NAME_LENGTH = 300
 
 
@@ -39,7 +40,7 @@ class TelemetryEntry:
     facts: dict[str, Value]
 
 
-class MemberTelemetryWriter:
+class MemberTelemetry:
     """Writes the lines of one member (a ``writer.Source``).
 
     :ivar dropped: entries that found the queue full; ``reported``: those that were reported.
@@ -61,83 +62,28 @@ class MemberTelemetryWriter:
         """Set the address of the member; role changes before it are not recorded."""
         self._address_fields = {"server_address": address.host, "server_port": address.port}
 
-    def admitted(self, client_id: str | None, membership: Membership) -> None:
-        """A client was admitted."""
-        self._put(Kind.MEMBER_ADMITTED, membership, client_id=_short(client_id))
-
-    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
-        """A client was refused or redirected at its Open."""
-        self._put(
-            Kind.MEMBER_REFUSED,
-            membership,
-            client_id=_short(client_id),
-            **_error_fields(condition),
-            retry_after=_retry_after(condition),
-        )
-
-    def parked(self, client_id: str | None, membership: Membership) -> None:
-        """A client is parked until it can be served here or elsewhere."""
-        self._put(Kind.MEMBER_PARKED, membership, client_id=_short(client_id))
-
-    def unparked(
-        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
-    ) -> None:
-        """A client is no longer parked: it is served, closed, or disconnected."""
-        why = {} if condition is None else _error_fields(condition)
-        self._put(Kind.MEMBER_UNPARKED, membership, client_id=_short(client_id), **why)
-
-    def became(self, membership: Membership) -> None:
-        """The role or the generation changed."""
-        reported = (membership.role, membership.generation)
-        if self._address_fields and reported != self._last_reported:
-            self._last_reported = reported
-            self._put(Kind.MEMBER_ROLE, membership)
-
-    def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
-        """How far other sites lag behind this one, and this one behind others: a line each."""
-        source = status.get("source")
-        if source is not None:
-            facts = {"lag_events": source["lag_events"], "sequence": source["last_sequence"]}
-            self._put_site(membership, facts, seconds=source["lag_seconds"])
-        for link in status.get("links", ()):
-            facts = {name: link[name] for name in ("duplicates", "gaps")}
-            last = max(link["last_sequence"].values(), default=0)
-            named = {"site_link": link["name"], "state": link["state"]}
-            self._put_site(membership, {**facts, "sequence": last}, seconds=link["delay_seconds"], **named)
-
-    def _put_site(
-        self, membership: Membership, counts: Mapping[str, int], *, seconds: float | None, **named: Value
-    ) -> None:
-        numbers: dict[str, Value] = {f"site_{name}": long(count) for name, count in counts.items()}
-        self._put(Kind.MEMBER_SITE, membership, **numbers, **named, site_lag_seconds=seconds)
-
-    def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
-        """Events of another site were out of order, missing or malformed; without their content."""
-        sequence = None if anomaly.sequence is None else long(anomaly.sequence)
-        facts: dict[str, Value] = {
-            "site_link": anomaly.link,
-            "site_case": anomaly.case,
-            "site_sequence": sequence,
-        }
-        self._put(Kind.MEMBER_ANOMALY, membership, **facts, site_count=long(anomaly.count))
-
-    def disk(self, membership: Membership, level: str) -> None:
-        """The disk of the store has reached a level, or left it."""
-        self._put(Kind.MEMBER_DISK, membership, state=level)
-
-    def set_aside(self, membership: Membership, replica: str, queue: str, state: str) -> None:
-        """A queue cannot be copied to a replica, or was copied to it after all; the log has the reason."""
-        names: dict[str, Value] = {"replica": _short(replica), "queue": _short(queue)}
-        self._put(Kind.MEMBER_SET_ASIDE, membership, state=state, **names)
-
-    def _put(self, kind: Kind, membership: Membership, **facts: Value) -> None:
+    def record(self, kind: Kind, membership: Membership, **facts: Fact) -> None:
+        """Record an event; one of the role only if that or the generation changed."""
+        if kind is Kind.MEMBER_ROLE and not self._is_news(membership):
+            return
         known: dict[str, Value] = {
             "role": str(membership.role),
             "generation": long(membership.generation),
             **self._address_fields,
-            **facts,
         }
+        for name, fact in facts.items():
+            if isinstance(fact, proton.Condition):
+                known |= _condition_fields(kind, fact)
+            else:
+                known[name] = _bounded(fact)
         self._channel.put(self, TelemetryEntry(kind, time.time(), time.monotonic(), known))
+
+    def _is_news(self, membership: Membership) -> bool:
+        before, now = self._last_reported, (membership.role, membership.generation)
+        if not self._address_fields or now == before:
+            return False
+        self._last_reported = now
+        return True
 
     # -- on the writer's thread ---------------------------------------------------------------
 
@@ -159,13 +105,22 @@ class MemberTelemetryWriter:
         self._subject = self._lines.subject(self._name, constant)
 
 
-def _error_fields(condition: proton.Condition) -> dict[str, Value]:
-    kind = FailureReason.REDIRECTED if condition.name == CONNECTION_REDIRECT else FailureReason.CLOSED
-    return {"condition": str(condition.name), "error_type": kind.value}
+def _condition_fields(kind: Kind, condition: proton.Condition) -> dict[str, Value]:
+    error = FailureReason.REDIRECTED if condition.name == CONNECTION_REDIRECT else FailureReason.CLOSED
+    known: dict[str, Value] = {"condition": str(condition.name), "error_type": error.value}
+    return known | {"retry_after": _retry_after(condition)} if kind is Kind.MEMBER_REFUSED else known
 
 
-def _short(name: str | None) -> str | None:
-    return None if name is None else name[:_MAX_NAME_LENGTH]
+def _bounded(value: Value) -> Value:
+    """Return a value that every reader can hold; peers choose names and numbers."""
+    match value:
+        case str():
+            return value[:_MAX_NAME_LENGTH]
+        case bool():
+            return value
+        case int():
+            return long(value)
+    return value
 
 
 def _retry_after(condition: proton.Condition) -> float | None:

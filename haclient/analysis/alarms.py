@@ -106,9 +106,3 @@ KINDS: Mapping[str, AlarmKind] = MappingProxyType(
     }
 )
 """By kind, the most urgent first."""
-
-
-def urgent(kind: str) -> bool:
-    """Whether somebody must act on an alarm of that kind; of an unknown kind too."""
-    known = KINDS.get(kind)
-    return known is None or known.severity is not Severity.NOTICE

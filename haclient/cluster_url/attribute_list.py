@@ -14,8 +14,7 @@ variable"; W3C Baggage, 3.2.1.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 MOST_ATTRIBUTES = 128
 """Attributes of one list; the limit that OpenTelemetry has for a span's."""
@@ -41,8 +40,3 @@ def parse_attributes(text: str) -> dict[str, str]:
         if len(found) > MOST_ATTRIBUTES:
             raise ValueError(f"it has more than {MOST_ATTRIBUTES} attributes")
     return found
-
-
-def format_attributes(attributes: Mapping[str, str]) -> str:
-    """The list of some attributes: the inverse of ``parse_attributes``."""
-    return ",".join(f"{quote(key, safe='/:')}={quote(value, safe='/:')}" for key, value in attributes.items())

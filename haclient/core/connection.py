@@ -206,11 +206,6 @@ class ConnectionCore:
             text = f"{self.name}: the connection was never closed, and {count} messages have no outcome"
             warnings.warn(text, ResourceWarning, stacklevel=1)
 
-    async def cut(self, reason: str) -> None:
-        """Drop the socket as a network failure would; the connection recovers (for tests)."""
-        if self._engine is not None:
-            self._engine.abort(proton.Condition("haclient:cut", reason))
-
     # -- episodes -----------------------------------------------------------------------------
 
     async def _supervise(self) -> None:

@@ -175,10 +175,6 @@ class Topology:
         """The last good answer of the resolver for this name; empty when there was none."""
         return dict(self.resolved).get(name, ())
 
-    def last_failure(self, endpoint: Endpoint) -> Failure | None:
-        """Why the latest attempt there failed, if it did."""
-        return dict(self.failures).get(endpoint)
-
     def highest(self, cluster: str | None, *, proven: bool = False) -> int | None:
         """The generation that a claim is measured by.
 

@@ -83,10 +83,6 @@ class Recorder:
         """Take one event, at once."""
         self._channel.put(self, event)
 
-    def redact(self, user: str | None, password: str | None) -> None:
-        """Never write this password."""
-        self._redactor.add(user, password)
-
     def end(self) -> None:
         """Do nothing: the queued events are still written."""
 

@@ -2,7 +2,7 @@
 
 Rules
 -----
-* A route is a pair of parties: two members' names, or a member's and ``CLIENTS`` or ``ARBITER``.
+* A route is a pair of parties: two members' names, or a member's and ``CLIENTS``.
 * ``HOLD`` keeps bytes back: connections stay open, and a party that waits learns nothing.  ``RESET`` ends
   connections and refuses new ones.  What was held passes when the route is healed.
 * For the directory arbiter a cut route is a path that does not exist, at once.
@@ -14,7 +14,6 @@ import enum
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Protocol
 
 from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cluster_url.endpoint import Endpoint
@@ -22,7 +21,6 @@ from haclient.testing.peers.listening import Peer, loopback_host
 from haclient.testing.proxy import Proxy, proxy
 
 CLIENTS = "clients"
-ARBITER = "arbiter"
 
 
 class Cut(enum.Enum):
@@ -30,31 +28,6 @@ class Cut(enum.Enum):
 
     HOLD = "hold"
     RESET = "reset"
-
-
-class Network(Protocol):
-    """The addresses at which every party finds the others."""
-
-    addresses: tuple[Endpoint, ...]
-    """Where the members listen."""
-
-    def client_addresses(self) -> list[str]:
-        """The addresses of the members for clients."""
-
-    def peer_addresses(self, member: str) -> list[str]:
-        """The addresses of the other members for one member."""
-
-    def listen(self, member: str) -> str:
-        """Where a member listens."""
-
-    def wrapper(self, member: str) -> tuple[str, ...]:
-        """The prefix of a member's command."""
-
-    def cut(self, one: str, other: str, how: Cut) -> None:
-        """Cut a route, in both directions."""
-
-    def heal(self) -> None:
-        """Heal every route."""
 
 
 class ProxyNetwork:
@@ -68,29 +41,29 @@ class ProxyNetwork:
         self._routes = routes
 
     def client_addresses(self) -> list[str]:
-        """See ``Network``."""
+        """The addresses of the members for clients."""
         return [self._routes[CLIENTS, member].address for member in self._members]
 
     def peer_addresses(self, member: str) -> list[str]:
-        """See ``Network``."""
+        """The addresses of the other members for one member."""
         return [self._routes[member, other].address for other in self._members if other != member]
 
     def listen(self, member: str) -> str:
-        """See ``Network``."""
+        """Where a member listens."""
         return self.addresses[self._members.index(member)].authority
 
     def wrapper(self, member: str) -> tuple[str, ...]:
-        """See ``Network``."""
+        """The prefix of a member's command."""
         return ()
 
     def cut(self, one: str, other: str, how: Cut) -> None:
-        """See ``Network``."""
+        """Cut a route, in both directions."""
         for route in ((one, other), (other, one)):
             if route in self._routes:
                 self._routes[route].hold() if how is Cut.HOLD else self._routes[route].refuse()
 
     def heal(self) -> None:
-        """See ``Network``."""
+        """Heal every route."""
         for route in self._routes.values():
             route.release()
 
@@ -109,22 +82,6 @@ async def proxies(members: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
         yield ProxyNetwork(members, routes, free)
 
 
-class ArbiterRoutes(Protocol):
-    """How each member reaches the arbiter."""
-
-    url: str
-    """For observers; never cut."""
-
-    def member_url(self, member: str) -> str:
-        """The arbiter's URL for a member."""
-
-    def cut(self, member: str, how: Cut) -> None:
-        """Cut one member off."""
-
-    def heal(self) -> None:
-        """Heal every route."""
-
-
 class DirectoryRoutes:
     """One arbiter directory, and for each member a symbolic link to it that can be removed."""
 
@@ -137,17 +94,17 @@ class DirectoryRoutes:
             link.symlink_to(directory)
 
     def member_url(self, member: str) -> str:
-        """See ``ArbiterRoutes``."""
+        """The arbiter's URL for a member."""
         return f"directory:{self._links[member]}"
 
     def cut(self, member: str, how: Cut) -> None:
-        """See ``ArbiterRoutes``: a share that is not mounted, whatever ``how`` says."""
+        """Remove the link of one member: a share that is not mounted, whatever ``how`` says."""
         link = self._links[member]
         if link.is_symlink():
             link.rename(_unmounted(link))
 
     def heal(self) -> None:
-        """See ``ArbiterRoutes``."""
+        """Heal every route."""
         for link in self._links.values():
             if _unmounted(link).is_symlink():
                 _unmounted(link).rename(link)

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from haclient.analysis.tables.build import NAMES, Options, each
 from haclient.telemetry.schema import KEYS, Kind
 
 START = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
@@ -67,3 +68,8 @@ def rows(name: str, lines: Iterable[Line], **everywhere: Any) -> list[Row]:
 def framed(spark: SparkSession, lines: list[Row]) -> DataFrame:
     """As the ingest makes them; each line is written when it happens."""
     return spark.createDataFrame(lines, SCHEMA).withColumns({"date": sf.to_date("time"), "t": sf.col("time")})
+
+
+def all_tables(events: DataFrame, options: Options | None = None) -> dict[str, DataFrame]:
+    """Every table by its name."""
+    return dict(zip(NAMES, each(events, options or Options()), strict=True))

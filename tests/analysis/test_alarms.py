@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from haclient.analysis.alarms import KINDS, Severity, urgent
+from haclient.analysis.alarms import KINDS, Severity
 
 PAGE = Path(__file__).parents[2] / "docs" / "analysis.md"
 
@@ -22,9 +22,3 @@ def test_each_kind_says_what_it_means_and_what_to_do_in_sentences() -> None:
     for known in KINDS.values():
         for text in (known.meaning, known.action):
             assert re.fullmatch(r"[A-Z].*\.", text)
-
-
-def test_notices_are_not_urgent_and_what_nobody_knows_is() -> None:
-    assert not urgent("storm")
-    assert urgent("flapping")
-    assert urgent("of a later version")

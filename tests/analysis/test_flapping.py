@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from haclient.analysis.tables.build import all_tables
 from haclient.telemetry.schema import Kind
-from tests.analysis.stories import Line, Stories
+from tests.analysis.stories import Line, Stories, all_tables
 
 pytestmark = pytest.mark.slow
 

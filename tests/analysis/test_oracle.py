@@ -20,11 +20,11 @@ from pyspark.testing import assertDataFrameEqual
 from haclient.analysis.generate import CLEAN, Faults, Generated, generate, write
 from haclient.analysis.io import ingest
 from haclient.analysis.tables import clock
-from haclient.analysis.tables.build import all_tables
 from haclient.analysis.tables.dictionary import name_hash
 from haclient.telemetry.contract.check import check
 from haclient.telemetry.schema import Reason
 from tests.analysis import oracle
+from tests.analysis.stories import all_tables
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test makes the fleet and all tables
 

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from haclient.analysis.tables import clock
-from haclient.analysis.tables.build import all_tables
 from haclient.telemetry.schema import KEYS, Kind
+from tests.analysis.stories import all_tables
 
 MANY = 250_000
 

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables.build import Options, all_tables
+from haclient.analysis.tables.build import Options
 from haclient.analysis.tables.storms import cores
 from haclient.telemetry.schema import Kind
 from tests.analysis.spark_processes import INTERPRETED
-from tests.analysis.stories import START, Line, Stories
+from tests.analysis.stories import START, Line, Stories, all_tables
 
 STORIES = Stories()
 NEVER = float("inf")

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from haclient.analysis.tables import episodes as episodes_module
-from haclient.analysis.tables.build import Options, all_tables
+from haclient.analysis.tables.build import Options
 from haclient.analysis.tables.episodes import episodes
 from haclient.analysis.tables.summary import of_episodes
 from haclient.telemetry.schema import Kind
-from tests.analysis.stories import START, Line, Stories, framed, rows
+from tests.analysis.stories import START, Line, Stories, all_tables, framed, rows
 
 SILENCE = 120.0
 AS_OF = 122.0  # s

@@ -25,6 +25,7 @@ from haclient.events import AttemptStarted, BackingOff, Closed, Disconnected
 from haclient.outcome import ACCEPTED
 from tests.peers import BEHAVIOURS, Peer, primary, url
 from tests.peers.apis import API
+from tests.peers.cutting import cut
 from tests.peers.process import primary_process
 from tests.peers.watch import Watch
 
@@ -183,7 +184,7 @@ async def test_a_close_that_is_cancelled_publishes_closed_once(
         connection = await factory.connect()
         events = connection.events()
         if searching:
-            await connection._core.cut("a failure of the network")
+            cut(connection)
             await watch.until(Disconnected)
         process.signal(signal.SIGSTOP)
         closing = asyncio.ensure_future((factory if closed == "factory" else connection).close())

@@ -15,6 +15,7 @@ from proton.utils import BlockingConnection
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Membership, Role
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.management.queues import queue_facts
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -29,6 +30,11 @@ PRIMARY = Membership(Role.PRIMARY, 1)
 async def running(membership: Membership = PRIMARY, **options: Any) -> AsyncIterator[Broker]:
     async with Broker(BrokerOptions(membership=membership, **options)) as broker:
         yield broker
+
+
+def queue_status(broker: Broker) -> list[dict[str, Any]]:
+    """Each queue with its depth and counters."""
+    return [queue_facts(queue) for queue in broker.addresses]
 
 
 @asynccontextmanager

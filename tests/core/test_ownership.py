@@ -22,6 +22,7 @@ from haclient.errors import HaclientError, LinkRefused, ReceiveTimeout, SendTime
 from haclient.outcome import ACCEPTED
 from tests.peers import Primary, primary, url
 from tests.peers.apis import API, connected
+from tests.peers.cutting import cut
 
 
 def encoded(body: object) -> bytes:
@@ -82,7 +83,7 @@ async def test_a_message_sent_between_the_end_of_an_engine_and_its_notice_waits_
     async with primary() as peer, aio.connect(url(peer), delivery=delivery, backoff_base=0.001) as connection:
         sender = await connection.create_sender("q")
         await sender.send(Message(body="before"))
-        await connection._core.cut("for the test")
+        cut(connection)
         assert sender._core._credit > 0, "the sender has not noticed it"
         future = await sender.submit(Message(body="between"))
         assert sender._core.to_replay == 0
@@ -119,7 +120,7 @@ async def test_settling_between_the_end_of_an_engine_and_its_notice_is_too_late(
         receiver = await connection.create_receiver("q")
         peer.put("q", "one")
         delivery = await receiver.receive()
-        await connection._core.cut("for the test")
+        cut(connection)
         with pytest.raises(StaleDelivery):
             await getattr(delivery, how)()
         assert not delivery.settled

@@ -103,7 +103,7 @@ class TestSlots:
         known = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
         after = update(known, AttemptEnded(E[0], FULL, 0))
         assert (after.primary, after.version) == (E[0], 0)
-        assert after.last_failure(E[0]) == FULL
+        assert dict(after.failures)[E[0]] == FULL
         without = Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT)
         assert update(known, AttemptEnded(E[0], without, 0)).primary is None
 

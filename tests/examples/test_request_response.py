@@ -15,7 +15,7 @@ async def test_lost_replies_are_asked_for_again_at_the_new_address(pair: LocalCl
         await program.line("the square of 3 is 9")
 
         # A primary that is silent and then dead has lost whatever was asked meanwhile.
-        pair.pause_primary()
+        pair.primary.process.signal(signal.SIGSTOP)
         number = int((await program.line(r"no reply for (\d+) within"))[1])
         await pair.kill_primary()
         await program.line(rf"client: the square of {number} is {number**2}$")

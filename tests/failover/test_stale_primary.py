@@ -11,6 +11,7 @@ from haclient.discovery.evidence import FailureReason
 from haclient.events import AttemptFailed, BackingOff, Reconnected
 from tests.failover.waiting import next_of
 from tests.members import Member, Members
+from tests.peers.cutting import cut
 
 QUEUE = "orders"
 # The silence of a paused member is noticed in half a second.
@@ -39,7 +40,7 @@ async def test_a_paused_primary_is_left_and_not_used_when_it_wakes_up_in_its_old
     old, new = members.pair()
     async with after_a_pause(old, new) as connection:
         events = connection.events()
-        await connection._core.cut("the network failed")
+        cut(connection)
         stale = await next_of(events, AttemptFailed)
         await next_of(events, Reconnected)
         assert (stale.record.endpoint, stale.record.failure.kind) == (
@@ -68,6 +69,6 @@ async def test_connections_of_one_factory_share_what_they_know_of_a_stale_primar
     old, new = members.pair()
     async with after_a_pause(old, new) as connection:
         factory = connection.factory
-        await connection._core.cut("the network failed")
+        cut(connection)
         async with factory.connect() as second:
             assert second.endpoint == new.endpoint

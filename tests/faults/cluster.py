@@ -39,10 +39,10 @@ from broker_stub.local_cluster.supervisor import (
     MemberState,
 )
 from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError, MemberStatus
-from haclient.testing.network import ARBITER, ArbiterRoutes, Cut, DirectoryRoutes, Network, proxies
+from haclient.testing.network import Cut, DirectoryRoutes, proxies
 from tests.broker_stub.statuses import status_with_queues
 from tests.faults.namespaces import namespaces
-from tests.faults.network import zookeeper_routes
+from tests.faults.network import ARBITER, ArbiterRoutes, Network, zookeeper_routes
 
 # Seconds.  A fault that is held for longer than LONGEST has outlasted each of them.
 HEARTBEAT = 1.0

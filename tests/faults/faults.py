@@ -23,9 +23,10 @@ from dataclasses import dataclass
 
 from broker_stub.local_cluster.supervisor import Member, MemberState
 from broker_stub.management_client import AdminError
-from haclient.testing.network import ARBITER, CLIENTS, Cut
+from haclient.testing.network import CLIENTS, Cut
 from tests.faults import damage
 from tests.faults.cluster import LONGEST, Cluster
+from tests.faults.network import ARBITER
 
 During = Callable[[Cluster, random.Random], AbstractAsyncContextManager[None]]
 

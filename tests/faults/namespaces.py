@@ -40,7 +40,7 @@ def unavailable() -> str:
 
 
 class NamespaceNetwork:
-    """See ``network.Network``.
+    """A ``Network``.
 
     :param stem: of the names of everything that is made, at most 10 characters.
     :param subnet: a third of the ``x`` above.

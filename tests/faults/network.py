@@ -1,14 +1,63 @@
-"""The members' routes to a ZooKeeper; the other routes are those of ``haclient.testing.network``."""
+"""The routes that a test of faults can cut: what each kind of network has, and those to a ZooKeeper.
+
+The proxies between members and the directory are those of ``haclient.testing.network``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.testing.network import Cut
 from haclient.testing.peers.listening import Peer
 from haclient.testing.proxy import Proxy, proxy
+
+ARBITER = "arbiter"
+"""The party beside members and ``CLIENTS``."""
+
+
+class Network(Protocol):
+    """The addresses at which every party finds the others."""
+
+    addresses: tuple[Endpoint, ...]
+    """Where the members listen."""
+
+    def client_addresses(self) -> list[str]:
+        """The addresses of the members for clients."""
+
+    def peer_addresses(self, member: str) -> list[str]:
+        """The addresses of the other members for one member."""
+
+    def listen(self, member: str) -> str:
+        """Where a member listens."""
+
+    def wrapper(self, member: str) -> tuple[str, ...]:
+        """The prefix of a member's command."""
+
+    def cut(self, one: str, other: str, how: Cut) -> None:
+        """Cut a route, in both directions."""
+
+    def heal(self) -> None:
+        """Heal every route."""
+
+
+class ArbiterRoutes(Protocol):
+    """How each member reaches the arbiter."""
+
+    url: str
+    """For observers; never cut."""
+
+    def member_url(self, member: str) -> str:
+        """The arbiter's URL for a member."""
+
+    def cut(self, member: str, how: Cut) -> None:
+        """Cut one member off."""
+
+    def heal(self) -> None:
+        """Heal every route."""
 
 
 class ZooKeeperRoutes:
@@ -20,15 +69,15 @@ class ZooKeeperRoutes:
         self._routes = routes
 
     def member_url(self, member: str) -> str:
-        """See ``haclient.testing.network.ArbiterRoutes``."""
+        """See ``ArbiterRoutes``."""
         return f"zookeeper:{self._routes[member].address}{self._path}"
 
     def cut(self, member: str, how: Cut) -> None:
-        """See ``haclient.testing.network.ArbiterRoutes``."""
+        """See ``ArbiterRoutes``."""
         self._routes[member].hold() if how is Cut.HOLD else self._routes[member].refuse()
 
     def heal(self) -> None:
-        """See ``haclient.testing.network.ArbiterRoutes``."""
+        """See ``ArbiterRoutes``."""
         for route in self._routes.values():
             route.release()
 

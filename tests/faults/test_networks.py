@@ -10,9 +10,10 @@ import pytest
 from broker_stub.local_cluster.supervisor import MemberState
 from haclient import Message, aio
 from haclient.errors import SendTimeout
-from haclient.testing.network import ARBITER, CLIENTS, Cut
+from haclient.testing.network import CLIENTS, Cut
 from tests.faults.cluster import Cluster, ClusterOptions, cluster
 from tests.faults.namespaces import unavailable
+from tests.faults.network import ARBITER
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.testing.network import ARBITER, CLIENTS, Cut
+from haclient.testing.network import CLIENTS, Cut
 from tests.faults.cluster import ATTEMPT_TIMEOUT, PATIENCE, Cluster, ClusterOptions, NotWholeError
+from tests.faults.network import ARBITER
 from tests.hostile.clients.pair import hostile_clients
 from tests.hosts.lab import Lab
 from tests.hosts.switch import Conditions
@@ -60,7 +61,7 @@ class HostCluster(Cluster):
 
 
 class LabNetwork:
-    """See ``haclient.testing.network.Network``."""
+    """A ``Network``."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -94,7 +95,7 @@ class LabNetwork:
 
 
 class LabArbiter:
-    """See ``haclient.testing.network.ArbiterRoutes``."""
+    """Some ``ArbiterRoutes``."""
 
     def __init__(self, network: LabNetwork, zookeeper: ZooKeeper) -> None:
         self._network = network

@@ -24,9 +24,9 @@ from itertools import permutations
 
 from broker_stub.local_cluster.supervisor import Member
 from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError, MemberStatus
-from haclient.testing.network import ARBITER
 from tests.faults.cluster import LONGEST
 from tests.faults.history import History
+from tests.faults.network import ARBITER
 from tests.hosts.cluster import CLIENT_HOSTS, MEMBERS, Site
 from tests.hosts.lab import Pair
 from tests.hosts.switch import CLEAR, Conditions

@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from haclient.telemetry import contract
-from haclient.telemetry.schema import KEYS
+from haclient.telemetry.contract.check import Verdict
+from haclient.telemetry.schema import KEYS, Reason
 
 VECTORS = Path(contract.__file__).with_name("vectors.jsonl")
 # No exponents in whole numbers: JSON Schema cannot tell them from others, and Spark does not read them.
@@ -39,6 +40,11 @@ _VALUES = st.one_of(
     st.none(), st.booleans(), _NUMBERS, _TIMES, st.text(max_size=5), st.just({}), st.just([1])
 )
 _NAMES = st.sampled_from([*(key.name for key in KEYS), "data", "haclient.hint", "later"])
+
+
+def is_quarantined(verdict: Verdict) -> bool:
+    """Whether the analysis takes neither the line nor its time."""
+    return verdict.reason not in {None, Reason.VIOLATION, Reason.TOO_LONG}
 
 
 @cache

@@ -18,7 +18,8 @@ from hypothesis import given
 
 from broker_stub.election.roles import Membership, Role
 from broker_stub.sites.anomalies import Anomaly
-from broker_stub.telemetry.writer import MemberTelemetryWriter
+from broker_stub.telemetry import anomaly_facts, site_facts
+from broker_stub.telemetry.writer import MemberTelemetry
 from haclient import events
 from haclient.cli import main
 from haclient.cluster_url.endpoint import Endpoint
@@ -32,7 +33,7 @@ from haclient.telemetry.redact import Redactor
 from haclient.telemetry.schema import DATA, KEYS, RESOURCE, Kind, Reason
 from haclient.telemetry.writer import Alive
 from tests.telemetry.lines import lines
-from tests.telemetry.mutations import mutated, vectors
+from tests.telemetry.mutations import is_quarantined, mutated, vectors
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 READERS = check.schemas()[check.READERS]
@@ -123,7 +124,7 @@ def test_a_mutated_line_is_judged_alike_by_the_library(text: str) -> None:
     verdict = check.check(text, NOW)
     theirs = by_the_library(text)
     assert (verdict.reason is None) == (theirs is None), (verdict, theirs)
-    assert verdict.is_quarantined == (theirs not in {None, Reason.VIOLATION}), (verdict, theirs)
+    assert is_quarantined(verdict) == (theirs not in {None, Reason.VIOLATION}), (verdict, theirs)
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -256,20 +257,21 @@ def write_all(folder: Path) -> None:
         recorder.put(event)
     recorder.dropped = 2
     recorder.put(Alive(3))  # type: ignore[arg-type]
-    log, leading = MemberTelemetryWriter(settings, cluster="prod", name="a"), Membership(Role.PRIMARY, 4)
+    log, leading = MemberTelemetry(settings, cluster="prod", name="a"), Membership(Role.PRIMARY, 4)
     log.listens(HERE)
-    log.became(leading)
+    log.record(Kind.MEMBER_ROLE, leading)
     condition = proton.Condition("amqp:connection:forced", "later", {proton.symbol("retry-after"): 1500})
-    log.refused("orders-1", leading, condition)
-    log.unparked("orders-1", leading, condition)
-    log.admitted(None, leading)
-    log.parked("orders-1", leading)
+    log.record(Kind.MEMBER_REFUSED, leading, client_id="orders-1", condition=condition)
+    log.record(Kind.MEMBER_UNPARKED, leading, client_id="orders-1", condition=condition)
+    log.record(Kind.MEMBER_ADMITTED, leading, client_id=None)
+    log.record(Kind.MEMBER_PARKED, leading, client_id="orders-1")
     link = {"name": "from-a", "duplicates": 0, "gaps": 1, "last_sequence": {}, "state": "connected"}
     source = {"lag_events": 2, "last_sequence": 9, "lag_seconds": 0.5}
-    log.site(leading, {"source": source, "links": [{**link, "delay_seconds": None}]})
-    log.anomaly(leading, Anomaly("from-a", "gaps", 1, 7, "x"))
-    log.disk(leading, "hold")
-    log.set_aside(leading, "b", "orders", "copied")
+    for facts in site_facts({"source": source, "links": [{**link, "delay_seconds": None}]}):
+        log.record(Kind.MEMBER_SITE, leading, **facts)
+    log.record(Kind.MEMBER_ANOMALY, leading, **anomaly_facts(Anomaly("from-a", "gaps", 1, 7, "x")))
+    log.record(Kind.MEMBER_DISK, leading, state="hold")
+    log.record(Kind.MEMBER_SET_ASIDE, leading, replica="b", queue="orders", state="copied")
     flush()
 
 

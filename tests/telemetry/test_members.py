@@ -10,11 +10,12 @@ import pytest
 
 from broker_stub.election.roles import Membership, Role
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
-from broker_stub.telemetry.writer import MemberTelemetryWriter
+from broker_stub.telemetry.writer import MemberTelemetry
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.settings import CLIENT_ID
 from haclient.telemetry import TelemetrySettings, flush
+from haclient.telemetry.schema import Kind
 from tests.broker_stub.clients import Client
 from tests.members import Members
 from tests.telemetry.lines import lines, until, words
@@ -113,11 +114,12 @@ async def test_a_pair_hands_it_to_its_members_and_their_own_links_are_no_clients
 
 
 def test_a_refusal_records_its_retry_after(tmp_path: Path) -> None:
-    log = MemberTelemetryWriter(TelemetrySettings(tmp_path), cluster="c", name="m")
-    log.became(Membership(Role.PASSIVE))
+    log = MemberTelemetry(TelemetrySettings(tmp_path), cluster="c", name="m")
+    log.record(Kind.MEMBER_ROLE, Membership(Role.PASSIVE))
     log.listens(Endpoint("127.0.0.1", 5672))
     condition = proton.Condition("amqp:connection:forced", "later", {proton.symbol("retry-after"): 1500})
-    log.refused("x" * 1000, Membership(Role.PRIMARY, 2**64), condition)
+    leading = Membership(Role.PRIMARY, 2**64)
+    log.record(Kind.MEMBER_REFUSED, leading, client_id="x" * 1000, condition=condition)
     flush()
     (line,) = lines(tmp_path)
     data = line["data"]

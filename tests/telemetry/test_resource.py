@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import quote
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.sdk.resources import OTELResourceDetector
 
-from haclient.cluster_url.attribute_list import MOST_ATTRIBUTES, format_attributes, parse_attributes
+from haclient.cluster_url.attribute_list import MOST_ATTRIBUTES, parse_attributes
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.events import Closed, Disconnected, Stamp
 from haclient.factory import FactoryCore
@@ -40,6 +41,11 @@ PIECES = st.one_of(
     st.builds("{}={}".format, st.sampled_from([key.name for key in RESOURCE] + ["team", "x"]), ENTRIES),
     ENTRIES,
 )
+
+
+def format_attributes(attributes: Mapping[str, str]) -> str:
+    """The list of some attributes: the inverse of ``parse_attributes``."""
+    return ",".join(f"{quote(key, safe='/:')}={quote(value, safe='/:')}" for key, value in attributes.items())
 
 
 def by_the_sdk(text: str, service: str = "") -> dict[str, Any]:
@@ -164,7 +170,7 @@ def test_an_attribute_with_a_password_is_left_out_from_when_it_is_known(tmp_path
     knowing, other = (Recorder(settings, Redactor(), backoff_max=1.0) for _ in range(2))
     knowing.put(Closed(stamp(1)))
     flush()
-    knowing.redact("app", "hunter22")
+    knowing._redactor.add("app", "hunter22")
     knowing.put(Closed(stamp(2)))
     flush()
     other.dropped = 7

@@ -78,8 +78,10 @@ async def test_a_run_with_failover_and_refused_credentials_writes_no_secret(tmp_
     assert "ValueError in the application's callable" in text(folder)
 
 
-def recorder(folder: Path, *public: str) -> Recorder:
-    return Recorder(TelemetrySettings(folder), Redactor(public), backoff_max=1.0)
+def recorder(folder: Path, *public: str, password: str | None = None) -> Recorder:
+    redactor = Redactor(public)
+    redactor.add("app", password)
+    return Recorder(TelemetrySettings(folder), redactor, backoff_max=1.0)
 
 
 def stamp(number: int) -> Stamp:
@@ -89,8 +91,7 @@ def stamp(number: int) -> Stamp:
 @pytest.mark.parametrize("echo", ["{}", "refused 'user={} code 7'", "x{}x"])
 def test_the_descriptions_of_peers_are_never_written(tmp_path: Path, echo: str) -> None:
     """A peer may quote what was sent to it: a body that nobody else knows, or a password in any form."""
-    sink = recorder(tmp_path)
-    sink.redact("app", PASSWORD)
+    sink = recorder(tmp_path, password=PASSWORD)
     here = Endpoint("broker-a", 5672)
     heard = echo.format(BODY)
     for kind in (
@@ -120,8 +121,7 @@ def test_the_descriptions_of_peers_are_never_written(tmp_path: Path, echo: str) 
     ],
 )
 def test_a_password_is_looked_for_in_whatever_came_over_the_network(tmp_path: Path, form: str) -> None:
-    sink = recorder(tmp_path, "broker-a")
-    sink.redact("app", PASSWORD)
+    sink = recorder(tmp_path, "broker-a", password=PASSWORD)
     here, there = Endpoint("broker-a", 5672), Endpoint(f"{form}.example", 5672)
     sink.put(Connected(stamp(1), here, 1, 1, 0.1, cluster=f"c{form}"))
     sink.put(Disconnected(stamp(2), here, form, 0, f"amqp:{form}".replace("=", "")))
@@ -136,8 +136,7 @@ def test_a_password_is_looked_for_in_whatever_came_over_the_network(tmp_path: Pa
 
 def test_a_password_that_needs_escaping_is_found_too(tmp_path: Path) -> None:
     secret = "p@ss/wörd\"\\'"
-    sink = recorder(tmp_path)
-    sink.redact("app", secret)
+    sink = recorder(tmp_path, password=secret)
     here = Endpoint("broker-a", 5672)
     for number, form in enumerate((secret, quote(secret, safe=""), repr(secret)[1:-1]), 1):
         sink.put(Disconnected(stamp(number), here, f"[Errno 5] {form}", 0))
@@ -146,8 +145,7 @@ def test_a_password_that_needs_escaping_is_found_too(tmp_path: Path) -> None:
 
 
 def test_a_password_that_is_a_host_of_the_url_does_not_hide_the_hosts(tmp_path: Path) -> None:
-    sink = recorder(tmp_path, "broker-a")
-    sink.redact("app", "broker")
+    sink = recorder(tmp_path, "broker-a", password="broker")
     sink.put(Connected(stamp(1), Endpoint("broker-b", 5672), 1, 1, 0.1, cluster="brokers"))
     flush()
     (line,) = lines(tmp_path)

@@ -65,7 +65,7 @@ def report_tables(
 ) -> dict[str, Rows]:
     """Everything that ``render`` takes, collected.
 
-    :param tables: as ``tables.all_tables`` gives them, best read back from where they were stored.
+    :param tables: those of ``tables.build`` by their names, best read back from where they were stored.
     :param events: the lines that they were made from.
     :param summary: of the tables.
     :param hit_by: the rows of that table.

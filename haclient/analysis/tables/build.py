@@ -156,8 +156,3 @@ def _each(
     yield combinations
     lately = None if as_of is None else as_of - int(options.silence * 1e6)
     yield hit_by.hit_by(rows, combinations, heard_since=lately)
-
-
-def all_tables(events: DataFrame, options: Options = Options()) -> dict[str, DataFrame]:
-    """Every table by its name; the arguments are those of ``each``."""
-    return dict(zip(NAMES, each(events, options), strict=True))

@@ -35,9 +35,6 @@ _NARROW, _WIDE = (0xA, 0xC, 0xE), (0xB, 0xD, 0xF)
 MALFORMED = (ValueError, IndexError)
 """What reading bytes raises that are no frame in its usual encoding."""
 
-States = Mapping[bytes, int | None]
-"""Delivery states by tag: the code of each one's descriptor, ``None`` for a delivery without a state."""
-
 
 class AttachFrame(NamedTuple):
     """What is read of an Attach.
@@ -132,7 +129,7 @@ def fields(frame: bytes, descriptor: bytes) -> list[tuple[int, int]] | None:
 
 
 def states(unsettled: bytes) -> dict[bytes, int | None]:
-    """Decode an unsettled map; see ``States``."""
+    """Decode an unsettled map: the code of each state's descriptor by tag, ``None`` for no state."""
     found: dict[bytes, int | None] = {}
     try:
         for (key, key_end), (value, value_end) in _pairs(unsettled):

@@ -51,11 +51,6 @@ class Verdict:
     detail: str = ""
     unknown_type: str | None = None
 
-    @property
-    def is_quarantined(self) -> bool:
-        """Whether the analysis does not take the line, or not its time."""
-        return self.reason not in {None, Reason.VIOLATION, Reason.TOO_LONG}
-
 
 @cache
 def schemas() -> Mapping[str, Schema]:

@@ -191,7 +191,7 @@ async def test_a_stopped_member_tells_its_clients(primary: Endpoint) -> None:
     client = await Client().connect(primary)
     await client.begun.wait()
     async with await AdminClient.connect(primary, ADMIN) as admin:
-        await admin.stop_member()
+        await admin.call("STOP")
     assert (await client.end()).condition.name == "amqp:connection:forced"
     with pytest.raises(MemberUnreachableError):
         await AdminClient.connect(primary, ADMIN)

@@ -17,7 +17,7 @@ from broker_stub.local_cluster.member_process import MemberProcess, free_address
 from broker_stub.management_client import AdminClient, Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.tls import TlsFiles
-from tests.broker_stub.clients import member, offered_mechanisms, running
+from tests.broker_stub.clients import member, offered_mechanisms, queue_status, running
 from tests.broker_stub.commands import run
 from tests.certificates import Authority
 
@@ -168,14 +168,14 @@ async def test_a_client_with_a_certificate_must_still_authenticate_with_it(tmp_p
     context.load_cert_chain(mine.chain, mine.key)
     async with running(auth=Auth(external=True, anonymous=False), tls=files) as broker:
         assert await answer(broker.address, context, AMQP_HEADER + OF_A_CLIENT) in {b"", SASL_HEADER}
-        assert broker.queue_status() == []
+        assert queue_status(broker) == []
 
 
 async def test_a_client_that_begins_without_an_open_is_cut_off() -> None:
     """Where everybody may come in, too: the Open is what admission decides on."""
     async with running() as broker:
         assert await answer(broker.address, None, AMQP_HEADER + BEGIN + ATTACH + TRANSFER) == b""
-        assert broker.queue_status() == []
+        assert queue_status(broker) == []
 
 
 async def test_users_mean_that_nobody_comes_in_without_a_name(users: Path, tmp_path: Path) -> None:

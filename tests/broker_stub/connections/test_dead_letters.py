@@ -11,7 +11,7 @@ from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, LinkDetached
 
 from broker_stub.queueing.options import QueueOptions
-from tests.broker_stub.clients import Client, blocking, running
+from tests.broker_stub.clients import Client, blocking, queue_status, running
 
 
 class NodeProperties(LinkOption):
@@ -51,7 +51,7 @@ async def test_a_queue_made_at_attach_moves_what_is_rejected_and_what_fails_too_
 
     async with running() as broker:
         assert await blocking(broker, use) == [("bad", "rejected"), ("poison", "max-delivery-count")]
-        assert [queue["depth"] for queue in broker.queue_status()] == [0, 0]
+        assert [queue["depth"] for queue in queue_status(broker)] == [0, 0]
 
 
 @pytest.mark.parametrize("options", [{"x_max_delivery_count": -3}, {"x_max_delivery_cuont": 3}])
@@ -63,7 +63,7 @@ async def test_an_option_that_is_wrong_or_unknown_is_refused_at_attach(options: 
 
     async with running() as broker:
         assert "amqp:invalid-field" in await blocking(broker, use)
-        assert broker.queue_status() == []
+        assert queue_status(broker) == []
 
 
 async def test_what_is_rejected_without_a_dead_letter_address_is_gone() -> None:
@@ -77,7 +77,7 @@ async def test_what_is_rejected_without_a_dead_letter_address_is_gone() -> None:
     async with running() as broker:
         broker.addresses.declare("orders", options=QueueOptions(max_delivery_count=1))
         await blocking(broker, use)
-        assert [queue["depth"] for queue in broker.queue_status()] == [0, 0]
+        assert [queue["depth"] for queue in queue_status(broker)] == [0, 0]
 
 
 async def test_a_message_of_a_client_is_no_dead_letter_whatever_it_says() -> None:

@@ -10,7 +10,7 @@ import pytest
 from proton import Message
 
 from broker_stub.broker import Broker
-from tests.broker_stub.clients import Client, running
+from tests.broker_stub.clients import Client, queue_status, running
 
 SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 # A SASL-INIT with ANONYMOUS, and an Open with container-id "x".
@@ -131,5 +131,5 @@ async def test_a_delivery_that_fails_ends_its_own_connection_not_the_senders(
         [outcome] = await sender.send(link, Message(body="x", ttl=60.0))
         assert outcome.accepted
         await victim.end()
-        assert broker.queue_status()[0]["depth"] == 1
+        assert queue_status(broker)[0]["depth"] == 1
         await sender.close()

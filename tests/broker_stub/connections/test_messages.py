@@ -22,7 +22,7 @@ from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.queue_limits import QueueLimits
 from broker_stub.store import StoreFailedError
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
-from tests.broker_stub.clients import Client, LinkRefusedError, blocking, running, until
+from tests.broker_stub.clients import Client, LinkRefusedError, blocking, queue_status, running, until
 
 FAILED = Outcome(OutcomeState.MODIFIED, delivery_failed=True)
 NOT_HERE = Outcome(OutcomeState.MODIFIED, undeliverable_here=True)
@@ -47,7 +47,7 @@ async def test_messages_are_received_in_order_and_are_gone_when_accepted() -> No
 
     async with running() as broker:
         assert await blocking(broker, use) == [0, 1, 2, 3, 4]
-        assert broker.queue_status()[0]["depth"] == 0
+        assert queue_status(broker)[0]["depth"] == 0
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ async def test_each_outcome_does_what_it_says(outcome: Outcome, count: int | Non
             receiver.grant(1)
             assert (await client.receive(None)).delivery_count == count
         await client.close()
-        assert broker.queue_status()[0]["depth"] == depth
+        assert queue_status(broker)[0]["depth"] == depth
 
 
 async def test_a_message_undeliverable_here_goes_to_another_consumer() -> None:
@@ -174,7 +174,7 @@ async def test_a_browser_only_looks() -> None:
 
     async with running() as broker:
         assert await blocking(broker, use) == [0, 1, 2, 3]
-        assert broker.queue_status()[0]["depth"] == 4
+        assert queue_status(broker)[0]["depth"] == 4
 
 
 async def test_drain_gives_back_the_credit_that_cannot_be_used() -> None:
@@ -195,12 +195,12 @@ async def test_an_expired_message_is_not_delivered_and_ttl_counts_down() -> None
         sender = await client.attach("sender", "s", "q")
         past = Message(body="past", expiry_time=time.time() - 5)
         await client.send(sender, Message(body="short", ttl=0.001), past, Message(body="long", ttl=60.0))
-        await until(lambda: broker.queue_status()[0]["depth"] == 1)
+        await until(lambda: queue_status(broker)[0]["depth"] == 1)
         (await client.attach("receiver", "r", "q")).grant(3)
         message = await client.receive()
         assert message.body == "long"
         assert 50 < message.ttl < 60
-        assert broker.queue_status()[0]["expired"] == 2
+        assert queue_status(broker)[0]["expired"] == 2
         await client.close()
 
 
@@ -211,7 +211,7 @@ async def test_a_second_copy_is_accepted_and_dropped() -> None:
         copies = [Message(body="x", properties={"_AMQ_DUPL_ID": name}) for name in ("a", "b", "a")]
         outcomes = await client.send(sender, *copies)
         assert [outcome.accepted for outcome in outcomes] == [True] * 3
-        assert broker.queue_status()[0]["depth"] == 2
+        assert queue_status(broker)[0]["depth"] == 2
         await client.close()
 
 
@@ -227,7 +227,7 @@ async def test_at_most_once_in_both_directions() -> None:
         async with asyncio.timeout(5):
             _, delivery, message = await client.received.get()
         assert (delivery, message.body) == (None, "x")
-        assert broker.queue_status()[0]["depth"] == 0
+        assert queue_status(broker)[0]["depth"] == 0
         await client.close()
 
 
@@ -270,7 +270,7 @@ async def test_a_full_queue_gives_its_senders_no_more_credit_until_it_is_read() 
             await client.receive()
         await client.send(sender, message)
         await client.close()
-        assert broker.queue_status()[0]["depth"] == 41
+        assert queue_status(broker)[0]["depth"] == 41
 
 
 async def test_a_large_message_goes_through_whole() -> None:
@@ -292,11 +292,11 @@ async def test_a_client_that_does_not_read_holds_up_only_itself() -> None:
         receiver = await slow.attach("receiver", "r", "q")
         slow.engine._socket.pause_reading()
         receiver.grant(1000)
-        await until(lambda: broker.queue_status()[0]["acquired"] > 0)
+        await until(lambda: queue_status(broker)[0]["acquired"] > 0)
         await client.send(await client.attach("sender", "other", "other"), Message(body="y"))
         (await client.attach("receiver", "other", "other")).grant(1)
         assert (await client.receive()).body == "y"
-        assert broker.queue_status()[0]["acquired"] < 200
+        assert queue_status(broker)[0]["acquired"] < 200
         slow.engine._socket.resume_reading()
         for _ in range(200):
             await slow.receive()
@@ -376,7 +376,7 @@ async def test_a_link_name_can_be_used_again_after_its_link_is_closed() -> None:
             sender.close()
             assert (await client.links.get())[0] == "closed"
         await client.close()
-        assert broker.queue_status()[0]["depth"] == 3
+        assert queue_status(broker)[0]["depth"] == 3
 
 
 async def test_a_rejected_send_raises_in_protons_client() -> None:

@@ -96,7 +96,8 @@ async def test_every_change_is_reported_to_the_listener() -> None:
 
 async def test_a_hung_primary_is_killed_before_another_is_promoted() -> None:
     async with LocalCluster(QUICK) as pair:
-        hung = pair.pause_primary()
+        hung = pair.primary
+        hung.process.signal(signal.SIGSTOP)
         pid = hung.pid
         await pair.wait_until(lambda pair: pair.generation == 2)
         kinds = [(event.kind, event.member) for event in pair.events]

@@ -16,6 +16,7 @@ from broker_stub.queueing.nodes import Addresses
 from broker_stub.sites.backup_state import BackupState
 from broker_stub.sites.reconcile import reconcile
 from broker_stub.store import MemoryStore, StoreFailedError
+from haclient.telemetry.schema import Kind
 
 
 class Disk(MemoryStore):
@@ -82,9 +83,7 @@ class MemberHost:
     def close_client_connections(self, why: str) -> None:
         self.sent_away = why
 
-    def disk_changed(self, level: str) -> None: ...
-
-    def queue_set_aside(self, replica: str, queue: str, state: str) -> None: ...
+    def record(self, kind: Kind, **facts: Any) -> None: ...
 
     def give_up(self, why: str) -> None:
         self.ended = why

@@ -12,6 +12,7 @@ from haclient import State, aio
 from haclient.errors import HaclientError, ReceiveTimeout, SendTimeout, StaleDelivery
 from tests.failover.calls import book
 from tests.failover.calls.plan import Kind, Step
+from tests.peers.cutting import cut
 
 _AT_ONCE = 40
 
@@ -260,7 +261,7 @@ async def _cancelled_after(scene: Scene) -> None:
 
 async def _end_of_engine(scene: Scene) -> None:
     number, message = scene.message()
-    await scene.connection._core.cut("for the test")
+    cut(scene.connection)
     await _outcome(scene, number, await scene.sender.submit(message))
 
 
