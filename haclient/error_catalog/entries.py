@@ -331,8 +331,9 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         "stale-delivery": Entry(
             "The connection of the delivery was lost, or its receiver is closed: the primary delivers the "
             "message again.",
-            "Nothing: settle the new delivery. Make the handling of a message idempotent. Settle what is "
-            "held before the receiver is closed; docs/receiving.md has the order of a shutdown.",
+            "Nothing: settle the new delivery. `with delivery:` does not raise it. Make the handling of a "
+            "message idempotent. Settle what is held before the receiver is closed; docs/receiving.md has "
+            "the order of a shutdown.",
         ),
         "already-settled": Entry(
             "The delivery was settled before.",
