@@ -296,6 +296,41 @@ async def test_a_connection_that_is_down_when_the_block_ends(api: API) -> None:
         assert (await receiver.receive(timeout=10)).body == 0
 
 
+async def test_an_accept_that_is_lost_on_its_way_has_no_event() -> None:
+    async with primary() as peer, receiving(AsyncAPI(), peer) as (_, receiver, (one,), watch):
+        async with one:
+            pass
+        peer.drop()  # before it reads what was sent
+        async with await receiver.receive(timeout=10) as again:
+            assert again.body == 0
+        await settled_as(peer, OutcomeState.ACCEPTED)
+        assert watch.of(DeliveryStale) == []
+
+
+async def test_a_connection_that_is_lost_while_another_thread_sends_the_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with primary() as peer, receiving(BlockingAPI(), peer) as (_, receiver, (one,), _):
+        loop, thread = asyncio.get_running_loop(), one.inner._thread
+        post = thread.post
+
+        async def lose() -> None:
+            peer.drop()
+            await peer.until(lambda: len(peer.attaches) == 2)
+
+        def post_late(*arguments: Any) -> None:
+            asyncio.run_coroutine_threadsafe(lose(), loop).result(timeout=10)
+            post(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(thread, "post", post_late)
+            async with one:
+                pass
+        async with await receiver.receive(timeout=10) as again:
+            assert again.body == 0
+        await settled_as(peer, OutcomeState.ACCEPTED)
+
+
 async def test_the_error_of_the_work_is_not_hidden_by_a_stale_delivery(api: API) -> None:
     async with primary() as peer, receiving(api, peer) as (_, receiver, (one,), watch):
 
