@@ -58,6 +58,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.codec import Encoder
 from haclient.storm.environment import LocalPair
 from haclient.storm.member_lines import served_between
+from haclient.testing.random_source import random_source
 
 _ADDRESS = "bench"
 _PASSWORD = "benchmark"  # noqa: S105 - of brokers that live for a minute on this machine
@@ -268,7 +269,9 @@ async def _bare(primary: Endpoint) -> float:
 async def _run(pair: Pair, rounds: int) -> Figures:
     figures = Figures()
     warm_up = Figures()
-    async with aio.connect(pair.url, rng=NoDelay()) as connection:
+    with random_source(NoDelay()):
+        connecting = aio.connect(pair.url)
+    async with connecting as connection:
         sender = await connection.create_sender(_ADDRESS)
         await _round(pair, sender, warm_up)
         for _ in range(rounds):

@@ -35,6 +35,7 @@ from haclient.events import AttemptFailed, Reconnected, Stamp
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
 from haclient.telemetry.redact import Redactor
+from haclient.testing.random_source import random_source
 
 _OFF, _ON = "off", "on"
 _STORM_OFF, _STORM_ON = "off, reconnecting", "on, reconnecting"
@@ -61,14 +62,18 @@ async def _send(broker: BrokerProcess, body: bytes, count: int, folder: str, *, 
 
 
 async def _reconnect_for_ever(broker: BrokerProcess, folder: str) -> None:
-    async with aio.connect(broker.url, telemetry=folder, rng=NoDelay()) as connection:
+    with random_source(NoDelay()):
+        connecting = aio.connect(broker.url, telemetry=folder)
+    async with connecting as connection:
         while True:
             await connection._core.cut("benchmark")
             await asyncio.sleep(_STORM_INTERVAL)
 
 
 async def _reconnect(broker: BrokerProcess, count: int, folder: str) -> Sample:
-    async with aio.connect(broker.url, telemetry=folder, rng=NoDelay()) as connection:
+    with random_source(NoDelay()):
+        connecting = aio.connect(broker.url, telemetry=folder)
+    async with connecting as connection:
         events = connection.events()
         watch = Stopwatch()
         for _ in range(count):

@@ -19,8 +19,8 @@ async def main(url: str) -> None:
 
         async with connection.create_receiver("hello") as receiver:
             delivery = await receiver.receive(timeout=10)
-            print(f"received {delivery.body!r}")
-            await delivery.accept()
+            async with delivery:  # accepts at the end of the block
+                print(f"received {delivery.body!r}")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ def main(url: str) -> None:
 
         with connection.create_receiver("hello") as receiver:
             delivery = receiver.receive(timeout=10)
-            print(f"received {delivery.body!r}")
-            delivery.accept()
+            with delivery:  # accepts at the end of the block
+                print(f"received {delivery.body!r}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import itertools
 import sys
 
 from haclient import Outcome, aio, events
-from haclient.errors import StaleDelivery
 
 
 async def produce(connection: aio.Connection) -> None:
@@ -35,9 +34,8 @@ def on_settled(number: int, settled: asyncio.Future[Outcome]) -> None:
 async def consume(connection: aio.Connection) -> None:
     async with await connection.create_receiver("numbers") as receiver:
         async for delivery in receiver:
-            print(f"received {delivery.body!r}", flush=True)
-            with contextlib.suppress(StaleDelivery):  # the number comes again
-                await delivery.accept()
+            async with delivery:
+                print(f"received {delivery.body!r}", flush=True)
 
 
 async def watch(name: str, connection: aio.Connection) -> None:

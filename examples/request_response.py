@@ -17,7 +17,7 @@ import sys
 import uuid
 
 from haclient import Message, aio
-from haclient.errors import MessageNotAccepted, StaleDelivery
+from haclient.errors import MessageNotAccepted
 
 REPLY_WITHIN = 1.0  # seconds
 
@@ -26,17 +26,16 @@ async def serve(connection: aio.Connection) -> None:
     requests = await connection.create_receiver("squares")
     replies = await connection.create_sender(None)  # each reply has an address of its own
     async for request in requests:
-        number, reply_to = request.body, request.message.reply_to
-        if not isinstance(number, int) or reply_to is None:
-            await request.reject("amqp:decode-error", "a request is a whole number and an address")
-            continue
-        correlation_id = request.message.correlation_id
-        try:
-            await replies.send(Message(address=reply_to, correlation_id=correlation_id, body=number**2))
-        except MessageNotAccepted:
-            print(f"server: {reply_to} is gone, whoever asked will ask again", flush=True)
-        with contextlib.suppress(StaleDelivery):  # the request comes again, and is answered again
-            await request.accept()
+        async with request:  # after a failover the request comes again, and is answered again
+            number, reply_to = request.body, request.message.reply_to
+            if not isinstance(number, int) or reply_to is None:
+                await request.reject("amqp:decode-error", "a request is a whole number and an address")
+                continue
+            correlation_id = request.message.correlation_id
+            try:
+                await replies.send(Message(address=reply_to, correlation_id=correlation_id, body=number**2))
+            except MessageNotAccepted:
+                print(f"server: {reply_to} is gone, whoever asked will ask again", flush=True)
 
 
 class Client:
@@ -70,11 +69,10 @@ class Client:
     async def take_replies(self) -> None:
         """Hand out replies for ever."""
         async for reply in self._replies:
-            waiting = self._waiting.get(str(reply.message.correlation_id))
-            if waiting is not None and not waiting.done():
-                waiting.set_result(reply.body)
-            with contextlib.suppress(StaleDelivery):
-                await reply.accept()
+            async with reply:
+                waiting = self._waiting.get(str(reply.message.correlation_id))
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(reply.body)
 
 
 async def main(url: str) -> None:

@@ -15,7 +15,6 @@ import haclient.engine  # noqa: F401 - names what a broken proton lacks
 # isort: split
 import asyncio
 import os
-import random
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -58,7 +57,6 @@ def connect(
     ssl_context: ssl.SSLContext | None = None,
     desired_capabilities: tuple[str, ...] = (),
     on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None = None,
-    rng: random.Random | None = None,
     telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
     **options: Unpack[OptionArguments],
 ) -> Opening[Connection]:
@@ -73,7 +71,6 @@ def connect(
     :param ssl_context: replaces the ``tls_*`` options; not for SASL EXTERNAL.
     :param desired_capabilities: what to ask of the peer in Open.
     :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
-    :param rng: the random source of backoff and SRV; for reproducible tests.
     :param telemetry: a directory, or settings; empty for off.
     :param options: any URL option by its name; they override the URL.
     :raises ClusterURLError: when the URL or an option is wrong, and for two arguments that set the same.
@@ -89,7 +86,6 @@ def connect(
         ssl_context=ssl_context,
         desired_capabilities=desired_capabilities,
         on_event=on_event,
-        rng=rng,
         telemetry=telemetry,
         **options,
     )
@@ -116,7 +112,6 @@ class ConnectionFactory(BaseFactory):
         ssl_context: ssl.SSLContext | None = None,
         desired_capabilities: tuple[str, ...] = (),
         on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None = None,
-        rng: random.Random | None = None,
         telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
         **options: Unpack[OptionArguments],
     ) -> None:
@@ -128,7 +123,6 @@ class ConnectionFactory(BaseFactory):
             ssl_context=ssl_context,
             desired_capabilities=desired_capabilities,
             on_event=on_event,
-            rng=rng,
             telemetry=telemetry,
             **options,
         )

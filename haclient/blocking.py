@@ -25,7 +25,6 @@ import haclient.engine  # noqa: F401 - names what a broken proton lacks
 # isort: split
 import contextlib
 import os
-import random
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -71,7 +70,6 @@ def connect(
     ssl_context: ssl.SSLContext | None = None,
     desired_capabilities: tuple[str, ...] = (),
     on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None = None,
-    rng: random.Random | None = None,
     telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
     **options: Unpack[OptionArguments],
 ) -> Connection:
@@ -86,7 +84,6 @@ def connect(
     :param ssl_context: replaces the ``tls_*`` options; not for SASL EXTERNAL.
     :param desired_capabilities: what to ask of the peer in Open.
     :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
-    :param rng: the random source of backoff and SRV; for reproducible tests.
     :param telemetry: a directory, or settings; empty for off.
     :param options: any URL option by its name; they override the URL.
     :raises ClusterURLError: when the URL or an option is wrong, and for two arguments that set the same.
@@ -102,7 +99,6 @@ def connect(
         ssl_context=ssl_context,
         desired_capabilities=desired_capabilities,
         on_event=on_event,
-        rng=rng,
         telemetry=telemetry,
         **options,
     )
@@ -135,7 +131,6 @@ class ConnectionFactory(BaseFactory):
         ssl_context: ssl.SSLContext | None = None,
         desired_capabilities: tuple[str, ...] = (),
         on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None = None,
-        rng: random.Random | None = None,
         telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
         **options: Unpack[OptionArguments],
     ) -> None:
@@ -147,7 +142,6 @@ class ConnectionFactory(BaseFactory):
             ssl_context=ssl_context,
             desired_capabilities=desired_capabilities,
             on_event=on_event,
-            rng=rng,
             telemetry=telemetry,
             **options,
         )

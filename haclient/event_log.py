@@ -264,7 +264,7 @@ class LogSubscription:
                 logger.info("%s: %s redirects to %s %s", prefix, event.by, event.target, event.detail)
             case events.BackingOff():
                 logger.info("%s: no primary in round %d, next in %.3f s", prefix, event.round, event.delay)
-            case events.LinkRetrying() | events.Unsettled():
+            case events.LinkRetrying() | events.Unsettled() | events.DeliveryStale():
                 _log_link(prefix, event)
             case events.GenerationsForgotten():
                 text = "%s: only stale primaries have served for long, %s with generation %s of cluster %r: "
@@ -290,7 +290,10 @@ def _log_block(prefix: str, event: events.Blocked | events.Unblocked) -> None:
         logger.warning("%s: %s takes messages again, after %.3f s", prefix, event.endpoint, event.duration)
 
 
-def _log_link(prefix: str, event: events.LinkRetrying | events.Unsettled) -> None:
+def _log_link(prefix: str, event: events.LinkRetrying | events.Unsettled | events.DeliveryStale) -> None:
+    if isinstance(event, events.DeliveryStale):
+        logger.info("%s: a delivery from %r was not settled: %s", prefix, event.address, event.reason)
+        return
     if isinstance(event, events.Unsettled):
         what = f"the sender to {event.address!r}" if event.link else "the connection"
         text = "%s: %s ended, and %d messages have no outcome: %s"

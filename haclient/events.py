@@ -230,6 +230,23 @@ class Unsettled:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryStale:
+    """The block of a delivery (``with delivery:``) ended, and the delivery could not be settled any more.
+
+    The primary delivers its message again.
+
+    :param link: the name of the receiver.
+    :param address: the node of the receiver.
+    :param reason: why, such as the loss of the connection.
+    """
+
+    stamp: Stamp
+    link: str
+    address: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class GaveUp:
     """No primary was found within what the policy allows, or there is a defect here; the connection is dead.
 
@@ -283,6 +300,7 @@ Event = (
     | Blocked
     | Unblocked
     | Unsettled
+    | DeliveryStale
     | GaveUp
     | Closed
 )

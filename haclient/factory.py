@@ -63,7 +63,6 @@ class FactoryArguments(OptionArguments, total=False):
     ssl_context: ssl.SSLContext | None
     desired_capabilities: tuple[str, ...]
     on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None
-    rng: random.Random | None
     telemetry: str | os.PathLike[str] | TelemetrySettings | None
 
 
@@ -79,6 +78,8 @@ def check_one_timeout(timeout: float | None, options: OptionArguments) -> None:
 
 # Two pods with one ``client_id`` meet by chance once in four billion.
 _RANDOM_DIGITS = 8
+# Makes the random source of a factory's backoff and SRV; ``haclient.testing.random_source`` replaces it.
+new_random = random.Random
 # A broker does not know which factory a connection is from: it serves all of a process in one queue.
 _SETUP_ANSWERS = SetupAnswers()
 
@@ -106,7 +107,6 @@ class FactoryCore:
     :param ssl_context: overrides the ``tls_*`` options; not for SASL EXTERNAL, see ``engine.tls``.
     :param desired_capabilities: what to ask of the peer in Open (AMQP 1.0 part 2, section 2.7.1).
     :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
-    :param rng: the random source of backoff and SRV; for reproducible tests.
     :param telemetry: overrides the option of that name: a directory, or settings; empty for off.
     :param options: any URL option by its name; they override the URL.
     :raises ClusterURLError: when the URL or an option is wrong, and for two arguments that set the same.
@@ -123,13 +123,11 @@ class FactoryCore:
         ssl_context: ssl.SSLContext | None = None,
         desired_capabilities: tuple[str, ...] = (),
         on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None = None,
-        rng: random.Random | None = None,
         telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
         **options: Unpack[OptionArguments],
     ) -> None:
         self.url = read_url(url)
         check_type("ssl_context", ssl_context, ssl.SSLContext, type(None))
-        check_type("rng", rng, random.Random, type(None))
         check_type("telemetry", telemetry, str, os.PathLike, TelemetrySettings, type(None))
         chosen = choose_credentials(user, password, credentials)
         settings = telemetry if isinstance(telemetry, TelemetrySettings) else None
@@ -138,7 +136,6 @@ class FactoryCore:
             overrides["telemetry"] = telemetry if settings is None else settings.directory
         self.options: Options = with_overrides(self.url.options, **overrides)
         check_available(self.options.sasl_mechanisms or ())
-        self._given_rng = rng
         self._identity = self._new_identity()
         self.redactor = make_redactor(self.url, self.client_id)
         self.credentials = CredentialsSource(self.url, chosen, lambda: self.topology)
@@ -307,9 +304,9 @@ class FactoryCore:
 
     def _new_identity(self) -> _Identity:
         client_id = self.options.client_id or f"haclient-{uuid.uuid4()}"
-        # Not by the given source, which is seeded the same in every process.
+        # Not by the random source, which a test may seed.
         name_prefix = f"{client_id}-{uuid.uuid4().hex[:_RANDOM_DIGITS]}"
-        return _Identity(os.getpid(), client_id, name_prefix, self._given_rng or random.Random())
+        return _Identity(os.getpid(), client_id, name_prefix, new_random())
 
     def _in_this_process(self) -> _Identity:
         """The identity; a new one in a forked process, which also drops the parent's connections."""

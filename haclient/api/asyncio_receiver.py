@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
 from typing import Self
 
 from haclient.api.bases import BaseDelivery
@@ -11,11 +12,14 @@ from haclient.api.descriptions import describe_delivery, describe_receiver
 from haclient.api.loop_affinity import check_loop, running_loop, wrong_loop
 from haclient.api.pickling import not_picklable
 from haclient.api.receiving import (
+    OnError,
     arrived,
+    block_outcome,
     check_counts,
     confirm_many,
     cores_of,
     drain,
+    failed_outcome,
     listed,
     modified,
     nothing_arrived,
@@ -26,7 +30,7 @@ from haclient.api.receiving import (
 from haclient.core.delivery import DeliveryCore, accept_all, mark_accepted
 from haclient.core.receiver import ReceiverCore
 from haclient.error_catalog.arguments import check_flag
-from haclient.errors import HaclientError
+from haclient.errors import HaclientError, StaleDelivery
 from haclient.outcome import ACCEPTED, RELEASED, Outcome
 
 
@@ -180,6 +184,9 @@ class Delivery(BaseDelivery):
 
     Each of them raises ``StaleDelivery`` when the connection that delivered it is lost or the receiver is
     closed, and ``AlreadySettled`` the second time.
+
+    As a context manager it accepts at the end of the block, and releases after an exception; see
+    ``processing``.
     """
 
     __slots__ = ("_call_timeout",)
@@ -225,11 +232,71 @@ class Delivery(BaseDelivery):
         """Give it back, counted as a failed delivery, or never to be delivered here again."""
         self._settle(modified(delivery_failed=delivery_failed, undeliverable_here=undeliverable_here))
 
+    def processing(self, *, on_error: OnError = "release", timeout: float | None = None) -> Processing:
+        """A block that settles the delivery: accepts it at its end, and gives it back after an exception.
+
+        If the delivery was settled inside the block, the end does nothing.  A stale delivery raises nothing:
+        its message comes again, and the event ``DeliveryStale`` says so.  If the receiver was created with
+        ``confirm=True``, the end of the block waits until the accept is confirmed, and raises what
+        ``accept(confirm=True)`` raises apart from ``StaleDelivery``.
+
+        :param on_error: what an exception in the block does: ``"release"`` gives the message back as if it
+            had not been delivered, ``"modify"`` counts a failed delivery, ``"reject"`` has the broker deliver
+            it no more.  A cancellation or an interrupt, which is no ``Exception``, always releases.
+        :param timeout: of the confirmation, in seconds; the URL's ``call_timeout`` by default, ``math.inf``
+            for no limit.
+        :raises ValueError: for another ``on_error``.
+        :raises AlreadySettled: at the begin of the block, when the delivery was settled before.
+        """
+        return Processing(self, failed_outcome(on_error), limit(timeout, self._call_timeout))
+
+    async def __aenter__(self) -> Self:
+        check_loop(self._core.loop)
+        self._core.check_unsettled()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return await self._end_block(error, RELEASED, limit(None, self._call_timeout))
+
     def __repr__(self) -> str:
         return describe_delivery("haclient.aio", self._core)
+
+    async def _end_block(self, error: BaseException | None, failed: Outcome, seconds: float | None) -> bool:
+        core = self._core
+        if isinstance(error, StaleDelivery) and core.comes_again:  # settled by hand, too late
+            core.report_stale(error)
+            return True
+        outcome = block_outcome(core, error, failed)
+        try:
+            if outcome is ACCEPTED and core.confirms:
+                await wait_confirmed(core, seconds)
+            elif outcome is not None:
+                self._settle(outcome)
+        except StaleDelivery as stale:
+            core.report_stale(stale)
+        return False
 
     def _settle(self, outcome: Outcome) -> None:
         if running_loop() is not self._core.loop:
             raise wrong_loop()
         self._core.mark_settled()
         self._core.settle(outcome)
+
+
+class Processing:
+    """The block of ``Delivery.processing``: an asynchronous context manager."""
+
+    def __init__(self, delivery: Delivery, failed: Outcome, seconds: float | None) -> None:
+        self._delivery = delivery
+        self._failed = failed
+        self._seconds = seconds
+
+    async def __aenter__(self) -> Delivery:
+        return await self._delivery.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return await self._delivery._end_block(error, self._failed, self._seconds)

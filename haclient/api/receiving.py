@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, TypeVar
 
 from haclient.api.bases import BaseDelivery
 from haclient.core.connection import ConnectionCore, State
@@ -22,9 +23,19 @@ from haclient.errors import (
     StaleDelivery,
     another,
 )
-from haclient.outcome import Outcome, OutcomeState
+from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 
 D = TypeVar("D", bound=BaseDelivery)
+
+# What becomes of a delivery whose block raised.
+OnError = Literal["release", "modify", "reject"]
+_ON_ERROR: Mapping[str, Outcome] = MappingProxyType(
+    {
+        "release": RELEASED,
+        "modify": Outcome(OutcomeState.MODIFIED, delivery_failed=True),
+        "reject": Outcome(OutcomeState.REJECTED),
+    }
+)
 
 
 async def unsubscribe(
@@ -182,6 +193,31 @@ def modified(*, delivery_failed: bool, undeliverable_here: bool) -> Outcome:
     return Outcome(
         OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
     )
+
+
+def failed_outcome(on_error: OnError) -> Outcome:
+    """The outcome that ``Delivery.processing`` names for a block that raises.
+
+    :raises TypeError, ValueError: for what names none.
+    """
+    check_type("on_error", on_error, str)
+    if on_error not in _ON_ERROR:
+        raise ValueError(f"on_error: it is 'release', 'modify' or 'reject', not {quoted(on_error)}")
+    return _ON_ERROR[on_error]
+
+
+def block_outcome(core: DeliveryCore, error: BaseException | None, failed: Outcome) -> Outcome | None:
+    """How the block of a delivery settles it at its end; ``None`` if it was settled inside the block.
+
+    :param error: what the block raised.
+    :param failed: the outcome after an ``Exception``.  A cancellation or an interrupt says nothing about the
+        message, which is released.
+    """
+    if core.settled:
+        return None
+    if error is None:
+        return ACCEPTED
+    return failed if isinstance(error, Exception) else RELEASED
 
 
 def nothing_arrived(seconds: float | None) -> ReceiveTimeout:

@@ -43,7 +43,7 @@ def describe(event: Event) -> str:  # noqa: C901 - one case for each
             return _served(event)
         case events.Disconnected():
             return f"{event.endpoint}: {event.reason}; {event.unsettled:,} unsettled"
-        case events.LinkRetrying() | events.Unsettled() | events.GaveUp():
+        case events.LinkRetrying() | events.Unsettled() | events.DeliveryStale() | events.GaveUp():
             return _not_served(event)
         case events.GenerationsForgotten():
             claim = (
@@ -85,7 +85,11 @@ def _served(event: events.Connected | events.Reconnected) -> str:
     return f"{event.endpoint}{generation}, {attempts} in {event.duration:.3f} s{again}"
 
 
-def _not_served(event: events.LinkRetrying | events.Unsettled | events.GaveUp) -> str:
+def _not_served(
+    event: events.LinkRetrying | events.Unsettled | events.DeliveryStale | events.GaveUp,
+) -> str:
+    if isinstance(event, events.DeliveryStale):
+        return f"{event.link} to {event.address}: {event.reason}"
     if isinstance(event, events.Unsettled):
         where = f"{event.link} to {event.address}: " if event.link else ""
         return f"{where}{event.count:,} without an outcome: {event.reason}"

@@ -96,6 +96,21 @@ class DeliveryCore:
         # The link is dead from the end of its engine on, which the receiver notices later.
         return LOST if self.link.dead else None
 
+    @property
+    def comes_again(self) -> bool:
+        """Whether it cannot be settled any more, or its accept was not confirmed."""
+        if self._confirmation is not None:
+            return self._confirmation.stale
+        return not self.settled and self.stale is not None
+
+    def check_unsettled(self) -> None:
+        """Check that nothing has settled the delivery.
+
+        :raises AlreadySettled: it was settled before.
+        """
+        if self.settled:
+            raise AlreadySettled("the delivery is settled already")
+
     def mark_settled(self) -> None:
         """Mark as settled, if the delivery can be settled now.
 
@@ -106,8 +121,7 @@ class DeliveryCore:
         if reason is not None:
             by = "the new primary" if reason == LOST else "the primary"
             raise StaleDelivery(f"{reason}; {by} delivers its message again")
-        if self.settled:
-            raise AlreadySettled("the delivery is settled already")
+        self.check_unsettled()
         self.settled = True
 
     def confirm(self) -> Confirmation:
@@ -122,6 +136,15 @@ class DeliveryCore:
             self.mark_settled()
             self._confirmation = confirmations.accept(self.link, self._pointer)
         return self._confirmation
+
+    @property
+    def confirms(self) -> bool:
+        """Whether its receiver has the primary confirm what is accepted."""
+        return self.receiver.confirmations is not None
+
+    def report_stale(self, error: StaleDelivery) -> None:
+        """Publish that the block of the delivery could not settle it."""
+        self.receiver.on_stale(self.receiver.name, self.receiver.address, str(error))
 
     @property
     def confirming(self) -> bool:

@@ -271,6 +271,11 @@ class EventPublisher:
         if count:
             self._emit(events.Unsettled, count=count, reason=reason, link=link, address=address)
 
+    def delivery_stale(self, link: str, address: str | None, reason: str) -> None:
+        """Publish that the block of a delivery could not settle it, unless the connection has ended."""
+        if not self.closed:
+            self._emit(events.DeliveryStale, link=link, address=address, reason=reason)
+
     def gave_up(self, reason: str, cause: str, last: Failure | None, *, attempts: int) -> None:
         """Publish the end of a search without a session."""
         self._emit(

@@ -244,6 +244,8 @@ class LinkSet:
         core.on_waiting = self._on_waiting
         if isinstance(core, SenderCore):
             core.suspects = self._suspect_messages
+        else:
+            core.on_stale = self._reporter.delivery_stale
         engine, session = self._engine, self._session
         if engine is not None and session is not None and engine.close_reason is None:
             try:

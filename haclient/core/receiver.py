@@ -92,6 +92,8 @@ class ReceiverCore:
         self.on_accepted: Callable[[ReceiverLink], None] = lambda _: None
         """Called when the peer accepts the link, over each connection."""
         self.on_waiting: Callable[[], None] = lambda: None
+        self.on_stale: Callable[[str, str | None, str], None] = lambda *_: None
+        """Called with the link, the address and the reason when a block could not settle its delivery."""
         self.on_detached: OnDetached[ReceiverLink] | None = None
         """Decides about a Detach: the error that closes the receiver, or ``None`` if it is attached again."""
         self.refusal: HaclientError | None = None

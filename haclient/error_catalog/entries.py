@@ -349,8 +349,9 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         "stale-delivery": Entry(
             "The connection of the delivery was lost, or its receiver is closed: the primary delivers the "
             "message again.",
-            "Settle the new delivery, and make the handling of a message idempotent. Settle what is held "
-            "before you close a receiver; docs/receiving.md has the order of a shutdown.",
+            "Settle the new delivery, and make the handling of a message idempotent. `with delivery:` "
+            "does not raise this. Settle what is held before you close a receiver; docs/receiving.md "
+            "has the order of a shutdown.",
         ),
         "already-settled": Entry(
             "The delivery was settled before.",

@@ -32,6 +32,7 @@ from haclient.factory import FactoryCore
 from haclient.retry.backoff import FixedDelays
 from haclient.simulation.presets import PRESETS
 from haclient.storm.lines import Command, body, format_line, read_command
+from haclient.testing.random_source import random_source
 
 # Between two writes to the pipe: a write for each line would cost too much.
 _FLUSH_PAUSE = 0.05
@@ -64,8 +65,8 @@ class Reporter:
 class _CoreWithDelays(FactoryCore):
     """A factory whose connections wait these delays, as those of the drop-in do."""
 
-    def __init__(self, url: str, rng: random.Random, delays: FixedDelays) -> None:
-        super().__init__(url, rng=rng)
+    def __init__(self, url: str, delays: FixedDelays) -> None:
+        super().__init__(url)
         self._delays = delays
 
     def _share(self) -> Shared:
@@ -77,8 +78,8 @@ class _FactoryWithDelays(aio.ConnectionFactory):
 
     def __init__(self, url: str, rng: random.Random, preset: str) -> None:
         delays = FixedDelays(tuple(islice(PRESETS[preset].series(rng, 1), _DELAYS)))
-        super().__init__(url, rng=rng)
-        self._core = _CoreWithDelays(url, rng, delays)
+        super().__init__(url)
+        self._core = _CoreWithDelays(url, delays)
 
 
 class Client:
@@ -122,9 +123,10 @@ class Client:
             self._report(event)
 
     def _dial(self) -> aio.Opening[aio.Connection]:
-        if self._delays:
-            return _FactoryWithDelays(self._url, self._rng, self._delays).connect()
-        return aio.connect(self._url, rng=self._rng)
+        with random_source(self._rng):
+            if self._delays:
+                return _FactoryWithDelays(self._url, self._rng, self._delays).connect()
+            return aio.connect(self._url)
 
     def _report(self, event: Event) -> None:
         at = event.stamp.monotonic

@@ -207,7 +207,13 @@ class _Connection:
             self.episode = None
 
 
-_OF_NO_EPISODE = (events.LinkRetrying, events.Blocked, events.Unblocked, events.Unsettled)
+_OF_NO_EPISODE = (
+    events.LinkRetrying,
+    events.Blocked,
+    events.Unblocked,
+    events.Unsettled,
+    events.DeliveryStale,
+)
 
 
 class _Episodes:

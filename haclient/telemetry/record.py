@@ -161,7 +161,8 @@ class Recorder:
         | events.Parked
         | events.LinkRetrying
         | events.Blocked
-        | events.Unblocked,
+        | events.Unblocked
+        | events.DeliveryStale,
         _ended: list[Ended],
     ) -> Iterator[str]:
         # No line, so no gap in their numbers either.
@@ -326,6 +327,7 @@ _MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any, list[Ended]], Ite
     events.Blocked: Recorder._nothing,  # noqa: SLF001
     events.Unblocked: Recorder._nothing,  # noqa: SLF001
     events.Unsettled: Recorder._unsettled,  # noqa: SLF001
+    events.DeliveryStale: Recorder._nothing,  # noqa: SLF001
     events.BackingOff: Recorder._backing_off,  # noqa: SLF001
     events.Connected: Recorder._connected,  # noqa: SLF001
     events.Reconnected: Recorder._connected,  # noqa: SLF001

@@ -39,7 +39,6 @@ CONNECTS: dict[str, tuple[object, ...]] = {
     "ssl_context": (5, "context", True),
     "desired_capabilities": _CAPABILITIES,
     "on_event": (5, "print", [5]),
-    "rng": (5, "random"),
     "telemetry": (5, True, ["directory"], "a\0b"),
     "vhost": ("a\0b", object(), ""),
     "client_id": ("a\0b", object()),
@@ -92,6 +91,7 @@ CALLS_OF_DELIVERIES: dict[str, dict[str, tuple[object, ...]]] = {
     "accept": {"confirm": _FLAGS, **_TIMES},
     "reject": {"condition": (5, b"app:bad", "a\0b"), "description": (5, b"text", "a\0b")},
     "modify": {"delivery_failed": _FLAGS, "undeliverable_here": _FLAGS},
+    "processing": {"on_error": (5, None, ["reject"], "accept", "Reject", ""), **_TIMES},
 }
 UNSUBSCRIBE: dict[str, tuple[object, ...]] = {"name": (*_TEXTS, ""), "topic": _TEXTS, **_TIMES}
 # What has no argument that can be wrong, or is no call of its own.

@@ -25,6 +25,7 @@ from haclient.events import (
     Redirected,
 )
 from haclient.testing.peers.passive import open_and_drop
+from haclient.testing.random_source import random_source
 from tests.peers import BEHAVIOURS, Peer, Primary, primary, url
 from tests.peers.watch import Watch
 
@@ -191,8 +192,11 @@ async def test_the_primary_is_found_among_all_of_them(place: str) -> None:
 
 async def test_a_peer_that_opens_and_drops_is_met_ever_more_rarely() -> None:
     watch = Watch()
-    async with open_and_drop() as peer, aio.connect(url(peer), on_event=watch, rng=random.Random(1)):
-        await asyncio.sleep(3)  # the time that the bound speaks about
+    async with open_and_drop() as peer:
+        with random_source(random.Random(1)):
+            connecting = aio.connect(url(peer), on_event=watch)
+        async with connecting:
+            await asyncio.sleep(3)  # the time that the bound speaks about
         accepted = len(peer.accepted)
     assert 2 <= accepted <= 10
     # Each delay is drawn from under a ceiling, and it is the ceiling that grows for certain.

@@ -43,7 +43,22 @@ async def connection(haclient_module_broker: Broker) -> AsyncIterator[aio.Connec
 
 
 # An interrupt before this line may come between the work and the accept: the message is delivered again then.
-SAYS_ACCEPTED = {"delivery.accept()": 'delivery.accept(); print("accepted")'}
+SAYS_ACCEPTED = {
+    "import haclient\n": """\
+import contextlib
+
+import haclient
+
+
+@contextlib.contextmanager
+def says():
+    yield
+    print("accepted")
+
+
+""",
+    "with delivery:": "with says(), delivery:",
+}
 
 Start = Callable[..., AbstractAsyncContextManager[Program]]
 

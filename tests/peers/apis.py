@@ -15,6 +15,7 @@ from typing import Any
 
 import haclient
 from haclient import aio, blocking
+from haclient.api.blocking_receiver import Processing
 from haclient.event_log import BlockingEvents
 from haclient.testing.peers.listening import Peer, url
 
@@ -24,6 +25,7 @@ _WRAPPED = (
     blocking.Sender,
     blocking.Receiver,
     blocking.Delivery,
+    Processing,
 )
 
 
@@ -84,11 +86,19 @@ class Threaded:
             return value
         if name == "events":
             return lambda: ThreadedEvents(value())
+        if name == "processing":  # waits for nothing
+            return lambda **named: Threaded(value(**named))
 
         async def call(*arguments: Any, **named: Any) -> Any:
             return await on_thread(value, *arguments, **named)
 
         return call
+
+    async def __aenter__(self) -> Any:
+        return await on_thread(self.inner.__enter__)
+
+    async def __aexit__(self, *raised: object) -> Any:
+        return await on_thread(self.inner.__exit__, *raised)
 
 
 class ThreadedEvents:

@@ -251,6 +251,11 @@ def blocking_delivery(delivery: Delivery) -> None:
     delivery.release()
     delivery.modify()
     delivery.modify(delivery_failed=False, undeliverable_here=True)
+    with delivery as entered:
+        assert_type(entered, Delivery)
+    with delivery.processing(on_error="reject", timeout=5) as entered:
+        assert_type(entered, Delivery)
+    delivery.processing(on_error="accept")  # type: ignore[arg-type]
 
 
 # -- the asyncio API -----------------------------------------------------------------------------
@@ -352,6 +357,11 @@ async def asyncio_delivery(delivery: aio.Delivery) -> None:
     await delivery.release()
     await delivery.modify()
     await delivery.modify(delivery_failed=False, undeliverable_here=True)
+    async with delivery as entered:
+        assert_type(entered, aio.Delivery)
+    async with delivery.processing(on_error="reject", timeout=5) as entered:
+        assert_type(entered, aio.Delivery)
+    delivery.processing(on_error="accept")  # type: ignore[arg-type]
 
 
 # -- facts ----------------------------------------------------------------------------------------
@@ -533,6 +543,9 @@ def every_event(event: events.Event) -> str:  # noqa: C901, PLR0912 - one case f
             return event.endpoint.host
         case events.Unsettled():
             assert_type((event.count, event.link, event.address), tuple[int, str, str | None])
+            return event.reason
+        case events.DeliveryStale():
+            assert_type((event.link, event.address), tuple[str, str | None])
             return event.reason
         case events.GaveUp():
             assert_type(event.last, Failure | None)

@@ -46,7 +46,7 @@ _DECLARE = "; declare the queue or exchange first"
 
 
 class Reporter(Protocol):
-    """What retries are reported to."""
+    """What links report to."""
 
     def link_retrying(
         self, *, link: str, address: str | None, delay: float, condition: proton.Condition, refusals: int
@@ -55,6 +55,9 @@ class Reporter(Protocol):
 
     def unsettled(self, count: int, reason: str, *, link: str = "", address: str | None = None) -> None:
         """Report that a sender ended with messages without an outcome, if there are any."""
+
+    def delivery_stale(self, link: str, address: str | None, reason: str) -> None:
+        """Report that the block of a delivery could not settle it."""
 
 
 @dataclass(slots=True)
