@@ -15,7 +15,7 @@ export PIP_USER := 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup release lint-workflows demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
+.PHONY: help setup release lint-workflows demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream storm grid grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +93,9 @@ soak-stream: setup  ## the analysis as a stream, killed STREAM_KILLS=10 times at
 	@STREAM_KILLS=$(or $(STREAM_KILLS),10) STREAM_SEED=$(or $(SEED),7) \
 	    $(PYTHON) -m pytest -m soak tests/analysis/test_stream.py
 
+storm: setup  ## a real reconnect storm: a local pair, its primary killed; STORM_ARGS="--connections 3000 --client proton"
+	@$(PYTHON) -m benchmarks.storm $(STORM_ARGS)
+
 grid: setup  ## storms in virtual time, all presets beside our default, judged and checked; keeps results in build/; minutes
 	@$(PYTHON) -m haclient simulate --grid short --check --cache build/grid.jsonl --json build/grid.json \
 	    --plot build/grid.png $(GRID_ARGS)
@@ -139,7 +142,7 @@ docs:  ## the documentation site, into build/site; links, spelling and sentences
 check: setup  ## ruff, ruff format, mypy --strict, the layers, the words, addresses, notes of changes, workflows
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
-	@$(PYTHON) -m mypy --strict haclient broker_stub
+	@$(PYTHON) -m mypy --strict haclient broker_stub benchmarks/storm
 	@.make-venv/bin/lint-imports --no-cache --no-logo
 	@$(PYTHON) scripts/check_tree.py
 	@$(PYTHON) scripts/check_words.py

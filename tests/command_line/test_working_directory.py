@@ -21,7 +21,7 @@ TRAP = "open(__file__ + '.ran', 'w').close(); raise SystemExit('planted')"
 FLEET = """
 import asyncio, sys
 from pathlib import Path
-from haclient.storm.fleet import Fleet, FleetPlan
+from benchmarks.storm.fleet import Fleet, FleetPlan
 
 async def main():
     fleet = Fleet(FleetPlan(kind=sys.argv[1], clients=1, url="amqp://127.0.0.1:1"), print, Path(sys.argv[2]))

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from haclient.storm.lines import Line
+from benchmarks.storm.lines import Line
 
 # Counting thousands of clients takes milliseconds of processor time, which the clients need.
 _POLL_INTERVAL = 0.2

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.storm.lines import Command, Line, read_line, write_command
 from haclient.command_line.python import module_command, module_environment
-from haclient.storm.lines import Command, Line, read_line, write_command
 
 Kind = Literal["haclient", "proton", "rhea"]
 
@@ -80,7 +80,7 @@ class FleetPlan:
         """
         if self.kind != "rhea":
             name = "worker" if self.kind == "haclient" else "proton_worker"
-            return [*module_command(f"haclient.storm.{name}")]
+            return [*module_command(f"benchmarks.storm.{name}")]
         node = shutil.which("node")
         if node is None:
             raise FleetError("rhea needs node, which is not on PATH")

@@ -5,12 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
-from haclient.storm.figures import Figures
-from haclient.storm.flood import Flood
+from benchmarks.storm.figures import Figures
+from benchmarks.storm.flood import Flood
+from benchmarks.storm.run import Outcome
+from haclient.printable.text import printable
+from haclient.simulation import plot as pictures
+from haclient.simulation.arrivals import Arrivals
 
 _MIB = 1024 * 1024
 
@@ -86,6 +92,36 @@ def _waits(flood: Flood) -> str:
 
 def _milliseconds(seconds: float, digits: int = 1) -> str:
     return f"{1e3 * seconds:.{digits}f} ms"
+
+
+def print_results(console: Console, outcomes: Sequence[Outcome]) -> None:
+    """Print what came of storms."""
+    console.print(table([outcome.figures for outcome in outcomes]))
+    for outcome in outcomes:
+        for reason in outcome.given_up[:3]:
+            console.print(
+                printable(f"{outcome.figures.name} gave up: {reason}"), markup=False, highlight=False
+            )
+        for defect in outcome.defects:
+            console.print(
+                printable(f"{outcome.figures.name} went on after {defect}"), markup=False, highlight=False
+            )
+        for flood in filter(None, (outcome.flood, outcome.apart)):
+            console.print(flood_text(flood), markup=False, highlight=False)
+
+
+def draw(outcomes: Sequence[Outcome], png: Path | None, html: Path | None) -> None:
+    """Write the pictures that are asked for."""
+    storms = [outcome.figures for outcome in outcomes]
+    series = [
+        Arrivals(name=one.name, back=one.arrivals, attempts=one.dials, setup_rate=one.setup_rate or 1.0)
+        for one in storms
+    ]
+    title = f"{max(one.clients for one in storms):,} connections, the primary killed"
+    if png is not None:
+        pictures.write_png(series, png, title=title)
+    if html is not None:
+        pictures.write_html(series, rows(storms), html, title=title)
 
 
 def facts(one: Figures, flood: Flood | None = None, apart: Flood | None = None) -> dict[str, Any]:

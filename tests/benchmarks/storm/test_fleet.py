@@ -12,7 +12,7 @@ from tests.examples.program import ROOT
 START_ONE = """
 import asyncio, json, os, sys
 from pathlib import Path
-from haclient.storm.fleet import Fleet, FleetPlan
+from benchmarks.storm.fleet import Fleet, FleetPlan
 
 async def main() -> list[int]:
     plan = FleetPlan(kind="haclient", clients=1, url="amqp://127.0.0.1:1")

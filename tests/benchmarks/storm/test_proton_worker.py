@@ -7,7 +7,7 @@ import pytest
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
-from haclient.storm.proton_worker import Later, Survivor
+from benchmarks.storm.proton_worker import Later, Survivor
 
 
 class HeartbeatOfTheDead(MessagingHandler):

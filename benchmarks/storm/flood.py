@@ -18,12 +18,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from haclient.storm import processors
-from haclient.storm.figures import percentile
-from haclient.storm.fleet import Fleet, FleetPlan
-from haclient.storm.lines import Command
-from haclient.storm.processors import Turns
-from haclient.storm.results import Results, count_up
+from benchmarks.storm import processors
+from benchmarks.storm.figures import percentile
+from benchmarks.storm.fleet import Fleet, FleetPlan
+from benchmarks.storm.lines import Command
+from benchmarks.storm.processors import Turns
+from benchmarks.storm.results import Results, count_up
 
 # Each sender's pause: enough messages for a 99th percentile, few enough to be no load of their own.
 _PAUSE = 0.1

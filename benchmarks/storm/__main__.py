@@ -1,28 +1,25 @@
-"""``haclient storm``: thousands of real connections, a primary that is killed, and the count afterwards."""
+"""``python -m benchmarks.storm``: thousands of real connections, a primary that is killed, and the count."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from benchmarks.storm import report
+from benchmarks.storm.environment import EnvironmentUnavailable
+from benchmarks.storm.fleet import FleetError, Kind
+from benchmarks.storm.progress import Bars
+from benchmarks.storm.run import Plan, Standby, run
 from broker_stub.local_cluster.member_process import MemberStartError
 from haclient.cli.options import BROKEN, UnusableError
+from haclient.command_line import interrupts
 from haclient.errors import HaclientError
-from haclient.printable.text import printable
 from haclient.simulation import plot as pictures
-from haclient.simulation.arrivals import Arrivals
-from haclient.storm import report
-from haclient.storm.environment import EnvironmentUnavailable
-from haclient.storm.fleet import FleetError, Kind
-from haclient.storm.run import Outcome, Plan, Standby, run
 
 
 @click.command()
@@ -121,8 +118,8 @@ def storm(*, as_json: bool, plot: Path | None, html: Path | None, **given: Any) 
     if as_json:
         click.echo(json.dumps(report.facts(outcome.figures, outcome.flood)))
     else:
-        print_results(Console(), [outcome])
-    draw([outcome], plot, html)
+        report.print_results(Console(), [outcome])
+    report.draw([outcome], plot, html)
     if outcome.figures.back < outcome.figures.clients or outcome.figures.lost:
         raise click.exceptions.Exit(BROKEN)
 
@@ -136,22 +133,6 @@ def plan_of(given: dict[str, Any]) -> Plan:
     return Plan(**given)
 
 
-def print_results(console: Console, outcomes: Sequence[Outcome]) -> None:
-    """Print what came of storms."""
-    console.print(report.table([outcome.figures for outcome in outcomes]))
-    for outcome in outcomes:
-        for reason in outcome.given_up[:3]:
-            console.print(
-                printable(f"{outcome.figures.name} gave up: {reason}"), markup=False, highlight=False
-            )
-        for defect in outcome.defects:
-            console.print(
-                printable(f"{outcome.figures.name} went on after {defect}"), markup=False, highlight=False
-            )
-        for flood in filter(None, (outcome.flood, outcome.apart)):
-            console.print(report.flood_text(flood), markup=False, highlight=False)
-
-
 def need_for(png: Path | None, html: Path | None) -> None:
     """:raises NoPlotsError: when something is missing that these pictures need, before the storm."""
     if png is not None:
@@ -160,56 +141,6 @@ def need_for(png: Path | None, html: Path | None) -> None:
         pictures.need("markupsafe")
 
 
-def draw(outcomes: Sequence[Outcome], png: Path | None, html: Path | None) -> None:
-    """Write the pictures that are asked for."""
-    storms = [outcome.figures for outcome in outcomes]
-    series = [
-        Arrivals(name=one.name, back=one.arrivals, attempts=one.dials, setup_rate=one.setup_rate or 1.0)
-        for one in storms
-    ]
-    title = f"{max(one.clients for one in storms):,} connections, the primary killed"
-    if png is not None:
-        pictures.write_png(series, png, title=title)
-    if html is not None:
-        pictures.write_html(series, report.rows(storms), html, title=title)
-
-
-class Bars:
-    """A progress bar for each step, on standard error (a ``course.Screen``)."""
-
-    def __init__(self) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-        )
-        self._task: TaskID | None = None
-        self._total = 0
-
-    def title(self, text: str) -> None:
-        """Another storm begins."""
-        self._progress.console.print(text)
-
-    def phase(self, text: str, total: int) -> None:
-        """Finish the bar, and begin another."""
-        if self._task is not None:
-            self._progress.update(self._task, completed=self._total)
-            self._progress.stop_task(self._task)
-        self._task, self._total = self._progress.add_task(text, total=total), total
-
-    def done(self, count: int) -> None:
-        """Move the bar."""
-        if self._task is not None:
-            self._total = max(count, 1)
-            self._progress.update(self._task, completed=count)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
+if __name__ == "__main__":
+    interrupts.command_starts()
+    storm()

@@ -1,7 +1,7 @@
 """The same reconnect storm five times: this client in three modes, proton's Container, and rhea.
 
 In each storm that many real connections are made to a local pair, its primary is killed (SIGKILL), the
-backup is promoted some seconds later, and everybody comes back; see ``haclient.storm.figures`` for what
+backup is promoted some seconds later, and everybody comes back; see ``benchmarks.storm.figures`` for what
 is counted, and how mu is measured.  All storms have the same pair, one after the other in the same run:
 
 - ``haclient, standby=none``: ``retry-after`` only, nobody is parked;
@@ -35,10 +35,10 @@ from pathlib import Path
 import measure
 from rich.console import Console
 
-from haclient.cli.commands.storm import Bars, draw, print_results
-from haclient.storm import report
-from haclient.storm.fleet import FleetError
-from haclient.storm.run import Outcome, Plan, run
+from benchmarks.storm import report
+from benchmarks.storm.fleet import FleetError
+from benchmarks.storm.progress import Bars
+from benchmarks.storm.run import Outcome, Plan, run
 
 _NODE = Path(__file__).resolve().parent / "node"
 _ESTABLISHED = 20
@@ -138,11 +138,11 @@ def main() -> None:
                 outcomes += _outcome(plan, bars)
     if not outcomes:
         return
-    print_results(Console(width=160), outcomes)
+    report.print_results(Console(width=160), outcomes)
     for outcome in outcomes:
         _bars(outcome)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    draw(outcomes, arguments.out / "storm.png", arguments.out / "storm.html")
+    report.draw(outcomes, arguments.out / "storm.png", arguments.out / "storm.html")
     facts = [report.facts(outcome.figures, outcome.flood, outcome.apart) for outcome in outcomes]
     (arguments.out / "storm.json").write_text(json.dumps(facts))
 

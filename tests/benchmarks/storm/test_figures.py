@@ -10,11 +10,19 @@ from typing import Any
 
 import pytest
 
-from haclient.storm.figures import Facts, Figures, busiest_second, figures, percentile, share, sustained_rate
-from haclient.storm.footprint import Footprint
-from haclient.storm.lines import Line
-from haclient.storm.member_lines import Served, served_between
-from haclient.storm.results import Results
+from benchmarks.storm.figures import (
+    Facts,
+    Figures,
+    busiest_second,
+    figures,
+    percentile,
+    share,
+    sustained_rate,
+)
+from benchmarks.storm.footprint import Footprint
+from benchmarks.storm.lines import Line
+from benchmarks.storm.member_lines import Served, served_between
+from benchmarks.storm.results import Results
 
 KILLED, BACK = 100.0, 103.0
 PRIMARY, OTHER = "10.0.0.2:5672", "10.0.0.1:5672"

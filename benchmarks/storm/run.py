@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from haclient.storm import environment, processors
-from haclient.storm.drain import take_all
-from haclient.storm.environment import Environment, ExistingCluster, LocalPair
-from haclient.storm.figures import Facts, Figures, figures
-from haclient.storm.fleet import Fleet, FleetError, FleetPlan, Kind
-from haclient.storm.flood import Flood, FloodPlan, Layout, newcomers
-from haclient.storm.footprint import Watch
-from haclient.storm.lines import Command, body
-from haclient.storm.results import Results, count_up
+from benchmarks.storm import environment, processors
+from benchmarks.storm.drain import take_all
+from benchmarks.storm.environment import Environment, ExistingCluster, LocalPair
+from benchmarks.storm.figures import Facts, Figures, figures
+from benchmarks.storm.fleet import Fleet, FleetError, FleetPlan, Kind
+from benchmarks.storm.flood import Flood, FloodPlan, Layout, newcomers
+from benchmarks.storm.footprint import Watch
+from benchmarks.storm.lines import Command, body
+from benchmarks.storm.results import Results, count_up
 
 Standby = Literal["none", "outage", "warm"]
 

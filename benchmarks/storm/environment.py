@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from benchmarks.storm.member_lines import Served, served_between
 from broker_stub import scratch_directory
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, Member
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.storm.member_lines import Served, served_between
 
 # A backup that takes over, on a busy machine.
 _PATIENCE = 60.0

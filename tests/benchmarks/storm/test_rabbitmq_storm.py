@@ -1,4 +1,4 @@
-"""A short storm at a real RabbitMQ node that is stopped and started: ``storm.py --broker rabbitmq``."""
+"""A short storm at a real RabbitMQ node that restarts: ``compare_storms.py --broker rabbitmq``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,15 @@ def benchmark_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_all_clients_are_back_at_a_node_that_was_stopped_and_started(tmp_path: Path) -> None:
     arguments = ["--broker", "rabbitmq", "--connections", str(CONNECTIONS), "--outage", "0.5"]
     program = subprocess.run(
-        [sys.executable, BENCHMARKS / "storm.py", *arguments, "--only", "haclient", "--out", tmp_path],
+        [
+            sys.executable,
+            BENCHMARKS / "compare_storms.py",
+            *arguments,
+            "--only",
+            "haclient",
+            "--out",
+            tmp_path,
+        ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

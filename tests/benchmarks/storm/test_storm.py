@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.storm import processors
+from benchmarks.storm.__main__ import storm
+from benchmarks.storm.environment import LocalPair
+from benchmarks.storm.fleet import Fleet, FleetError, FleetPlan
+from benchmarks.storm.run import Outcome, Plan, run
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from haclient import aio
-from haclient.cli import main
 from haclient.core.connection import State
-from haclient.storm import processors
-from haclient.storm.environment import LocalPair
-from haclient.storm.fleet import Fleet, FleetError, FleetPlan
-from haclient.storm.run import Outcome, Plan, run
 
 pytestmark = pytest.mark.slow
 
 SHORT = {"outage": 1.0, "deadline": 90.0}
-RHEA = Path(__file__).resolve().parents[2] / "benchmarks" / "node" / "node_modules"
+RHEA = Path(__file__).resolve().parents[3] / "benchmarks" / "node" / "node_modules"
 
 
 class Silent:
@@ -125,8 +125,8 @@ async def test_those_who_are_parked_at_a_member_that_is_not_promoted_reach_the_p
 
 
 def test_the_command_prints_the_figures_as_json(tmp_path: Path) -> None:
-    arguments = ["storm", "--connections", "10", "--outage", "0.5", "--deadline", "60", "--json"]
-    result = CliRunner().invoke(main, [*arguments, "--html", str(tmp_path / "storm.html")])
+    arguments = ["--connections", "10", "--outage", "0.5", "--deadline", "60", "--json"]
+    result = CliRunner().invoke(storm, [*arguments, "--html", str(tmp_path / "storm.html")])
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert (facts["back"], facts["gave_up"], facts["lost"], len(facts["arrivals"])) == (10, 0, 0, 10)
@@ -142,7 +142,7 @@ def test_the_command_prints_the_figures_as_json(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments: list[str], words: str) -> None:
-    result = CliRunner().invoke(main, ["storm", *arguments])
+    result = CliRunner().invoke(storm, arguments)
     assert result.exit_code == 2
     assert words in result.output
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from haclient.storm import processors
-from haclient.storm.flood import Layout
-from haclient.storm.processors import Turns
+from benchmarks.storm import processors
+from benchmarks.storm.flood import Layout
+from benchmarks.storm.processors import Turns
 
 pytestmark = pytest.mark.skipif(not processors.LINUX, reason="Linux tells of its threads")
 

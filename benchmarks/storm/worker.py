@@ -2,7 +2,7 @@
 
 A factory each, because that is what so many separate applications are: they share nothing.
 
-Run by ``fleet``: ``python -m haclient.storm.worker URL --first 0 --count 1000 --address storm --seed 1``.
+Run by ``fleet``: ``python -m benchmarks.storm.worker URL --first 0 --count 1000 --address storm --seed 1``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from functools import partial
 from itertools import islice
 
 import haclient
+from benchmarks.storm.lines import Command, body, format_line, read_command
 from broker_stub.cli import event_loop
 from haclient import aio
 from haclient.core.connection import Shared
@@ -31,7 +32,6 @@ from haclient.events import AttemptStarted, Disconnected, Event, GaveUp, Reconne
 from haclient.factory import FactoryCore
 from haclient.retry.backoff import FixedDelays
 from haclient.simulation.presets import PRESETS
-from haclient.storm.lines import Command, body, format_line, read_command
 
 # Between two writes to the pipe: a write for each line would cost too much.
 _FLUSH_PAUSE = 0.05

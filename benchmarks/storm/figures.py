@@ -25,10 +25,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from haclient.storm.footprint import Footprint
-from haclient.storm.lines import body
-from haclient.storm.member_lines import Served
-from haclient.storm.results import Results
+from benchmarks.storm.footprint import Footprint
+from benchmarks.storm.lines import body
+from benchmarks.storm.member_lines import Served
+from benchmarks.storm.results import Results
 
 # The share of the connections at either end that the beginning and the end distort.
 _RIM = 0.1

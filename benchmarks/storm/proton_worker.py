@@ -31,9 +31,9 @@ import proton
 from proton.handlers import MessagingHandler
 from proton.reactor import Backoff, Container
 
+from benchmarks.storm.lines import Command, body, format_line, read_command
+from benchmarks.storm.worker import arguments_of
 from haclient.cluster_url.url import ClusterURL
-from haclient.storm.lines import Command, body, format_line, read_command
-from haclient.storm.worker import arguments_of
 
 # How often commands are looked for and lines written, in seconds.
 _TICK = 0.05
