@@ -32,12 +32,12 @@ from rich.console import Console
 from rich.table import Table
 from syn_counter import SynCounter
 
+from benchmarks.grid.preset_clients import simulate
+from benchmarks.grid.presets import PRESETS
 from benchmarks.storm.fleet import FleetError
 from benchmarks.storm.member_lines import Served
 from benchmarks.storm.run import Outcome, Plan, Screen, run
 from haclient.retry.policy import Policy
-from haclient.simulation.fleet import simulate
-from haclient.simulation.presets import PRESETS
 from haclient.simulation.result import Result
 from haclient.simulation.scenario import Scenario
 from tests.interop.rabbitmq import Node, RabbitMQ

@@ -21,7 +21,7 @@ from pathlib import Path
 import grimp
 
 PACKAGES = ("haclient", "broker_stub", "benchmarks")
-FOLDERS = ("haclient", "broker_stub", "benchmarks/storm")
+FOLDERS = ("haclient", "broker_stub", "benchmarks/grid", "benchmarks/storm")
 MOST_MODULES = 15
 MOST_LINES = 500
 MOST_README_LINES = 10

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-_FOLDERS = ("haclient", "broker_stub", "benchmarks/storm")
+_FOLDERS = ("haclient", "broker_stub", "benchmarks/grid", "benchmarks/storm")
 
 _CLIENT = {
     "face": "API",

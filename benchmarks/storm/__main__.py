@@ -103,7 +103,7 @@ def storm(*, as_json: bool, plot: Path | None, html: Path | None, **given: Any) 
     """
     plan = plan_of(given)
     try:
-        need_for(plot, html)
+        pictures.need_for(plot, html)
         with Bars() as bars:
             outcome = asyncio.run(run(plan, bars))
     except (
@@ -131,14 +131,6 @@ def plan_of(given: dict[str, Any]) -> Plan:
     if given["standby"] is not None and given["kind"] != "haclient":
         raise click.UsageError(f"--standby is not for {given['kind']}")
     return Plan(**given)
-
-
-def need_for(png: Path | None, html: Path | None) -> None:
-    """:raises NoPlotsError: when something is missing that these pictures need, before the storm."""
-    if png is not None:
-        pictures.need("matplotlib")
-    if html is not None:
-        pictures.need("markupsafe")
 
 
 if __name__ == "__main__":

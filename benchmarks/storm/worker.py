@@ -23,6 +23,7 @@ from functools import partial
 from itertools import islice
 
 import haclient
+from benchmarks.grid.presets import PRESETS
 from benchmarks.storm.lines import Command, body, format_line, read_command
 from broker_stub.cli import event_loop
 from haclient import aio
@@ -31,7 +32,6 @@ from haclient.errors import HaclientError
 from haclient.events import AttemptStarted, Disconnected, Event, GaveUp, Reconnected
 from haclient.factory import FactoryCore
 from haclient.retry.backoff import FixedDelays
-from haclient.simulation.presets import PRESETS
 
 # Between two writes to the pipe: a write for each line would cost too much.
 _FLUSH_PAUSE = 0.05

@@ -32,9 +32,9 @@ asyncio.run(main())
 """
 GRID = """
 from haclient.retry.policy import Policy
-from haclient.simulation.grid.cache import Cache
-from haclient.simulation.grid.cells import cells
-from haclient.simulation.grid.run import grid
+from benchmarks.grid.cache import Cache
+from benchmarks.grid.cells import cells
+from benchmarks.grid.run import grid
 
 if __name__ == "__main__":
     few = {"clients": [5], "outage": [0.3], "members": [1], "kind": ["reset"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from haclient.simulation.grid.cells import Cell, cells
+from benchmarks.grid.cells import Cell, cells
 
 
 def test_the_whole_grid_has_every_combination_up_to_two_thousand_clients() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from haclient.simulation.grid.bars import Outcome, bars, broken, outcome
-from haclient.simulation.grid.cells import Cell
+from benchmarks.grid.bars import Outcome, bars, broken, outcome
+from benchmarks.grid.cells import Cell
 
 
 def of(last: float, attempts: float, most_syns: int = 2, smallest_gap: float = 0.5) -> Outcome:
@@ -90,3 +91,15 @@ def test_medians_are_of_each_figure_and_what_never_ends_is_infinite() -> None:
     found = outcome([run(1.0, 9.0), run(3.0, 7.0, 0.2), run(2.0, 8.0, None)])
     assert (found.last, found.attempts, found.smallest_gap) == (2.0, 8.0, 0.2)
     assert outcome([run(None, 1.0), run(1.0, 1.0), run(None, 1.0)]).last == math.inf
+
+
+def test_the_grid_has_bars_of_its_own_for_known_fleets() -> None:
+    def known(clients: int) -> Cell:
+        return replace(cell(clients=clients), base=(("fleet_known", True),))
+
+    presets = {"kafka": of(14.0, 1.5)}
+    limits = bars(known(2000), presets)
+    assert (limits.last, limits.attempts) == (pytest.approx(10.5), 3.0)
+    assert broken(of(10.4, 1.0), limits, presets) == []
+    assert broken(of(10.6, 3.1), limits, presets) == ["late", "attempts"]
+    assert bars(known(100), presets).last == pytest.approx(1.2 * 14.0)

@@ -12,8 +12,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haclient.simulation.grid.bars import Outcome
-from haclient.simulation.grid.run import Judged
+from benchmarks.grid.bars import Outcome
+from benchmarks.grid.run import Judged
 from haclient.simulation.plot import need
 
 if TYPE_CHECKING:
@@ -108,4 +108,4 @@ def figures(outcome: Outcome) -> str:
 def _short(value: float) -> str:
     if not math.isfinite(value):
         return "never"
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"  # noqa: PLR2004
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

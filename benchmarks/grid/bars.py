@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Any
 
-from haclient.simulation.grid.cells import Cell
+from benchmarks.grid.cells import Cell
 
 _AS_LATE, _SLACK, _SLACK_OF_SEVERAL = 1.2, 1.0, 1.5
 _AS_FAST, _AS_FAST_S, _FEW_ATTEMPTS = 1.02, 0.1, 2.0

@@ -13,9 +13,9 @@ from dataclasses import fields
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.grid import cases
+from benchmarks.grid.presets import PRESETS
 from haclient.retry.policy import Policy
-from haclient.simulation import cases
-from haclient.simulation.presets import PRESETS
 from haclient.simulation.scenario import Scenario
 
 if TYPE_CHECKING:

@@ -11,11 +11,29 @@ lane of a client has any: the others are advanced to the present whenever that o
 from __future__ import annotations
 
 import random
+from functools import partial
 
+from benchmarks.grid.presets import Preset
+from haclient.retry.policy import Policy
+from haclient.simulation import fleet
 from haclient.simulation.clock import Kind
-from haclient.simulation.presets import Preset
+from haclient.simulation.fleet import Progress
 from haclient.simulation.primary import Verdict
+from haclient.simulation.result import Result
+from haclient.simulation.scenario import Scenario
 from haclient.simulation.world import Role, World
+
+
+def simulate(
+    scenario: Scenario, client: Policy | Preset, *, name: str | None = None, progress: Progress | None = None
+) -> Result:
+    """Let a storm happen, in virtual time, with haclient's clients or those of a preset."""
+    clients = client if isinstance(client, Policy) else partial(_clients, client)
+    return fleet.simulate(scenario, clients, name=name, progress=progress)
+
+
+def _clients(preset: Preset, world: World, rng: random.Random) -> PresetClients:
+    return PresetClients(world, preset, rng)
 
 
 class _Lane:
@@ -59,6 +77,7 @@ class PresetClients:
     """
 
     def __init__(self, world: World, preset: Preset, rng: random.Random) -> None:
+        self.name = preset.name
         self._world = world
         self._preset = preset
         self._rng = rng

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from haclient.cli import main
+from benchmarks.grid import run as module
+from benchmarks.grid.__main__ import main
+from benchmarks.grid.cache import Cache, _sources
+from benchmarks.grid.cells import KINDS, cells
+from benchmarks.grid.presets import PRESETS, Preset
+from benchmarks.grid.run import Judged, grid
 from haclient.discovery import polling
 from haclient.retry.policy import Policy
-from haclient.simulation.grid import run as module
-from haclient.simulation.grid.cache import Cache, _sources
-from haclient.simulation.grid.cells import KINDS, cells
-from haclient.simulation.grid.run import Judged, grid
-from haclient.simulation.presets import PRESETS, Preset
 
 SMALL = cells("whole", {"clients": [5], "outage": [0.3], "members": [1], "kind": ["reset", "silent"]})
 OURS = {"haclient": Policy()}
@@ -84,7 +84,7 @@ def test_the_code_of_the_client_has_that_of_folders_below() -> None:
 def test_changed_code_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cache.jsonl"
     _, count = computed(path)
-    monkeypatch.setattr("haclient.simulation.grid.cache._sources", lambda _: [b"other code"])
+    monkeypatch.setattr("benchmarks.grid.cache._sources", lambda _: [b"other code"])
     assert computed(path)[1] == count
 
 
@@ -127,7 +127,7 @@ def test_a_grid_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
 
 
 def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["simulate", "--grid", *arguments])
+    return CliRunner().invoke(main, ["judge", *arguments])
 
 
 ONE = ["--sweep", "clients=5", "--sweep", "outage=0.3", "--sweep", "members=1", "--jobs", "1"]
@@ -158,8 +158,8 @@ def test_a_check_that_finds_what_is_known_says_how_many_cells_are_known_not_to_h
 
 def test_a_cell_that_holds_no_longer_ends_a_check_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bars that nobody keeps."""
-    monkeypatch.setattr("haclient.simulation.grid.bars._SLACK", 0.0)
-    monkeypatch.setattr("haclient.simulation.grid.bars._AS_LATE", 0.1)
+    monkeypatch.setattr("benchmarks.grid.bars._SLACK", 0.0)
+    monkeypatch.setattr("benchmarks.grid.bars._AS_LATE", 0.1)
     done = command(*ONE, "--check")
     assert done.exit_code == 1, done.output
     assert "HOLDS NO LONGER: 5 clients, one address, silent, outage 0.3 s: the last after" in done.stdout
@@ -168,11 +168,11 @@ def test_a_cell_that_holds_no_longer_ends_a_check_with_1(monkeypatch: pytest.Mon
 def test_what_is_known_not_to_hold_is_named_with_its_figures_and_ends_a_check_with_0(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("haclient.simulation.grid.bars._SLACK", 0.0)
-    monkeypatch.setattr("haclient.simulation.grid.bars._AS_LATE", 0.1)
+    monkeypatch.setattr("benchmarks.grid.bars._SLACK", 0.0)
+    monkeypatch.setattr("benchmarks.grid.bars._AS_LATE", 0.1)
     known = {(1, kind, 5, 0.3): "no client is as fast" for kind in KINDS}
-    monkeypatch.setattr("haclient.simulation.grid.known.KNOWN", known)
-    monkeypatch.setattr("haclient.simulation.grid.report.KNOWN", known)
+    monkeypatch.setattr("benchmarks.grid.known.KNOWN", known)
+    monkeypatch.setattr("benchmarks.grid.report.KNOWN", known)
     done = command(*ONE, "--check")
     assert done.exit_code == 0, done.output
     assert done.stdout.count("known not to hold: 5 clients") == 3
@@ -182,7 +182,7 @@ def test_what_is_known_not_to_hold_is_named_with_its_figures_and_ends_a_check_wi
 def test_a_cell_that_is_known_not_to_hold_and_does_ends_a_check_with_1(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("haclient.simulation.grid.known.KNOWN", {HELD: "nobody knows"})
+    monkeypatch.setattr("benchmarks.grid.known.KNOWN", {HELD: "nobody knows"})
     done = command(*ONE, "--check")
     assert done.exit_code == 1, done.output
     assert "holds now, take it out of known.py: 5 clients, one address, silent" in done.stdout
@@ -197,8 +197,8 @@ def test_strategies_and_options_can_be_judged(tmp_path: Path) -> None:
         "full",
         "--strategy",
         "equal",
-        "--backoff-max",
-        "1",
+        "--set",
+        "backoff_max=1",
         "--json",
         "-",
     )
@@ -219,16 +219,15 @@ def test_strategies_and_options_can_be_judged(tmp_path: Path) -> None:
         ["--park", "outage"],
         ["--jobs", "0"],
         ["--check", "--strategy", "full"],
-        ["--check", "--backoff-max", "1"],
-        ["--check", "--setup-rate", "100"],
+        ["--check", "--set", "backoff_max=1"],
+        ["--check", "--set", "setup_rate=100"],
+        ["--check", "--broker", "rabbitmq"],
+        ["--set", "clients=5"],
+        ["--set", "setup_rate=0"],
+        ["small"],
     ],
     ids=" ".join,
 )
 def test_wrong_usage_is_2(wrong: list[str]) -> None:
     done = command(*wrong)
     assert done.exit_code == 2, done.output
-
-
-@pytest.mark.parametrize("option", [["--jobs", "1"], ["--cache", "x"], ["--check"]], ids=" ".join)
-def test_what_belongs_to_a_grid_goes_with_one(option: list[str]) -> None:
-    assert CliRunner().invoke(main, ["simulate", *option]).exit_code == 2

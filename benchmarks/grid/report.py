@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from haclient.simulation.grid.known import KNOWN, Comparison, key
-from haclient.simulation.grid.run import Judged
+from benchmarks.grid.known import KNOWN, Comparison, key
+from benchmarks.grid.run import Judged
 
 COLUMNS = (
     "members",
@@ -96,4 +96,4 @@ def politeness(found: Sequence[Judged], policy: str) -> str:
 def _number(value: float) -> str:
     if not math.isfinite(value):
         return "never"
-    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - two places are of no use
+    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"

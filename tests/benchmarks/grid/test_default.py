@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.grid.cache import Cache
+from benchmarks.grid.cells import Cell, cells
+from benchmarks.grid.run import Judged, grid
 from haclient.retry.policy import Policy
-from haclient.simulation.grid.cache import Cache
-from haclient.simulation.grid.cells import Cell, cells
-from haclient.simulation.grid.run import Judged, grid
 
 pytestmark = pytest.mark.timeout(600)  # 3 s of a processor of its own
 

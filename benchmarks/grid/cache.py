@@ -15,12 +15,13 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 import haclient
+from benchmarks.grid.presets import Preset
 from haclient.retry.policy import Policy
-from haclient.simulation.presets import Preset
 from haclient.simulation.scenario import Scenario
 
 _PACKAGE = Path(haclient.__file__).parent
-_MODEL = ("clock", "fleet", "presets", "preset_clients", "primary", "result", "scenario", "syn", "world")
+_MODEL = ("clock", "fleet", "primary", "result", "scenario", "syn", "world")
+_PRESETS = ("presets", "preset_clients")
 _CLIENT = ("cluster_url", "discovery", "retry")
 
 Figures = dict[str, Any]
@@ -82,7 +83,9 @@ def _results(lines: Iterable[str]) -> Iterable[tuple[str, list[Figures]]]:
 
 def _sources(kind: type[Policy | Preset]) -> Iterable[bytes]:
     modules = [_PACKAGE / "simulation" / f"{name}.py" for name in _MODEL]
-    if kind is Policy:
+    if kind is Preset:
+        modules += [Path(__file__).with_name(f"{name}.py") for name in _PRESETS]
+    else:
         modules.append(_PACKAGE / "simulation" / "haclient_clients.py")
         for folder in _CLIENT:
             modules += sorted((_PACKAGE / folder).rglob("*.py"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from haclient.simulation import sweep
+from benchmarks.grid import cases, sweep
+from haclient.retry.policy import Policy
+from haclient.simulation.scenario import Scenario
 
 BASE = {"clients": 100, "setup_rate": 100.0, "outage": 0.5}
 
@@ -36,3 +38,8 @@ def test_figures_name_what_was_varied() -> None:
     (row,) = sweep.run([{**BASE, "client": "proton"}])
     assert row["outage"] == 0.5
     assert row["not_back"] == 0
+
+
+def test_a_case_says_that_the_fleet_is_known() -> None:
+    scenario = Scenario(clients=300, retry_after=False, fleet_known=True)
+    assert cases.strategy("adaptive", scenario, Policy()).name == "adaptive, fleet known"

@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 from proton import _reactor
 
-from haclient.simulation.presets import PRESETS, Preset, redis_delay
-from tests.simulation import kolmogorov
+from benchmarks.grid.presets import PRESETS, Preset, redis_delay
+from tests.benchmarks.grid import kolmogorov
 
 SAMPLES = 4000
 

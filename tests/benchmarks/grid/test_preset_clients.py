@@ -9,8 +9,8 @@ from itertools import chain, repeat
 
 import pytest
 
-from haclient.simulation.fleet import simulate
-from haclient.simulation.presets import PRESETS, Order, Preset
+from benchmarks.grid.preset_clients import simulate
+from benchmarks.grid.presets import PRESETS, Order, Preset
 from haclient.simulation.scenario import Scenario
 from haclient.simulation.world import Role, World
 

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from benchmarks.grid.preset_clients import simulate
+from benchmarks.grid.presets import PRESETS, Preset
 from haclient.retry.policy import Policy
 from haclient.retry.strategies import STRATEGIES, StrategyName
-from haclient.simulation.fleet import Progress, simulate
-from haclient.simulation.presets import PRESETS, Preset
+from haclient.simulation.fleet import Progress
+from haclient.simulation.haclient_clients import name_of
 from haclient.simulation.result import Result
 from haclient.simulation.scenario import Scenario
 
@@ -36,10 +38,9 @@ def strategy(name: str, scenario: Scenario, policy: Policy) -> Case:
 
     :raises KeyError: when there is no such strategy.
     """
-    extra = ", parked" if scenario.parking else ", retry-after" if scenario.retry_after else ""
-    extra = ", fleet known" if scenario.fleet_known else extra
     known: Mapping[str, StrategyName] = {each: each for each in get_args(StrategyName)}
-    return Case(f"{name}{extra}", scenario, replace(policy, backoff_strategy=known[name]))
+    chosen = replace(policy, backoff_strategy=known[name])
+    return Case(name_of(chosen, scenario), scenario, chosen)
 
 
 def preset(name: str, scenario: Scenario) -> Case:

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.grid.bars import Bars, Outcome, bars, broken, outcome
+from benchmarks.grid.cache import Cache, Figures
+from benchmarks.grid.cells import Cell
+from benchmarks.grid.preset_clients import simulate
+from benchmarks.grid.presets import PRESETS, Preset
 from haclient.command_line.python import safe_path
 from haclient.retry.policy import Policy
-from haclient.simulation.fleet import simulate
-from haclient.simulation.grid.bars import Bars, Outcome, bars, broken, outcome
-from haclient.simulation.grid.cache import Cache, Figures
-from haclient.simulation.grid.cells import Cell
-from haclient.simulation.presets import PRESETS, Preset
 from haclient.simulation.scenario import Scenario
 
 Progress = Callable[[int, int], None]

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from haclient.simulation.grid.cells import Cell, Kind
-from haclient.simulation.grid.run import Judged
+from benchmarks.grid.cells import Cell, Kind
+from benchmarks.grid.run import Judged
 
 Key = tuple[int, Kind, int, float]
 """Addresses, kind, clients, seconds of outage."""
