@@ -15,7 +15,7 @@ export PIP_USER := 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup release lint-workflows demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
+.PHONY: help setup release lint-workflows demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream storm grid grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -93,14 +93,17 @@ soak-stream: setup  ## the analysis as a stream, killed STREAM_KILLS=10 times at
 	@STREAM_KILLS=$(or $(STREAM_KILLS),10) STREAM_SEED=$(or $(SEED),7) \
 	    $(PYTHON) -m pytest -m soak tests/analysis/test_stream.py
 
+storm: setup  ## a real reconnect storm: a local pair, its primary killed; STORM_ARGS="--connections 3000 --client proton"
+	@$(PYTHON) -m benchmarks.storm $(STORM_ARGS)
+
 grid: setup  ## storms in virtual time, all presets beside our default, judged and checked; keeps results in build/; minutes
-	@$(PYTHON) -m haclient simulate --grid short --check --cache build/grid.jsonl --json build/grid.json \
+	@$(PYTHON) -m benchmarks.grid judge short --check --cache build/grid.jsonl --json build/grid.json \
 	    --plot build/grid.png $(GRID_ARGS)
 
 grid-large: setup  ## the same with outages of 30 and 300 s for up to 2,000 clients, and with 20,000 clients; an hour
-	@$(PYTHON) -m haclient simulate --grid whole --cache build/grid.jsonl --json build/grid-whole.json \
+	@$(PYTHON) -m benchmarks.grid judge whole --cache build/grid.jsonl --json build/grid-whole.json \
 	    --plot build/grid-whole.png $(GRID_ARGS)
-	@$(PYTHON) -m haclient simulate --grid large --cache build/grid.jsonl --json build/grid-large.json \
+	@$(PYTHON) -m benchmarks.grid judge large --cache build/grid.jsonl --json build/grid-large.json \
 	    --plot build/grid-large.png $(GRID_ARGS)
 
 simulate-million: setup  ## a million clients in virtual time: hints, parked, warm, no hints; 4 GB of memory
@@ -132,14 +135,14 @@ model: setup  ## every state of three members and four generations: some minutes
 docs:  ## the documentation site, into build/site; links, spelling and sentences are checked
 	@scripts/setup.sh docs
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs --quiet build
-	@$(PYTHON) -m codespell_lib *.md changes docs examples haclient broker_stub
+	@$(PYTHON) -m codespell_lib *.md changes docs examples haclient broker_stub benchmarks/grid benchmarks/storm
 	@$(PYTHON) scripts/check_prose.py
 	@echo 'build/site/index.html; with search: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site'
 
 check: setup  ## ruff, ruff format, mypy --strict, the layers, unused code, words, addresses, notes of changes, workflows
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
-	@$(PYTHON) -m mypy --strict haclient broker_stub
+	@$(PYTHON) -m mypy --strict haclient broker_stub benchmarks/grid benchmarks/storm
 	@.make-venv/bin/lint-imports --no-cache --no-logo
 	@$(PYTHON) scripts/check_tree.py
 	@$(PYTHON) scripts/check_unused.py

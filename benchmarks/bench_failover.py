@@ -50,14 +50,14 @@ import measure
 from measure import BrokerProcess
 
 import haclient
+from benchmarks.storm.environment import LocalPair
+from benchmarks.storm.member_lines import served_between
 from broker_stub.admission.user_database import write_users
 from broker_stub.local_cluster.member_process import free_addresses
 from broker_stub.management_client import AdminClient, Credentials
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.codec import Encoder
-from haclient.storm.environment import LocalPair
-from haclient.storm.member_lines import served_between
 from haclient.testing.random_source import random_source
 
 _ADDRESS = "bench"

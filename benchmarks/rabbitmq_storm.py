@@ -1,4 +1,4 @@
-"""A reconnect storm at a RabbitMQ node that is stopped and started, for ``storm.py --broker rabbitmq``.
+"""A reconnect storm at a RabbitMQ node that is stopped and started: ``compare_storms.py --broker rabbitmq``.
 
 One node, one address, no hints: the node ends (SIGKILL), and starts again ``--outage`` seconds later.  Times
 count from the moment when it listens.  The storms, one after the other at the same node: this client, this
@@ -32,14 +32,14 @@ from rich.console import Console
 from rich.table import Table
 from syn_counter import SynCounter
 
+from benchmarks.grid.preset_clients import simulate
+from benchmarks.grid.presets import PRESETS
+from benchmarks.storm.fleet import FleetError
+from benchmarks.storm.member_lines import Served
+from benchmarks.storm.run import Outcome, Plan, Screen, run
 from haclient.retry.policy import Policy
-from haclient.simulation.fleet import simulate
-from haclient.simulation.presets import PRESETS
 from haclient.simulation.result import Result
 from haclient.simulation.scenario import Scenario
-from haclient.storm.fleet import FleetError
-from haclient.storm.member_lines import Served
-from haclient.storm.run import Outcome, Plan, Screen, run
 from tests.interop.rabbitmq import Node, RabbitMQ
 
 # A quorum queue writes every message before it accepts it.
@@ -115,7 +115,7 @@ def _processor_time(pid: int) -> float:
 
 
 class RestartedNode:
-    """One RabbitMQ node as the cluster of a storm (``haclient.storm.environment.Environment``).
+    """One RabbitMQ node as the cluster of a storm (``benchmarks.storm.environment.Environment``).
 
     :ivar listens_at: when it listened again, by the monotonic clock.
     """

@@ -1,6 +1,6 @@
 """Refuse words that the field does not use: ``.make-venv/bin/python scripts/check_words.py``.
 
-Names are split at ``_`` and at capitals.  Looked at: the names that the packages define (modules, classes,
+Names are split at ``_`` and at capitals.  Looked at: the names that the folders define (modules, classes,
 functions, parameters, attributes, variables), and the texts that people read (log lines, help, errors).
 What a name is called instead stands beside it in ``BANNED``.  A term of two words is found as two parts of
 one name that follow each other.
@@ -16,40 +16,44 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+_FOLDERS = ("haclient", "broker_stub", "benchmarks/grid", "benchmarks/storm")
+
+_CLIENT = {
+    "face": "API",
+    "faces": "APIs",
+    "miss": "failure",
+    "misses": "failures",
+    "missed": "failed",
+    "flight": "pending attempt",
+    "flights": "pending attempts",
+    "appointment": "reservation",
+    "appointments": "reservations",
+    "lead": "search owner",
+    "farewell": "peer close",
+    "seat": "pending receive",
+    "veil": "redactor",
+    "conceal": "redact",
+    "unheard": "dropped events",
+    "away": "downtime",
+    "set up": "connection setup",
+    "told": "reported",
+    "tells": "reports",
+    "way": "route",
+    "ways": "routes",
+    "epoch": "topology version, session number",
+    "hint": "retry after",
+    "hints": "retry after",
+    "firm": "a state of the table",
+    "walking": "a state of the table",
+    "look": "poll, tick",
+    "room": "free dials, window",
+    "asking": "member requests",
+    "happenings": "proton events",
+}
 
 BANNED: Mapping[str, Mapping[str, str]] = {
-    "haclient": {
-        "face": "API",
-        "faces": "APIs",
-        "miss": "failure",
-        "misses": "failures",
-        "missed": "failed",
-        "flight": "pending attempt",
-        "flights": "pending attempts",
-        "appointment": "reservation",
-        "appointments": "reservations",
-        "lead": "search owner",
-        "farewell": "peer close",
-        "seat": "pending receive",
-        "veil": "redactor",
-        "conceal": "redact",
-        "unheard": "dropped events",
-        "away": "downtime",
-        "set up": "connection setup",
-        "told": "reported",
-        "tells": "reports",
-        "way": "route",
-        "ways": "routes",
-        "epoch": "topology version, session number",
-        "hint": "retry after",
-        "hints": "retry after",
-        "firm": "a state of the table",
-        "walking": "a state of the table",
-        "look": "poll, tick",
-        "room": "free dials, window",
-        "asking": "member requests",
-        "happenings": "proton events",
-    },
+    "haclient": _CLIENT,
+    "benchmarks": _CLIENT,
     "haclient/discovery": {
         "take out": "withdraw",
         "slot": "reservation",
@@ -96,7 +100,7 @@ BANNED: Mapping[str, Mapping[str, str]] = {
         "consoles": "formatting",
         "meter": "progress",
     },
-    "haclient/storm": {
+    "benchmarks/storm": {
         "book": "results",
         "course": "run",
         "stage": "environment",
@@ -284,8 +288,8 @@ def found_in(words: list[str], terms: Mapping[tuple[str, ...], str]) -> Iterator
 
 
 def complaints(root: Path) -> Iterator[str]:
-    """One line for each banned word in the packages below ``root``."""
-    for path in sorted([*(root / "haclient").rglob("*.py"), *(root / "broker_stub").rglob("*.py")]):
+    """One line for each banned word in the folders below ``root``."""
+    for path in sorted(path for folder in _FOLDERS for path in (root / folder).rglob("*.py")):
         where = path.relative_to(root)
         terms = banned_in(where.parent.as_posix())
         tree = ast.parse(path.read_text())

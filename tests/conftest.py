@@ -23,11 +23,11 @@ _SPARK = "the Spark session"
 # Tests in few files of many seconds: they begin first, or one process would be left with them at the end.
 _LONG = (
     "tests/analysis/",
+    "tests/benchmarks/",
     "tests/broker_stub/replication/",
     "tests/faults/",
     "tests/interop/",
     "tests/simulation/",
-    "tests/storm/",
     "tests/testing/",
 )
 

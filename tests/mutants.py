@@ -38,6 +38,7 @@ FOLDERS = {
         "tests/discovery",
         "tests/core",
         "tests/simulation",
+        "tests/benchmarks/grid",
         "tests/api",
         "tests/failover",
     ),

@@ -96,11 +96,11 @@ def test_the_python_of_the_system_asks_for_the_environment(outside: bool) -> Non
 
 
 def test_a_command_that_cannot_be_imported_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "haclient.cli.commands.storm", None)
-    assert "storm" in CliRunner().invoke(main, ["--help"]).stdout
-    done = CliRunner().invoke(main, ["storm", "--connections", "5"])
+    monkeypatch.setitem(sys.modules, "haclient.cli.commands.simulate", None)
+    assert "simulate" in CliRunner().invoke(main, ["--help"]).stdout
+    done = CliRunner().invoke(main, ["simulate", "--clients", "5"])
     assert done.exit_code == 3
-    assert done.stderr.startswith("Error: storm cannot run here: ")
+    assert done.stderr.startswith("Error: simulate cannot run here: ")
 
 
 def test_a_name_comes_from_where_type_checkers_look_for_it() -> None:

@@ -25,7 +25,6 @@ _COMMANDS = (
     "analyze",
     "telemetry",
     "simulate",
-    "storm",
 )
 
 
@@ -60,7 +59,7 @@ def _lacking(name: str, error: ImportError) -> click.Command:
 )
 @version_option("haclient")
 def main() -> None:
-    """Inspect a broker cluster and use it; see what connections go through: analyse, simulate, let it happen.
+    """Inspect a broker cluster and use it; see what connections go through: analyse, simulate.
 
     Where a command takes a URL, the variable HACLIENT_URL may hold it, and HACLIENT_USER, HACLIENT_PASSWORD
     or HACLIENT_PASSWORD_FILE the credentials.

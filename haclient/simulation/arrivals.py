@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from haclient.simulation.result import peak
+from haclient.simulation.result import Result, peak
 
 BINS = 120
 """Bins of the time axis."""
@@ -41,6 +41,11 @@ class Arrivals:
     def last(self) -> float:
         """When the last client was back."""
         return max(self.back, default=0.0)
+
+
+def arrivals_of(result: Result) -> Arrivals:
+    """The arrivals of a simulated storm."""
+    return Arrivals(result.name, result.back, result.attempts, result.scenario.setup_rate)
 
 
 def time_span(series: Sequence[Arrivals]) -> float:

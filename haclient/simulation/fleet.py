@@ -17,8 +17,6 @@ from typing import Protocol
 from haclient.retry.policy import Policy
 from haclient.simulation.clock import Kind
 from haclient.simulation.haclient_clients import HaclientClients
-from haclient.simulation.preset_clients import PresetClients
-from haclient.simulation.presets import Preset
 from haclient.simulation.result import Result
 from haclient.simulation.scenario import Scenario
 from haclient.simulation.world import World
@@ -32,6 +30,10 @@ _PROGRESS_REPORTS = 200  # times
 class Driver(Protocol):
     """The clients of a storm."""
 
+    @property
+    def name(self) -> str:
+        """The name of their policy, in tables."""
+
     def begin(self, client: int, at: float) -> None:
         """This client notices the loss; time 0 is the loss itself."""
 
@@ -39,24 +41,28 @@ class Driver(Protocol):
         """An event of the clock, for one client."""
 
 
+MakeClients = Callable[[World, random.Random], Driver]
+"""Makes the clients of a storm, with the random source of the whole fleet."""
+
+
 def simulate(
-    scenario: Scenario, client: Policy | Preset, *, name: str | None = None, progress: Progress | None = None
+    scenario: Scenario,
+    clients: Policy | MakeClients,
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Let a storm happen, in virtual time.
 
-    :param client: the policy of all clients: this package's own, or a preset of another's.
-    :param name: what the result is called; the preset's or the strategy's own name without it.
+    :param clients: the policy of this package's clients, or a function that makes other clients.
+    :param name: of the result; without it that of the clients.
     """
     world = World(scenario)
     rng = random.Random(scenario.seed)
-    driver: Driver = (
-        PresetClients(world, client, rng)
-        if isinstance(client, Preset)
-        else HaclientClients(world, client, rng)
-    )
+    driver = HaclientClients(world, clients, rng) if isinstance(clients, Policy) else clients(world, rng)
     with _no_garbage_collection():
         _run(world, driver, rng, progress)
-    return _result(world, name or (client.name if isinstance(client, Preset) else client.backoff_strategy))
+    return _result(world, name or driver.name)
 
 
 def _run(world: World, driver: Driver, rng: random.Random, progress: Progress | None) -> None:

@@ -37,6 +37,7 @@ from haclient.retry.fleet import NO_FLEET, FleetSize
 from haclient.retry.policy import Policy
 from haclient.simulation.clock import Kind
 from haclient.simulation.primary import Verdict
+from haclient.simulation.scenario import Scenario
 from haclient.simulation.world import Role, World
 
 _REPEATS = 32  # more repeats of a SYN than Linux makes, see ``syn``
@@ -81,6 +82,14 @@ class _Client:
         return where
 
 
+def name_of(policy: Policy, scenario: Scenario) -> str:
+    """Name the clients by their strategy and by what the brokers do for clients that come back."""
+    if scenario.fleet_known:
+        return f"{policy.backoff_strategy}, fleet known"
+    extra = ", parked" if scenario.parking else ", retry-after" if scenario.retry_after else ""
+    return f"{policy.backoff_strategy}{extra}"
+
+
 class HaclientClients:
     """A fleet of this package's clients.
 
@@ -88,6 +97,7 @@ class HaclientClients:
     """
 
     def __init__(self, world: World, policy: Policy, rng: random.Random) -> None:
+        self.name = name_of(policy, world.scenario)
         self._world = world
         self._policy = policy
         self._rng = rng

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COLUMNS = 3
+_FOR_PAGES = ("markupsafe", "altair", "vl_convert")
 
 _SETUPS, _ATTEMPTS, _IDEAL, _INK, _GRID = "#2a6fdb", "#c77400", "#16202b", "#536170", "#e8ebef"
 
@@ -70,7 +71,7 @@ def write_html(
     :param table: rows with the same keys; the first key names the row.
     :raises NoPlotsError: without what draws it, and jinja2's markupsafe.
     """
-    for module in ("markupsafe", "altair", "vl_convert"):
+    for module in _FOR_PAGES:
         need(module)
     from haclient.simulation.page import page  # noqa: PLC0415  # the extra may be missing
 
@@ -81,6 +82,15 @@ def need(module: str) -> None:
     """:raises NoPlotsError: when this module of the extra is missing."""
     if find_spec(module) is None:
         raise NoPlotsError(module)
+
+
+def need_for(png: Path | None, html: Path | None) -> None:
+    """:raises NoPlotsError: when something is missing that these pictures need, before the storm."""
+    if png is not None:
+        need("matplotlib")
+    if html is not None:
+        for module in _FOR_PAGES:
+            need(module)
 
 
 def _panel(axes: Axes, one: Arrivals, span: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from haclient.simulation import sweep
+from benchmarks.grid import sweep
 
 
 def test_spark_brings_the_same_rows_in_the_same_order(spark: SparkSession) -> None:

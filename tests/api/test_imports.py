@@ -12,6 +12,7 @@ from haclient.testing.threads import in_thread
 from tests.peers import primary, url
 
 UNWANTED = {
+    "benchmarks",
     "broker_stub",
     "click",
     "opentelemetry",
@@ -22,7 +23,6 @@ UNWANTED = {
     "haclient.cli",
     "haclient.reactor",
     "haclient.simulation",
-    "haclient.storm",
     "haclient.testing",
     "haclient.tracing",
     "haclient.utils",

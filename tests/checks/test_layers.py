@@ -19,10 +19,9 @@ LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for package in ("haclient", "broker_stub"):
-        shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "*.html*")
-        )
+    others = shutil.ignore_patterns("__pycache__", "*.html*", "node_modules")
+    for package in ("haclient", "broker_stub", "benchmarks"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=others)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -71,6 +70,12 @@ def plant(copy: Path, module: str, code: str) -> None:
             id="client-core-to-broker",
         ),
         pytest.param(
+            "haclient.cli.replay",
+            "\nfrom benchmarks.storm import run  # noqa\n",
+            "haclient is not allowed to import benchmarks",
+            id="what-is-installed-to-benchmarks",
+        ),
+        pytest.param(
             "broker_stub.queueing.queue",
             "\nfrom haclient.discovery import search  # noqa\n",
             "broker_stub is not allowed to import haclient.discovery",
@@ -113,8 +118,10 @@ def test_a_folder_and_a_module_that_grew_too_large_are_found(copy: Path) -> None
         (copy / "haclient" / "retry" / f"planted{number}.py").write_text("")
     plant(copy, "haclient.outcome", "\n" * 500)
     (copy / "haclient" / "core" / "README.md").unlink()
+    plant(copy, "benchmarks.storm.lines", "\n" * 500)
     checked = run(copy, sys.executable, ROOT / "scripts" / "check_tree.py", copy)
     assert checked.returncode == 1
     assert "haclient/retry: " in checked.stdout
     assert "haclient/outcome.py: " in checked.stdout
     assert "haclient/core: no README.md" in checked.stdout
+    assert "benchmarks/storm/lines.py: " in checked.stdout

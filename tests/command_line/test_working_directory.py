@@ -21,7 +21,7 @@ TRAP = "open(__file__ + '.ran', 'w').close(); raise SystemExit('planted')"
 FLEET = """
 import asyncio, sys
 from pathlib import Path
-from haclient.storm.fleet import Fleet, FleetPlan
+from benchmarks.storm.fleet import Fleet, FleetPlan
 
 async def main():
     fleet = Fleet(FleetPlan(kind=sys.argv[1], clients=1, url="amqp://127.0.0.1:1"), print, Path(sys.argv[2]))
@@ -32,9 +32,9 @@ asyncio.run(main())
 """
 GRID = """
 from haclient.retry.policy import Policy
-from haclient.simulation.grid.cache import Cache
-from haclient.simulation.grid.cells import cells
-from haclient.simulation.grid.run import grid
+from benchmarks.grid.cache import Cache
+from benchmarks.grid.cells import cells
+from benchmarks.grid.run import grid
 
 if __name__ == "__main__":
     few = {"clients": [5], "outage": [0.3], "members": [1], "kind": ["reset"]}

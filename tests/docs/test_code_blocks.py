@@ -13,6 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
+import benchmarks.grid.__main__ as grid
+import benchmarks.storm.__main__ as storm
 import broker_stub.cli
 import haclient.cli
 from tests.docs.pages import DOCS, ROOT
@@ -20,9 +22,17 @@ from tests.docs.pages import DOCS, ROOT
 PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-_COMMANDS = {"haclient": haclient.cli.main, "broker-stub": broker_stub.cli.main}
+_COMMANDS = {
+    "haclient": haclient.cli.main,
+    "broker-stub": broker_stub.cli.main,
+    "benchmarks.grid": grid.main,
+    "benchmarks.storm": storm.storm,
+}
 # The beginning of a line that is typed; a prompt or the folder of the environment may stand before.
-_TYPED = re.compile(r"^ {4,}(?:\$ )?(?:\S*/bin/)?((?:haclient|broker-stub) (?!\.).*)$", re.MULTILINE)
+_TYPED = re.compile(
+    r"^ {4,}(?:\$ )?(?:\S*/bin/|python -m (?=b))?((?:haclient|broker-stub|benchmarks\.\w+) (?!\.).*)$",
+    re.MULTILINE,
+)
 # Where the shell, and not the command, goes on.
 _SHELL = frozenset({"|", "||", "<", ">", ">>", "<<<", "&", "&&", ";"})
 

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from haclient.retry.policy import Policy
-from haclient.simulation import cases
 from haclient.simulation.fleet import simulate
-from haclient.simulation.grid.bars import Outcome, bars, broken
-from haclient.simulation.grid.cells import Cell
 from haclient.simulation.scenario import Scenario
 
 pytestmark = pytest.mark.slow
@@ -57,23 +54,3 @@ def test_a_small_fleet_does_as_if_it_were_not_known() -> None:
 def test_a_primary_that_says_when_to_come_announces_no_fleet() -> None:
     with pytest.raises(ValueError, match="fleet_known"):
         Scenario(fleet_known=True)
-
-
-def test_a_case_says_that_the_fleet_is_known() -> None:
-    assert cases.strategy("adaptive", known(300), Policy()).name == "adaptive, fleet known"
-
-
-def test_the_grid_has_bars_of_its_own_for_known_fleets() -> None:
-    def of(last: float, attempts: float) -> Outcome:
-        return Outcome(last=last, p50=last, attempts=attempts, before=1.0, most_syns=1, smallest_gap=1.0)
-
-    def cell(clients: int) -> Cell:
-        base = (("fleet_known", True),)
-        return Cell(members=1, kind="silent", clients=clients, outage=3.0, base=base)
-
-    presets = {"kafka": of(14.0, 1.5)}
-    limits = bars(cell(2000), presets)
-    assert (limits.last, limits.attempts) == (pytest.approx(10.5), 3.0)
-    assert broken(of(10.4, 1.0), limits, presets) == []
-    assert broken(of(10.6, 3.1), limits, presets) == ["late", "attempts"]
-    assert bars(cell(100), presets).last == pytest.approx(1.2 * 14.0)

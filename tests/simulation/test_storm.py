@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.grid.preset_clients import simulate
+from benchmarks.grid.presets import PRESETS, Preset
 from haclient.retry.policy import Policy
-from haclient.simulation.fleet import simulate
-from haclient.simulation.presets import PRESETS, Preset
 from haclient.simulation.scenario import Scenario
 
 STORM = Scenario(clients=2000, setup_rate=200, outage=3.0, backlog=128, retry_after=True)

@@ -8,9 +8,9 @@ from itertools import repeat
 
 import pytest
 
+from benchmarks.grid.preset_clients import simulate
+from benchmarks.grid.presets import Preset
 from haclient.retry.policy import Policy
-from haclient.simulation.fleet import simulate
-from haclient.simulation.presets import Preset
 from haclient.simulation.scenario import Scenario
 from haclient.simulation.syn import SYN_GAPS, SynCounter, SynFigures
 

@@ -38,7 +38,7 @@ Rules
 11. After a loss a round waits no longer than ``stagger`` for a name that is being resolved, where an address
    is known: name servers fail together with hosts.  An address that is found later ends the pause.
 
-The figures come from ``haclient simulate``: they hold the most cells of the grid in docs/storms.md.
+The figures come from ``benchmarks/grid``: they hold the most cells of the grid in docs/storms.md.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptio
 PATIENCE = 60.0
 # Neither of them: other parts of the packages, and what the standard library loads by the dozen.
 NOBODY = {
+    "benchmarks",
     "bz2",
     "dns",
     "email",
@@ -25,7 +26,6 @@ NOBODY = {
     "haclient.configuration",
     "haclient.reactor",
     "haclient.simulation",
-    "haclient.storm",
     "haclient.testing",
     "haclient.telemetry.writer",
     "haclient.tracing",

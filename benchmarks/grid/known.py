@@ -1,0 +1,63 @@
+"""The cells in which our default is known not to hold, and what a run found instead.
+
+A grid that is checked fails where a cell breaks a bar and is not here, and where one that is here holds:
+then its line goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from benchmarks.grid.cells import Cell, Kind
+from benchmarks.grid.run import Judged
+
+Key = tuple[int, Kind, int, float]
+"""Addresses, kind, clients, seconds of outage."""
+
+KNOWN: Mapping[Key, str] = MappingProxyType(
+    {
+        (1, "silent", 2000, 1.0): "4.64 attempts, where redis-py makes 4.60",
+        (3, "silent", 2000, 1.0): "5.65 attempts, where redis-py makes 5.02 and is back after 10.4 s",
+        (3, "dead host", 2000, 0.3): "kafka makes fewer, and is back after 19.8 s",
+        (3, "dead host", 5, 300.0): "1.2 attempts, after 0.52 s; qpid-jms makes 1.0, after 0.41 s",
+        (3, "dead host", 20, 300.0): "1.25 attempts, after 0.53 s; qpid-jms makes 1.0, after 0.43 s",
+        (3, "dead host", 700, 30.0): "3.5 attempts, after 3.6 s; aws-full makes 1.4, after 4.0 s",
+        (1, "silent", 700, 3.0): "a poll in 0.56 s makes each client dial before a backlog of 128 has room",
+    }
+)
+"""Why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What a run says of what is known.
+
+    :ivar unexpected: cells that do not hold, and should; ``expected``: those that are known not to.
+    :ivar mended: those that are known not to hold, and do.
+    """
+
+    unexpected: Sequence[Judged]
+    expected: Sequence[Judged]
+    mended: Sequence[Judged]
+
+    @property
+    def is_as_known(self) -> bool:
+        """Whether nothing is new."""
+        return not self.unexpected and not self.mended
+
+
+def compare(found: Sequence[Judged], policy: str) -> Comparison:
+    """Sort the cells of a run by what is known of them."""
+    broken = [judged for judged in found if judged.broken[policy]]
+    return Comparison(
+        unexpected=[judged for judged in broken if key(judged.cell) not in KNOWN],
+        expected=[judged for judged in broken if key(judged.cell) in KNOWN],
+        mended=[judged for judged in found if key(judged.cell) in KNOWN and not judged.broken[policy]],
+    )
+
+
+def key(cell: Cell) -> Key:
+    """What a cell is known by."""
+    return (cell.members, cell.kind, cell.clients, cell.outage)

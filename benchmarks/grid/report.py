@@ -1,0 +1,99 @@
+"""A grid as text: a row a cell, and what the rows say together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from benchmarks.grid.known import KNOWN, Comparison, key
+from benchmarks.grid.run import Judged
+
+COLUMNS = (
+    "members",
+    "kind",
+    "clients",
+    "outage",
+    "best",
+    "fastest preset",
+    "last",
+    "attempts",
+    "bars",
+    "ours: last",
+    "attempts",
+    "before",
+    "bars broken",
+)
+TEXTS = {"kind", "fastest preset", "bars broken"}
+"""Columns that are no numbers."""
+
+
+def row(judged: Judged, policy: str) -> tuple[str, ...]:
+    """The texts of one cell; times in seconds."""
+    cell, bars, ours = judged.cell, judged.bars, judged.ours[policy]
+    first = judged.presets[bars.fastest]
+    return (
+        str(cell.members),
+        cell.kind,
+        f"{cell.clients:,}",
+        f"{cell.outage:g}",
+        _number(cell.best),
+        bars.fastest,
+        _number(first.last),
+        _number(first.attempts),
+        f"{_number(bars.last)} / {_number(bars.attempts)}",
+        _number(ours.last),
+        _number(ours.attempts),
+        _number(ours.before),
+        "; ".join(judged.broken[policy]),
+    )
+
+
+def holding(found: Sequence[Judged], policy: str) -> int:
+    """How many cells hold."""
+    return sum(not judged.broken[policy] for judged in found)
+
+
+def summary(found: Sequence[Judged], policy: str) -> str:
+    """How many cells hold, and what breaks in the others."""
+    words = [word.split()[0] for judged in found for word in judged.broken[policy]]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words)))
+    text = f"{policy}: {holding(found, policy)} of {len(found)} cells hold"
+    return f"{text} ({counts})" if counts else text
+
+
+def comparison(compared: Comparison, policy: str) -> list[str]:
+    """A line for each cell that does not hold, or holds now, and one with how many there are."""
+    lines = [f"known not to hold: {_figures(each, policy)}" for each in compared.expected]
+    lines += [f"holds now, take it out of known.py: {_figures(each, policy)}" for each in compared.mended]
+    lines += [f"HOLDS NO LONGER: {_figures(each, policy)}" for each in compared.unexpected]
+    counts = f"{len(compared.expected)} known not to hold, {len(compared.mended)} of those hold now"
+    return [*lines, f"checked: {len(compared.unexpected)} cells hold no longer, {counts}"]
+
+
+def _figures(judged: Judged, policy: str) -> str:
+    cell, ours, limits = judged.cell, judged.ours[policy], judged.bars
+    addresses = "one address" if cell.members == 1 else f"{cell.members} addresses"
+    why = KNOWN.get(key(cell))
+    return (
+        f"{cell.clients:,} clients, {addresses}, {cell.kind}, outage {cell.outage:g} s: the last after "
+        f"{_number(ours.last)} s of {_number(limits.last)}, {_number(ours.attempts)} attempts of "
+        f"{_number(limits.attempts)}; {'; '.join(judged.broken[policy]) or 'nothing broken'}"
+        + (f" ({why})" if why else "")
+    )
+
+
+def politeness(found: Sequence[Judged], policy: str) -> str:
+    """The most SYNs of one client at one address within a second, and the smallest gap, in all cells."""
+    most = max((judged.ours[policy].most_syns for judged in found), default=0)
+    gap = min((judged.ours[policy].smallest_gap for judged in found), default=math.inf)
+    impolite = sum(not judged.ours[policy].is_polite for judged in found)
+    return (
+        f"SYNs of one client at one address: at most {most} within a second, and {_number(gap)} s apart at "
+        f"least; more than 2, or less than 0.4 s apart, in {impolite} cells"
+    )
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return "never"
+    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
