@@ -58,7 +58,7 @@ from broker_stub.management_client import AdminClient, Credentials
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.codec import Encoder
-from haclient.testing.random_source import random_source
+from haclient.testing.seeded_backoff import random_source
 
 _ADDRESS = "bench"
 _PASSWORD = "benchmark"  # noqa: S105 - of brokers that live for a minute on this machine

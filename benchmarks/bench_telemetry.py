@@ -35,7 +35,7 @@ from haclient.events import AttemptFailed, Reconnected, Stamp
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
 from haclient.telemetry.redact import Redactor
-from haclient.testing.random_source import random_source
+from haclient.testing.seeded_backoff import random_source
 
 _OFF, _ON = "off", "on"
 _STORM_OFF, _STORM_ON = "off, reconnecting", "on, reconnecting"

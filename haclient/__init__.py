@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
     from haclient.cluster_url.endpoint import Endpoint
     from haclient.cluster_url.url import ClusterURL
-    from haclient.connect_params import Credentials
     from haclient.core.connection import State
     from haclient.core.message_encoder import Additions, OutgoingMessage
     from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
     from haclient.discovery.topology import Topology
     from haclient.engine.amqp_values.message import Body, Message, SendableBody, SequenceSections
+    from haclient.factory.connect_params import Credentials
     from haclient.outcome import Outcome, OutcomeState
 
     __version__: str
@@ -65,7 +65,7 @@ _HOMES = {
     "ClusterURL": "haclient.cluster_url.url",
     "Connection": "haclient.blocking",
     "ConnectionFactory": "haclient.blocking",
-    "Credentials": "haclient.connect_params",
+    "Credentials": "haclient.factory.connect_params",
     "Delivery": "haclient.blocking",
     "Endpoint": "haclient.cluster_url.endpoint",
     "Failure": "haclient.discovery.evidence",

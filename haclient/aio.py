@@ -34,13 +34,13 @@ from haclient.api.receiving import unsubscribe
 from haclient.api.unclosed import is_ours, warn_unclosed
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.url_list import URLArgument
-from haclient.connect_params import CredentialsProvider, GivenCredentials
 from haclient.core.attach.source import source_params
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.message_encoder import EncodeHook, MessageEncoder, check_encoding
 from haclient.core.receiver import ReceiverCore
-from haclient.event_log import AsyncEvents
-from haclient.factory import FactoryCore, check_one_timeout
+from haclient.events.event_log import AsyncEvents
+from haclient.factory.connect_params import CredentialsProvider, GivenCredentials
+from haclient.factory.factory_core import FactoryCore, check_one_timeout
 from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.sink import EventCallback, Sink
 

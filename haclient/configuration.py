@@ -34,9 +34,9 @@ from haclient.cluster_url.errors import ClusterURLError, ConfigurationError
 from haclient.cluster_url.options import OPTION_NAMES
 from haclient.cluster_url.url import ClusterURL
 from haclient.cluster_url.url_list import read_url
-from haclient.connect_params import Credentials
 from haclient.error_catalog.arguments import check_text
-from haclient.factory import FactoryArguments
+from haclient.factory.connect_params import Credentials
+from haclient.factory.factory_core import FactoryArguments
 
 PREFIX = "HACLIENT_"
 _OWN_KEYS = ("url", "user", "password", "password_file")

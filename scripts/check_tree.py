@@ -8,7 +8,7 @@ Rules
 * With the imports for type checkers, which are not run, at most four modules reach each other: more cannot be
   read one at a time.
 * A folder has at most 15 modules beside its ``__init__`` and ``__main__``, a module at most 500 lines.
-* Each folder has a README of at most ten lines.
+* Each folder has a README of at most ten lines; that of ``haclient`` is a table of at most twenty rows.
 * Each script in ``benchmarks/`` runs by itself; the last two rules are for the folders beside them.
 """
 
@@ -27,6 +27,8 @@ MOST_IN_CIRCLES = 4
 MOST_MODULES = 15
 MOST_LINES = 500
 MOST_README_LINES = 10
+MOST_TABLE_LINES = 25
+_TABLE = "haclient"
 
 
 def circles() -> Iterator[str]:
@@ -67,8 +69,13 @@ def oversized(root: Path) -> Iterator[str]:
         readme = folder / "README.md"
         if not readme.exists():
             yield f"{name}: no README.md"
-        elif len(readme.read_text().splitlines()) > MOST_README_LINES:
-            yield f"{name}/README.md: more than {MOST_README_LINES} lines"
+        elif len(readme.read_text().splitlines()) > (most := _most_lines(str(name))):
+            yield f"{name}/README.md: more than {most} lines"
+
+
+def _most_lines(folder: str) -> int:
+    """Of its README."""
+    return MOST_TABLE_LINES if folder == _TABLE else MOST_README_LINES
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import inspect
 
 from haclient import aio, blocking
 from haclient.cluster_url.options import OPTION_NAMES
-from haclient.factory import FactoryArguments, FactoryCore
+from haclient.factory.factory_core import FactoryArguments, FactoryCore
 
 
 def test_every_option_and_every_parameter_is_a_typed_keyword() -> None:

@@ -30,9 +30,9 @@ from haclient import aio
 from haclient.core.connection import Shared
 from haclient.errors import HaclientError
 from haclient.events import AttemptStarted, Disconnected, Event, GaveUp, Reconnected
-from haclient.factory import FactoryCore
+from haclient.factory.factory_core import FactoryCore
 from haclient.retry.backoff import FixedDelays
-from haclient.testing.random_source import random_source
+from haclient.testing.seeded_backoff import random_source
 
 # Between two writes to the pipe: a write for each line would cost too much.
 _FLUSH_PAUSE = 0.05

@@ -15,7 +15,7 @@ from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore
 from haclient.discovery.topology import Topology
 from haclient.engine.amqp_values.message import Body, Message
-from haclient.factory import FactoryArguments, FactoryCore
+from haclient.factory.factory_core import FactoryArguments, FactoryCore
 from haclient.telemetry.redact import Redactor
 
 

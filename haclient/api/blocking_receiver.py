@@ -34,7 +34,7 @@ from haclient.core.delivery import DeliveryCore, accept_all, mark_accepted
 from haclient.core.receiver import ReceiverCore
 from haclient.error_catalog.arguments import check_flag
 from haclient.errors import ConnectionClosed, HaclientError, StaleDelivery
-from haclient.loop_thread import LoopThread
+from haclient.factory.loop_thread import LoopThread
 from haclient.outcome import ACCEPTED, RELEASED, Outcome
 
 

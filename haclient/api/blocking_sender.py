@@ -24,7 +24,7 @@ from haclient.core.sender import SenderCore
 from haclient.engine.amqp_values.message import SendableBody
 from haclient.engine.codec import duplicate_id_of
 from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, UnencodableValue
-from haclient.loop_thread import LoopThread
+from haclient.factory.loop_thread import LoopThread
 from haclient.outcome import Outcome
 
 

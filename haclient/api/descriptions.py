@@ -10,7 +10,7 @@ from haclient.core.delivery import DeliveryCore
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.error_catalog.base import quoted
-from haclient.factory import FactoryCore
+from haclient.factory.factory_core import FactoryCore
 from haclient.outcome import Outcome
 
 AnyFuture = asyncio.Future[Outcome] | concurrent.futures.Future[Outcome]

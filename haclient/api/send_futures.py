@@ -15,7 +15,7 @@ from haclient.api.light_future import LightFuture
 from haclient.core.ledger import Entry
 from haclient.core.sender import SenderCore
 from haclient.errors import ConnectionClosed, HaclientError, WrongThread
-from haclient.loop_thread import LoopThread
+from haclient.factory.loop_thread import LoopThread
 from haclient.outcome import Outcome
 from haclient.printable.log import get_logger
 

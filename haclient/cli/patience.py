@@ -15,7 +15,7 @@ import click
 from haclient import State, aio, events
 from haclient.cli.exit_codes import NoPrimaryError
 from haclient.errors import ReceiveTimeout
-from haclient.event_log import AsyncEvents
+from haclient.events.event_log import AsyncEvents
 
 # ``--reconnect-timeout`` beside ``--timeout``: as long as a first connect may take (``startup_deadline``).
 _RECONNECT_TIMEOUT = 60.0

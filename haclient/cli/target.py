@@ -25,7 +25,7 @@ from haclient.cluster_url.options import ABOUT, OPTION_NAMES, Options, with_over
 from haclient.cluster_url.url import ClusterURL
 from haclient.configuration import Configuration
 from haclient.events import Event
-from haclient.factory import FactoryCore
+from haclient.factory.factory_core import FactoryCore
 from haclient.printable.log import get_logger
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from haclient.loop_thread import check_threads
+from haclient.factory.loop_thread import check_threads
 from haclient.reactor.loop import Reactor
 
 # Seconds between two runs of the loop while the application computes, at most: what arrived is read then.

@@ -27,7 +27,7 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
 from haclient.errors import AuthenticationFailed, ConnectionClosed, ConnectionGaveUp, HaclientError
-from haclient.factory import FactoryCore
+from haclient.factory.factory_core import FactoryCore
 from haclient.printable.log import get_logger
 from haclient.reactor.attempt_errors import SOCKET_ERROR, AttemptErrors, url_of
 from haclient.reactor.connect_options import ConnectOptions

@@ -7,7 +7,7 @@ fixtures of one's own.  ``docs/testing.md`` shows how to use them.
 ``in_process``     a broker in the test's own process, in milliseconds: ``in_process_broker``
 ``flaky``          a member for each kind of passive behaviour: ``flaky_peers``
 ``short_delays``   ``fast_failover``
-``random_source``  ``random_source``: the same backoff each time
+``seeded_backoff``  ``random_source``: the same backoff each time
 ``virtual_clock``  an application's own backoff in no time: ``virtual_time``
 
 Below them: ``cluster`` (the pair, asynchronous), ``network`` and ``proxy`` (routes that can be cut),
@@ -23,7 +23,7 @@ from haclient.testing.flaky import FlakyPeer, FlakyPeers, flaky_peers
 from haclient.testing.in_process import InProcessBroker, in_process_broker
 from haclient.testing.pair import Broker, HAPair, broker, ha_pair
 from haclient.testing.peers import BEHAVIOURS, url
-from haclient.testing.random_source import random_source
+from haclient.testing.seeded_backoff import random_source
 from haclient.testing.short_delays import fast_failover
 from haclient.testing.virtual_clock import VirtualTime, virtual_time
 

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from unittest import mock
 
-from haclient import factory
 from haclient.cluster_url.options import Options, with_overrides
+from haclient.factory import factory_core
 
 SHORT: Mapping[str, float] = MappingProxyType(
     {
@@ -64,10 +64,10 @@ def fast_failover(**options: object) -> Iterator[None]:
 @contextmanager
 def changed_options(change: Callable[[Options], Options]) -> Iterator[None]:
     """Change the options of each factory that is made while the body runs."""
-    original: Callable[..., Options] = vars(factory)[_PATCHED]
+    original: Callable[..., Options] = vars(factory_core)[_PATCHED]
 
     def changed(options: Options, **overrides: object) -> Options:
         return change(original(options, **overrides))
 
-    with mock.patch.object(factory, _PATCHED, changed):
+    with mock.patch.object(factory_core, _PATCHED, changed):
         yield

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
 
-from haclient.loop_thread import cancel_everything
+from haclient.factory.loop_thread import cancel_everything
 
 T = TypeVar("T")
 # Starting and ending sockets and processes takes a fraction of that, even on a busy machine.

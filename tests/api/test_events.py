@@ -7,8 +7,8 @@ import threading
 
 import haclient
 from haclient import aio
-from haclient.event_log import BlockingEvents
 from haclient.events import Disconnected, Event, Reconnected
+from haclient.events.event_log import BlockingEvents
 from haclient.testing.threads import in_thread
 from tests.peers import primary, url
 

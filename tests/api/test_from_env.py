@@ -20,7 +20,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import OPTION_NAMES, Options
 from haclient.configuration import Configuration
 from haclient.errors import ClusterURLError, ConfigurationError
-from haclient.factory import FactoryCore
+from haclient.factory.factory_core import FactoryCore
 from haclient.telemetry import settings
 from haclient.telemetry.settings import VARIABLE
 from tests.members import Members

@@ -25,7 +25,7 @@ from haclient import aio
 from haclient.core.connection import ConnectionCore
 from haclient.engine.protocol import Engine
 from haclient.errors import ConnectionGaveUp
-from haclient.factory import FactoryCore
+from haclient.factory.factory_core import FactoryCore
 from haclient.reactor import Container
 from haclient.reactor.endpoints.binding import Binding
 from haclient.testing.peers.listening import url

@@ -15,7 +15,7 @@ import pytest
 
 from haclient import Message, blocking
 from haclient.errors import ConnectionClosed, HaclientError, SendTimeout
-from haclient.loop_thread import LoopThread
+from haclient.factory.loop_thread import LoopThread
 from haclient.testing.threads import in_thread
 from tests.peers import primary, url
 

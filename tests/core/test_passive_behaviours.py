@@ -25,7 +25,7 @@ from haclient.events import (
     Redirected,
 )
 from haclient.testing.peers.passive import open_and_drop
-from haclient.testing.random_source import random_source
+from haclient.testing.seeded_backoff import random_source
 from tests.peers import BEHAVIOURS, Peer, Primary, primary, url
 from tests.peers.watch import Watch
 

@@ -11,8 +11,8 @@ import pytest
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
 from haclient.cluster_url.url import ClusterURL
-from haclient.connect_params import CredentialsSource, EndpointParams
 from haclient.discovery.topology import Topology
+from haclient.factory.connect_params import CredentialsSource, EndpointParams
 from tests.certificates import Authority
 
 TLS, PLAIN = Endpoint("127.0.0.1", 5671, tls=True), Endpoint("127.0.0.1", 5672)

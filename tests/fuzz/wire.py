@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from haclient import factory
+from haclient.factory import factory_core
 from tests.fuzz.scram import Prover
 from tests.fuzz.script import Kind, Step, wire
 from tests.fuzz.target import Defect
@@ -31,7 +31,7 @@ _MOST_SECONDS = 60.0
 def fixed_names() -> AbstractContextManager[object]:
     """Clients have the same name in every run, and so their links: what was recorded answers them."""
     same = SimpleNamespace(uuid4=lambda: uuid.UUID(int=1))
-    return mock.patch.object(factory, "uuid", same)
+    return mock.patch.object(factory_core, "uuid", same)
 
 
 class Loop(asyncio.SelectorEventLoop):

@@ -16,7 +16,7 @@ from typing import Any
 import haclient
 from haclient import aio, blocking
 from haclient.api.blocking_receiver import Processing
-from haclient.event_log import BlockingEvents
+from haclient.events.event_log import BlockingEvents
 from haclient.testing.peers.listening import Peer, url
 
 _WRAPPED = (

@@ -23,7 +23,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector
 from haclient.cluster_url.attribute_list import MOST_ATTRIBUTES, parse_attributes
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.events import Closed, Disconnected, Stamp
-from haclient.factory import FactoryCore
+from haclient.factory.factory_core import FactoryCore
 from haclient.telemetry import TelemetrySettings, flush, resource
 from haclient.telemetry.record import Recorder
 from haclient.telemetry.redact import Redactor

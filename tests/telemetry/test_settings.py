@@ -8,7 +8,7 @@ import pytest
 
 from haclient import aio
 from haclient.cluster_url.errors import ClusterURLError
-from haclient.factory import FactoryCore
+from haclient.factory.factory_core import FactoryCore
 from haclient.telemetry import TelemetrySettings
 from haclient.telemetry.settings import file_stem, resolve
 

@@ -20,10 +20,10 @@ from haclient.cluster_url.options import Options
 from haclient.cluster_url.seed import MASK
 from haclient.cluster_url.url import ClusterURL, second_site
 from haclient.command_line.signals import run
-from haclient.connect_params import Credentials
 from haclient.discovery.attempt_summary import endpoint_text
 from haclient.discovery.evidence import Resolved
 from haclient.discovery.topology import Topology, update
+from haclient.factory.connect_params import Credentials
 from haclient.resolver.resolve import ResolutionError, Resolver
 
 _DEFAULTS = {each.name: each.default for each in fields(Options)}

@@ -58,8 +58,8 @@ from haclient.errors import (
     ReceiveTimeout,
     StaleDelivery,
 )
-from haclient.event_log import AsyncEvents
-from haclient.factory import FactoryCore
+from haclient.events.event_log import AsyncEvents
+from haclient.factory.factory_core import FactoryCore
 from haclient.outcome import Outcome
 
 # How long an interrupted move waits for messages that the target has not settled.

@@ -17,8 +17,8 @@ from haclient.cli.streams import Output, descriptor_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
 from haclient.command_line.interrupts import code_of
 from haclient.command_line.signals import until_stopped
-from haclient.event_log import AsyncEvents
 from haclient.events import GaveUp
+from haclient.events.event_log import AsyncEvents
 from haclient.printable.text import printable_json
 
 _EXAMPLES = examples(

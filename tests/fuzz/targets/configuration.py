@@ -27,7 +27,7 @@ from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.options import OPTION_NAMES, Options, with_overrides
 from haclient.cluster_url.url import ClusterURL
 from haclient.configuration import Configuration
-from haclient.connect_params import choose_credentials
+from haclient.factory.connect_params import choose_credentials
 from tests.fuzz.target import Defect, Target
 
 _LONG_ENOUGH = 7

@@ -17,8 +17,8 @@ from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode
 from broker_stub.sites.inbound import Inbound
 from broker_stub.sites.site_link import STOPPED
 from broker_stub.sites.source_config import FROM
-from haclient.event_log import CallbackSubscription
 from haclient.events import Event
+from haclient.events.event_log import CallbackSubscription
 from tests.fuzz.members import OneMember
 from tests.fuzz.script import parse
 from tests.fuzz.target import Defect, Target

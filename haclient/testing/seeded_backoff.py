@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from haclient import factory
 from haclient.error_catalog.arguments import check_type
+from haclient.factory import factory_core
 
 _PATCHED = "new_random"
 
@@ -32,5 +32,5 @@ def random_source(rng: random.Random) -> Iterator[None]:
     def given() -> random.Random:
         return rng
 
-    with mock.patch.object(factory, _PATCHED, given):
+    with mock.patch.object(factory_core, _PATCHED, given):
         yield

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 
-from haclient.event_log import AsyncEvents, BlockingEvents, LogSubscription, Subscription
 from haclient.events import Closed, Event, GaveUp
+from haclient.events.event_log import AsyncEvents, BlockingEvents, LogSubscription, Subscription
 
 
 class EventHub:

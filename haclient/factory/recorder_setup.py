@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from haclient.cluster_url.options import Options
 from haclient.cluster_url.url import ClusterURL
-from haclient.connect_params import seed_credentials
+from haclient.factory.connect_params import seed_credentials
 from haclient.telemetry import settings as telemetry_settings
 from haclient.telemetry.redact import Redactor
 from haclient.telemetry.settings import TelemetrySettings

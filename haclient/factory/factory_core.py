@@ -27,13 +27,6 @@ from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.options import Options, with_overrides
 from haclient.cluster_url.url_list import URLArgument, read_url
-from haclient.connect_params import (
-    CredentialsProvider,
-    CredentialsSource,
-    EndpointParams,
-    GivenCredentials,
-    choose_credentials,
-)
 from haclient.core.cluster import Cluster
 from haclient.core.connection import ConnectionCore, Shared
 from haclient.core.waiting import in_parallel
@@ -42,9 +35,16 @@ from haclient.discovery.topology import Topology
 from haclient.engine.sasl import check_available
 from haclient.error_catalog.arguments import check_timeout, check_type
 from haclient.errors import ConnectionClosed, WrongThread
-from haclient.event_hub import EventHub
-from haclient.event_log import AsyncEvents, BlockingEvents, CallbackSubscription
-from haclient.recorder_setup import make_recorder, make_redactor
+from haclient.events.event_log import AsyncEvents, BlockingEvents, CallbackSubscription
+from haclient.factory.connect_params import (
+    CredentialsProvider,
+    CredentialsSource,
+    EndpointParams,
+    GivenCredentials,
+    choose_credentials,
+)
+from haclient.factory.event_hub import EventHub
+from haclient.factory.recorder_setup import make_recorder, make_redactor
 from haclient.resolver.resolve import Resolver
 from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.sink import EventCallback, Sink, callbacks

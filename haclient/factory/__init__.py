@@ -1,0 +1,1 @@
+"""What the connections of one factory share: how to connect, the events, the thread of blocking calls."""
