@@ -195,7 +195,7 @@ class ExistingCluster:
     async def kill(self) -> float:
         """Run the command and wait for its end.
 
-        :raises StageError: when it fails.
+        :raises EnvironmentUnavailable: when it fails.
         """
         process = await asyncio.create_subprocess_shell(self._kill_command)
         if code := await process.wait():

@@ -92,6 +92,8 @@ class Scenario:
         for name, value in positive.items():
             if not value > 0:
                 raise ValueError(f"{name} is above 0, not {value}")
+        if self.setup_rate == math.inf:
+            raise ValueError("setup_rate is a number above 0, not inf: the best possible time is not 0")
         for name, (value, least) in at_least.items():
             if not least <= value < math.inf:
                 raise ValueError(f"{name} is a number from {least}, not {value}")
@@ -99,12 +101,6 @@ class Scenario:
             raise ValueError(
                 f"of {self.members} members {self.redirecting} cannot redirect: one died, one serves"
             )
-        if self.parking and not self.retry_after:
-            raise ValueError(
-                "parking goes with retry_after: a parked client gets a reservation of the same rate limiter"
-            )
-        if self.parking and self.passive == "refuse":
-            raise ValueError("parking takes passive members that listen: passive is close")
         for name, choice, among in (
             ("when_full", self.when_full, get_args(WhenFull)),
             ("passive", self.passive, get_args(Passive)),
@@ -112,9 +108,15 @@ class Scenario:
         ):
             if choice not in among:
                 raise ValueError(f"{name} is {' or '.join(among)}, not {choice!r}")
-        self._check_fleet()
+        self._check_retry_after()
 
-    def _check_fleet(self) -> None:
+    def _check_retry_after(self) -> None:
+        if self.parking and not self.retry_after:
+            raise ValueError(
+                "parking goes with retry_after: a parked client gets a reservation of the same rate limiter"
+            )
+        if self.parking and self.passive == "refuse":
+            raise ValueError("parking takes passive members that listen: passive is close")
         if self.fleet_known and self.retry_after:
             raise ValueError("a primary with retry_after announces no fleet: fleet_known goes without")
 

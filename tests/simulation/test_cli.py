@@ -84,6 +84,7 @@ def test_files_are_written(tmp_path: Path) -> None:
         ["--set", "fleet_known=true", "--park", "warm"],
         ["--park", "warm", "--no-retry-after"],
         ["--setup-rate", "0"],
+        ["--setup-rate", "inf"],
     ],
     ids=" ".join,
 )
