@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from haclient import aio, errors, events
     from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
     from haclient.cluster_url.endpoint import Endpoint
+    from haclient.cluster_url.seed import Credentials
     from haclient.cluster_url.url import ClusterURL
-    from haclient.connect_params import Credentials
     from haclient.core.connection import State
     from haclient.core.message_encoder import Additions, OutgoingMessage
     from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
@@ -65,7 +65,7 @@ _HOMES = {
     "ClusterURL": "haclient.cluster_url.url",
     "Connection": "haclient.blocking",
     "ConnectionFactory": "haclient.blocking",
-    "Credentials": "haclient.connect_params",
+    "Credentials": "haclient.cluster_url.seed",
     "Delivery": "haclient.blocking",
     "Endpoint": "haclient.cluster_url.endpoint",
     "Failure": "haclient.discovery.evidence",
