@@ -52,10 +52,10 @@ from measure import BrokerProcess
 import haclient
 from benchmarks.storm.environment import LocalPair
 from benchmarks.storm.member_lines import served_between
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.member_process import free_addresses
-from broker_stub.management_client import AdminClient, Credentials
-from haclient import aio
+from broker_stub.management_client import AdminClient
+from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.codec import Encoder
 from haclient.testing.seeded_backoff import random_source
@@ -148,7 +148,9 @@ async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
     loop = asyncio.get_running_loop()
     await sender.send(haclient.Message(body=b"before"))
     new_primary = pair.passive
-    async with await AdminClient.connect(new_primary, Credentials(_PASSWORD)) as admin:
+    async with await AdminClient.connect(
+        new_primary, Credentials(user=DEFAULT_ADMIN, password=_PASSWORD)
+    ) as admin:
         pair.kill_primary()
         killed_at = time.monotonic()
         outcome = await sender.submit(haclient.Message(body=b"after"))

@@ -38,10 +38,10 @@ from bare import BareClient
 from bench_failover import _ADDRESS, _OUTAGE, _PASSWORD, Pair
 
 import haclient
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.endpoints import parse_endpoint
-from broker_stub.management_client import AdminClient, Credentials
-from haclient import aio
+from broker_stub.management_client import AdminClient
+from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.codec import Encoder
 
@@ -71,7 +71,9 @@ async def _parked(admin: AdminClient) -> None:
 
 async def _command(member: str) -> None:
     """The commander: promotes the member when a line comes, and says when that was."""
-    async with await AdminClient.connect(parse_endpoint(member), Credentials(_PASSWORD)) as admin:
+    async with await AdminClient.connect(
+        parse_endpoint(member), Credentials(user=DEFAULT_ADMIN, password=_PASSWORD)
+    ) as admin:
         await _parked(admin)
         print("parked", flush=True)
         await asyncio.to_thread(sys.stdin.readline)

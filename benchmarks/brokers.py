@@ -16,7 +16,8 @@ from measure import BrokerProcess
 from broker_stub.admission.user_database import DEFAULT_ADMIN
 from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.amqp.node_names import QUEUE_TYPE
-from broker_stub.management_client import AdminClient, Credentials
+from broker_stub.management_client import AdminClient
+from haclient import Credentials
 from tests.brokers.products import installed
 from tests.brokers.products.artemis import Artemis
 from tests.brokers.products.artemis_config import Kind, Settings
@@ -47,7 +48,9 @@ class _OneMember:
         asyncio.run(self._delete())
 
     async def _delete(self) -> None:
-        admin = await AdminClient.connect(parse_endpoint(self.address), Credentials(_PASSWORD))
+        admin = await AdminClient.connect(
+            parse_endpoint(self.address), Credentials(user=DEFAULT_ADMIN, password=_PASSWORD)
+        )
         await admin.delete(QUEUE_TYPE, ours.ADDRESS)
         await admin.close()
 

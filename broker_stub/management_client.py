@@ -23,12 +23,12 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN
 from broker_stub.amqp.conditions import NOT_ALLOWED, UNAUTHORIZED_ACCESS
 from broker_stub.amqp.node_names import MANAGEMENT, MEMBER_TYPE
 from broker_stub.amqp.password_mechanisms import is_verified_by_ca, no_mechanism_text, password_mechanisms
 from broker_stub.election.roles import Role
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.seed import Credentials
 from haclient.engine import sasl
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
@@ -70,14 +70,6 @@ class MemberRefusedError(AdminError):
     def __init__(self, description: str, status: int = 403) -> None:
         super().__init__(description)
         self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """The cluster-admin's name and password."""
-
-    password: str = field(repr=False)
-    user: str = DEFAULT_ADMIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +128,7 @@ class AdminClient:
     ) -> AdminClient:
         """Connect to a member.
 
+        :param credentials: those of the cluster-admin.
         :param timeout: seconds for the connection, and for each call.
         :param connect_timeout: seconds for the connection, where that has more time.
         :param tls: for an address with TLS; ``None`` trusts the system's authorities, and

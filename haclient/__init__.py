@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from haclient import aio, errors, events
     from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
     from haclient.cluster_url.endpoint import Endpoint
+    from haclient.cluster_url.seed import Credentials
     from haclient.cluster_url.url import ClusterURL
     from haclient.core.connection import State
     from haclient.core.message_encoder import Additions, OutgoingMessage
@@ -65,7 +66,7 @@ _HOMES = {
     "ClusterURL": "haclient.cluster_url.url",
     "Connection": "haclient.blocking",
     "ConnectionFactory": "haclient.blocking",
-    "Credentials": "haclient.factory.connect_params",
+    "Credentials": "haclient.cluster_url.seed",
     "Delivery": "haclient.blocking",
     "Endpoint": "haclient.cluster_url.endpoint",
     "Failure": "haclient.discovery.evidence",

@@ -32,6 +32,7 @@ from haclient.cluster_url.authority import format_host
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT
 from haclient.cluster_url.errors import ClusterURLError, ConfigurationError
 from haclient.cluster_url.options import OPTION_NAMES
+from haclient.cluster_url.seed import Credentials
 from haclient.cluster_url.url import ClusterURL
 from haclient.cluster_url.url_list import read_url
 from haclient.error_catalog.arguments import check_text
@@ -311,7 +312,7 @@ def _credentials(settings: _Settings) -> Credentials | Callable[[], Credentials]
             origin = settings[key].origin
             raise ConfigurationError(f"{origin}: there is no user that it belongs to", key, origin)
     if file is None:
-        return None if user is None else Credentials(user, password)
+        return None if user is None else Credentials(user=user, password=password)
     origin = settings["password_file"].origin
     if password is not None:
         reason = f"the password is given already, by {settings['password'].origin}"
@@ -320,7 +321,7 @@ def _credentials(settings: _Settings) -> Credentials | Callable[[], Credentials]
 
     def read() -> Credentials:
         try:
-            return Credentials(user, _password(file, origin))
+            return Credentials(user=user, password=_password(file, origin))
         except ConfigurationError as error:  # it is being replaced: the client reads it again
             raise OSError(str(error)) from None
 

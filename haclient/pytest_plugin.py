@@ -15,6 +15,7 @@ fixture                                 scope     what it is
 ``haclient_session_in_process_broker``  session
 ``haclient_flaky_peer``                 function  ``FlakyPeers``: call it with a behaviour's name
 ``haclient_fast_failover``              function  every delay of the client is short meanwhile
+``haclient_random_source``              function  the same ``random.Random`` for each factory, seeded with 0
 ``haclient_virtual_time``               function  ``VirtualTime``: the application's own delays
 ======================================  ========  ========================================================
 
@@ -40,6 +41,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from random import Random
+
     from haclient.testing import Broker, FlakyPeers, HAPair, InProcessBroker, VirtualTime
 
 
@@ -121,6 +124,18 @@ def haclient_fast_failover() -> Iterator[None]:
 
     with fast_failover():
         yield
+
+
+@pytest.fixture
+def haclient_random_source() -> Iterator[Random]:
+    """Have the factories that this test makes draw their delays from one source, which is seeded with 0."""
+    from random import Random  # noqa: PLC0415 - not before it is needed, see the rules
+
+    from haclient.testing import random_source  # noqa: PLC0415 - not before it is needed, see the rules
+
+    rng = Random(0)
+    with random_source(rng):
+        yield rng
 
 
 @pytest.fixture

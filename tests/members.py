@@ -32,9 +32,8 @@ from typing import Any, Self, TypeVar
 
 from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.local_cluster.member_process import free_addresses
-from broker_stub.management_client import AdminClient, Credentials, MemberStatus
-from haclient import Credentials as ClientCredentials
-from haclient import aio
+from broker_stub.management_client import AdminClient, MemberStatus
+from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.statuses import status_with_queues
 from tests.certificates import Authority, Certificate
@@ -43,7 +42,7 @@ T = TypeVar("T")
 
 ADMIN_USER = "cluster-admin"
 ADMIN_PASSWORD = "the password of the cluster's admin"
-ADMIN = ClientCredentials(ADMIN_USER, ADMIN_PASSWORD)
+ADMIN = Credentials(user=ADMIN_USER, password=ADMIN_PASSWORD)
 _SOURCES = Path(__file__).resolve().parent.parent
 # Python, proton and a port take a fraction of a second, except on a machine that is very busy.
 _PATIENCE = 30.0
@@ -224,7 +223,7 @@ class Member:
         """Ask its management node something."""
 
         async def asking() -> T:
-            credentials = Credentials(ADMIN_PASSWORD, ADMIN_USER)
+            credentials = Credentials(user=ADMIN_USER, password=ADMIN_PASSWORD)
             address = parse_endpoint(self.url)
             async with await AdminClient.connect(
                 address, credentials, tls=self._tls, timeout=_PATIENCE

@@ -25,11 +25,11 @@ from broker_stub.cli.options import PASSWORD_VARIABLE, read_password
 from broker_stub.command_options import ADDRESS, FILE, REFUSED, UNREACHABLE
 from broker_stub.management_client import (
     AdminClient,
-    Credentials,
     MemberRefusedError,
     MemberStatus,
     MemberUnreachableError,
 )
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.printable.lines import echo_line
 
@@ -190,7 +190,9 @@ def request_options(
             password = read_password(password_file)
             if not password:
                 raise click.UsageError(f"give --password-file, or set {PASSWORD_VARIABLE}")
-            command(requests=MemberRequests(Credentials(password, user), timeout, tls_ca), **rest)
+            command(
+                requests=MemberRequests(Credentials(user=user, password=password), timeout, tls_ca), **rest
+            )
 
         decorated: Callable[..., None] = with_requests
         for option in (

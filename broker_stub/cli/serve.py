@@ -334,7 +334,7 @@ def serve(
                 store=store_path,
                 broker_url=broker_url or ",".join(str(member) for member in members),
                 separate=broker_url is not None,
-                credentials=Credentials(admin, password),
+                credentials=Credentials(user=admin, password=password),
                 tls_ca=tls_ca,
                 name=name,
                 backup_timeout=backup_timeout,

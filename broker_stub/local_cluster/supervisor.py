@@ -44,10 +44,10 @@ from broker_stub.management_client import (
     DEFAULT_TIMEOUT,
     AdminClient,
     AdminError,
-    Credentials,
     MemberStatus,
 )
 from broker_stub.permissions import DIRECTORY_MODE
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.printable.log import get_logger
 
@@ -89,7 +89,7 @@ class LocalCluster:
         """
         self._directory = await asyncio.to_thread(scratch_directory.make, "broker-stub-pair-")
         password = secrets.token_urlsafe(24)
-        self._credentials = Credentials(password)
+        self._credentials = Credentials(user=DEFAULT_ADMIN, password=password)
         self.password_file.touch(mode=0o600)
         self.password_file.write_text(password)
         users = {**self.options.passwords, DEFAULT_ADMIN: password}

@@ -37,7 +37,8 @@ from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED
 from broker_stub.election.arbiter import ArbiterUnavailableError, open_arbiter
 from broker_stub.election.generation import ArbiterRecord, GenerationState, Pending, may_promote
 from broker_stub.election.roles import Role
-from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
+from broker_stub.management_client import AdminClient, MemberRefusedError, MemberUnreachableError
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.printable.lines import echo_line
 
@@ -143,7 +144,7 @@ def main(
     timeout: float,
 ) -> None:
     """Print a member's role and its promotion score."""
-    credentials = Credentials(password_file.read_text().strip(), user)
+    credentials = Credentials(user=user, password=password_file.read_text().strip())
     try:
         role, promotion_score = asyncio.run(
             read_role_and_score(

@@ -181,7 +181,7 @@ class SiteLink:
             self._password_error = str(error)
             raise
         self._password_error = ""
-        return Credentials(self._source.user, password)
+        return Credentials(user=self._source.user, password=password)
 
     def _on_event(self, event: Event) -> None:
         """Runs on a thread of its own."""

@@ -282,6 +282,7 @@ class Delivery(BaseDelivery):
         return Processing(self, failed_outcome(on_error), limit(timeout, self._call_timeout))
 
     def __enter__(self) -> Self:
+        self._thread.check_process()
         self._core.check_unsettled()
         return self
 

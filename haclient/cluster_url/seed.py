@@ -1,4 +1,4 @@
-"""One address of the seed list, with the credentials that were written for it.
+"""One address of the seed list, with the credentials written for it; and credentials as programs give them.
 
 Rules: credentials belong to one seed and never move to the next; a password shows itself only
 to ``Secret.reveal()``, never in ``repr``, ``str``, a format string or ``dataclasses.asdict``.
@@ -39,6 +39,14 @@ class Secret:
 
     def __repr__(self) -> str:
         return f"Secret({MASK})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """A user and a password or token.  ``None`` for both means ANONYMOUS (or EXTERNAL)."""
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

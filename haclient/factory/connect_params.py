@@ -16,14 +16,14 @@ import asyncio
 import inspect
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from proton import SSLDomain
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.options import Options
-from haclient.cluster_url.seed import Seed
+from haclient.cluster_url.seed import Credentials, Seed
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.attach.target import target_capabilities
 from haclient.core.attempt import ConnectParams
@@ -33,15 +33,6 @@ from haclient.engine import tls
 from haclient.engine.settings import Settings
 from haclient.error_catalog.arguments import check_text
 from haclient.version import package_version
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A user and a password or token.  ``None`` for both means ANONYMOUS (or EXTERNAL)."""
-
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-
 
 # ``("user", "password")`` is short for ``Credentials``.
 GivenCredentials = Credentials | tuple[str | None, str | None]
@@ -64,7 +55,7 @@ def as_credentials(given: object, origin: str = "credentials") -> Credentials:
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{origin}: the {name} must be text, not {type(text).__name__}")
         check_text(f"{origin}: the {name}", text, optional=True)
-    return Credentials(user, password)
+    return Credentials(user=user, password=password)
 
 
 _FIELDS = ("user", "password")
@@ -90,7 +81,7 @@ def choose_credentials(
 
 def seed_credentials(seed: Seed) -> Credentials:
     """The credentials that the URL has for one seed."""
-    return Credentials(seed.user, seed.password.reveal() if seed.password is not None else None)
+    return Credentials(user=seed.user, password=seed.password.reveal() if seed.password is not None else None)
 
 
 class CredentialsSource:

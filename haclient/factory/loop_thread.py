@@ -134,7 +134,7 @@ class LoopThread:
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
         """Have a function called on the loop, after everything posted before it."""
-        self._check_process()
+        self.check_process()
         self.post_checked(function, *arguments)
 
     def post_checked(self, function: Callable[..., object], *arguments: Any) -> None:
@@ -163,7 +163,7 @@ class LoopThread:
         :raises WrongThread: on the loop thread, or in a forked process.
         :raises ConnectionClosed: after ``stop``.
         """
-        self._check_process()
+        self.check_process()
         if self._stopped:  # first, for another thread may have the number of one that ended
             raise ConnectionClosed(_CLOSED)
         if threading.get_ident() == self._ident:
@@ -196,7 +196,11 @@ class LoopThread:
         finalizer.atexit = False
         weakref.finalize(thread, _stop_at_exit, loop, stops, self._pid, weakref.ref(thread))
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Raise in a forked process.
+
+        :raises WrongThread: says so.
+        """
         if self._pid is not None and os.getpid() != self._pid:
             msg = "this factory connected in the parent process: make a new one after a fork"
             raise WrongThread(msg)

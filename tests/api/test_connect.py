@@ -82,6 +82,11 @@ async def test_the_timeout_of_one_connect_holds_for_no_other(api: API) -> None:
         await factory.close()
 
 
+def test_credentials_are_given_by_name() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        Credentials("u", "p")  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("timeout", ["5", True, math.nan])
 async def test_a_timeout_that_is_none_is_refused(api: API, timeout: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="timeout: "):
@@ -122,9 +127,9 @@ async def test_two_arguments_that_set_the_same_are_an_error(
         ({"user": "u", "password": "p"}, ("u", "p")),
         ({"user": "u"}, ("u", None)),
         ({"credentials": ("u", "p")}, ("u", "p")),
-        ({"credentials": Credentials("u", "p")}, ("u", "p")),
+        ({"credentials": Credentials(user="u", password="p")}, ("u", "p")),
         ({"credentials": lambda: ("u", "p")}, ("u", "p")),
-        ({"credentials": lambda: Credentials("u", "p")}, ("u", "p")),
+        ({"credentials": lambda: Credentials(user="u", password="p")}, ("u", "p")),
     ],
 )
 async def test_credentials_are_given_in_several_forms(
@@ -141,7 +146,9 @@ async def test_a_function_that_is_awaited_may_return_a_pair(api: API) -> None:
         return "u", "p"
 
     factory = await api.factory("amqp://a", credentials=ask)
-    assert (await factory._core.credentials.ask(haclient.Endpoint("a", 5672)))[0] == Credentials("u", "p")
+    assert (await factory._core.credentials.ask(haclient.Endpoint("a", 5672)))[0] == Credentials(
+        user="u", password="p"
+    )
     await factory.close()
 
 

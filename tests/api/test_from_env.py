@@ -52,7 +52,7 @@ async def test_the_variables_say_where_who_and_how() -> None:
     made = core(configuration.from_env(environ(USER="app", PASSWORD="secret", WINDOW=5, HEARTBEAT="2s")))
     assert [seed.endpoint.host for seed in made.url.seeds] == ["broker-a", "broker-b"]
     assert (made.options.window, made.options.heartbeat) == (5, 2.0)
-    assert await made.credentials.ask(HERE) == (Credentials("app", "secret"), False)
+    assert await made.credentials.ask(HERE) == (Credentials(user="app", password="secret"), False)
 
 
 def test_the_factories_of_both_apis_are_made_so(tmp_path: Path) -> None:
@@ -114,35 +114,35 @@ def test_a_url_of_the_environment_replaces_the_address_of_the_file(tmp_path: Pat
     path = written(tmp_path, "connect.json", '{"scheme": "amqp", "host": "old", "user": "app"}')
     found = configuration.from_env(environ(CONFIG=path))
     assert str(found.url) == URL
-    assert found.arguments["credentials"] == Credentials("app", None)
+    assert found.arguments["credentials"] == Credentials(user="app", password=None)
 
 
 async def test_a_password_file_of_the_environment_replaces_the_password_of_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "x.toml", f'url = "{URL}"\nuser = "app"\npassword = "old"')
     secret = written(tmp_path, "password", "new\n")
     made = core(configuration.from_env({"HACLIENT_CONFIG": str(path), "HACLIENT_PASSWORD_FILE": str(secret)}))
-    assert (await made.credentials.ask(HERE))[0] == Credentials("app", "new")
+    assert (await made.credentials.ask(HERE))[0] == Credentials(user="app", password="new")
 
 
 async def test_credentials_of_the_call_win() -> None:
-    token = Credentials("other", "token")
+    token = Credentials(user="other", password="token")
     made = core(configuration.from_env(environ(USER="app", PASSWORD="secret")), credentials=token)
     assert await made.credentials.ask(HERE) == (token, False)
     found = configuration.from_env(environ(USER="app", PASSWORD="secret"))
     made = core(found, user="other", password="word")
-    assert await made.credentials.ask(HERE) == (Credentials("other", "word"), False)
+    assert await made.credentials.ask(HERE) == (Credentials(user="other", password="word"), False)
 
 
 async def test_a_user_of_the_call_does_not_get_the_password_of_another() -> None:
     made = core(configuration.from_env(environ(USER="app", PASSWORD="secret")), user="other")
-    assert await made.credentials.ask(HERE) == (Credentials("other", None), False)
+    assert await made.credentials.ask(HERE) == (Credentials(user="other", password=None), False)
 
 
 async def test_a_password_of_the_call_is_that_of_the_user_in_the_environment(tmp_path: Path) -> None:
     secret = written(tmp_path, "password", "old")
     for given in ({"PASSWORD": "old"}, {"PASSWORD_FILE": secret}, {}):
         made = core(configuration.from_env(environ(USER="app", **given)), password="new")
-        assert await made.credentials.ask(HERE) == (Credentials("app", "new"), False)
+        assert await made.credentials.ask(HERE) == (Credentials(user="app", password="new"), False)
 
 
 def test_a_table_may_list_the_members() -> None:
@@ -213,9 +213,9 @@ def test_the_telemetry_variable_is_weaker_than_a_file(tmp_path: Path) -> None:
 async def test_a_password_file_is_read_before_each_attempt(tmp_path: Path) -> None:
     path = written(tmp_path, "password", "first\r\nrest\n")
     made = core(configuration.from_env(environ(USER="app", PASSWORD_FILE=path)))
-    assert await made.credentials.ask(HERE) == (Credentials("app", "first"), True)
+    assert await made.credentials.ask(HERE) == (Credentials(user="app", password="first"), True)
     path.write_text("second")
-    assert await made.credentials.ask(HERE) == (Credentials("app", "second"), True)
+    assert await made.credentials.ask(HERE) == (Credentials(user="app", password="second"), True)
 
 
 @pytest.mark.parametrize("place", ["environment", "file"])
@@ -249,7 +249,7 @@ def test_a_connect_json_is_understood(tmp_path: Path) -> None:
     found = configuration.from_file(written(tmp_path, "connect.json", CONNECT_JSON))
     assert str(found.url) == "amqps://broker-a:5673"
     assert found.arguments == {
-        "credentials": Credentials("app", "http://no-comment"),
+        "credentials": Credentials(user="app", password="http://no-comment"),
         "sasl_mechanisms": ["SCRAM-SHA-256"],
         "sasl_plaintext": False,
         "tls_ca": "/ca.pem",

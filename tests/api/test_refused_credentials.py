@@ -100,7 +100,7 @@ async def test_a_function_gets_another_chance_after_an_unauthorized_open(api: AP
     def ask() -> Credentials:
         nonlocal asked
         asked += 1
-        return Credentials("app", token)
+        return Credentials(user="app", password=token)
 
     watch = Watch()
     async with primary() as serving, primary(refuses_opens=NOBODY) as other:
@@ -127,7 +127,7 @@ async def test_an_unauthorized_close_of_a_connection_in_use_is_one_loss(api: API
 
     def ask() -> Credentials:
         asked.append(len(asked))
-        return Credentials("app", f"token-{len(asked)}")
+        return Credentials(user="app", password=f"token-{len(asked)}")
 
     watch = Watch()
     async with primary() as peer:

@@ -22,8 +22,8 @@ from tests.peers.watch import Watch
 
 REALM = "cluster"
 USER = f"alice@{REALM}"
-RIGHT = Credentials(USER, "right-password")
-WRONG = Credentials(USER, "wrong-password")
+RIGHT = Credentials(user=USER, password="right-password")
+WRONG = Credentials(user=USER, password="wrong-password")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
 
 
@@ -141,7 +141,7 @@ async def test_a_callable_that_returns_the_same_wrong_token_ends_the_search(memb
 
     def ask() -> Credentials:
         asked.append(WRONG)
-        return Credentials(WRONG.user, WRONG.password)
+        return Credentials(user=WRONG.user, password=WRONG.password)
 
     async with asyncio.timeout(10):
         with pytest.raises(AuthenticationFailed):

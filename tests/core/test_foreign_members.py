@@ -11,7 +11,7 @@ from tests.peers.apis import API
 from tests.peers.watch import Watch
 
 FAST = {"backoff_base": 0.001, "backoff_max": 0.01, "sasl_mechanisms": "ANONYMOUS"}
-USER = Credentials("app", "secret")
+USER = Credentials(user="app", password="secret")
 
 
 def announcing(peer: Peer) -> dict[str, object]:

@@ -28,7 +28,7 @@ HIGHEST = 2**23 - 1
 FAST: dict[str, Any] = {"backoff_base": 0.001, "backoff_max": 0.01, "stagger": 10}
 # Long enough that a client which is locked out for so long fails its test.
 LONG = {**FAST, "refusal_timeout": 600}
-RIGHT = Credentials("alice@cluster", "right-password")
+RIGHT = Credentials(user="alice@cluster", password="right-password")
 
 
 def claim(generation: int) -> dict[str, Any]:

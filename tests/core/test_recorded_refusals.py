@@ -24,7 +24,7 @@ TIMEOUT = 0.3
 PATIENCE = 20.0
 FAST: dict[str, Any] = {"backoff_base": 0.001, "backoff_max": 0.01, "startup_deadline": PATIENCE}
 PASSWORD = "not the password"
-USER = Credentials("guest", PASSWORD)
+USER = Credentials(user="guest", password=PASSWORD)
 
 
 def recorded(*steps: Step) -> pytest.MarkDecorator:

@@ -17,7 +17,7 @@ from tests.peers.apis import API
 from tests.peers.watch import Watch
 
 FAST = {"backoff_base": 0.01, "backoff_max": 0.05, "sasl_mechanisms": "ANONYMOUS"}
-USER = Credentials("app", "secret")
+USER = Credentials(user="app", password="secret")
 NOT_READY = proton.Condition("amqp:connection:forced", "Connection router redirect-to-one is not ready")
 
 

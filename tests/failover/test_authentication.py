@@ -179,7 +179,7 @@ class Tokens:
     def __call__(self) -> Credentials:
         self.asked += 1
         password = self._left.pop(0) if len(self._left) > 1 else self._left[0]
-        return Credentials("app", password)
+        return Credentials(user="app", password=password)
 
     async def later(self) -> Credentials:
         answer = self()  # counted first: an attempt may be cancelled while it waits
@@ -241,7 +241,7 @@ async def test_a_callable_that_raises_is_asked_again_and_its_text_is_not_repeate
     def failing() -> Credentials:
         if not failures(events):
             raise ConnectionError("the vault with the key 4711 is closed")
-        return Credentials("app", USERS["app"])
+        return Credentials(user="app", password=USERS["app"])
 
     url = f"amqp://{shared.address}?{OPTIONS}"
     async with aio.connect(url, credentials=failing, on_event=events.append) as connection:

@@ -204,7 +204,7 @@ def test_a_killed_member_comes_back_as_backup_and_takes_over_in_its_turn(api: st
     assert first.status().generation == 3
 
 
-@pytest.mark.parametrize("credentials", [None, haclient.Credentials("app", "its password")])
+@pytest.mark.parametrize("credentials", [None, haclient.Credentials(user="app", password="its password")])
 async def test_the_redirect_of_a_passive_member_is_followed_to_a_primary_that_is_not_listed(
     credentials: haclient.Credentials | None, members: Members
 ) -> None:

@@ -201,7 +201,7 @@ async def test_a_token_from_a_callable_is_in_no_error_event_or_log(
     certificate = authority.issue("127.0.0.1")
     options = {"users": USERS, "anonymous": False, "log_level": "debug", "certificate": certificate}
     member = members.start("primary", role="primary", **options)
-    given = [Credentials("token-user", WRONG), Credentials("token-user", TOKEN)]
+    given = [Credentials(user="token-user", password=WRONG), Credentials(user="token-user", password=TOKEN)]
     run.look(*given)
 
     def token() -> Credentials:

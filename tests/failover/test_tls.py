@@ -372,7 +372,9 @@ async def test_a_client_certificate_and_a_password_go_together(
     mechanisms: str, exacting: Member, authority: Authority
 ) -> None:
     url = secure(exacting, authority, more=with_certificate(authority, mechanisms))
-    async with aio.connect(url, credentials=haclient.Credentials("app", "its word")) as connection:
+    async with aio.connect(
+        url, credentials=haclient.Credentials(user="app", password="its word")
+    ) as connection:
         assert connection.endpoint == exacting.endpoint
 
 

@@ -28,7 +28,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from broker_stub.management_client import AdminClient, AdminError, Credentials, MemberStatus
+from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.management_client import AdminClient, AdminError, MemberStatus
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from tests.hosts.lab import Lab
 from tests.pacemaker.fencing import PowerSwitch
@@ -77,7 +79,7 @@ class Cluster:
         async def ask() -> MemberStatus:
             address = Endpoint(self.lab.address(node.name), _PORT)
             async with await AdminClient.connect(
-                address, Credentials(self._password), timeout=_ASK
+                address, Credentials(user=DEFAULT_ADMIN, password=self._password), timeout=_ASK
             ) as client:
                 return await client.status()
 

@@ -51,7 +51,7 @@ async def fail_over(members: Members, sink: Sink, *, body: str = "x", password: 
     """Connect by way of the passive member, kill the primary, promote the other, go on, close."""
     users = {} if password is None else {"app": password}
     primary, passive = members.pair(users=users, anonymous=password is None)
-    credentials = None if password is None else haclient.Credentials("app", password)
+    credentials = None if password is None else haclient.Credentials(user="app", password=password)
     watched = Watched()
     url = f"amqp://{passive.address},{primary.address}?{FAST}"
     async with aio.connect(

@@ -54,7 +54,9 @@ async def test_a_run_with_failover_and_refused_credentials_writes_no_secret(tmp_
             await pending
         with pytest.raises(ConnectionGaveUp):
             await aio.connect(
-                f"amqp://{passive.address}?{plain}", credentials=Credentials("app", WRONG), telemetry=folder
+                f"amqp://{passive.address}?{plain}",
+                credentials=Credentials(user="app", password=WRONG),
+                telemetry=folder,
             )
 
         def broken() -> Credentials:
@@ -69,7 +71,7 @@ async def test_a_run_with_failover_and_refused_credentials_writes_no_secret(tmp_
             )
         async with aio.connect(
             f"amqp://{passive.address}?{plain}",
-            credentials=lambda: Credentials("token", TOKEN),
+            credentials=lambda: Credentials(user="token", password=TOKEN),
             telemetry=folder,
         ):
             pass

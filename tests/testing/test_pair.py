@@ -193,7 +193,7 @@ def test_another_pair_has_more_members_and_users_and_is_gone_after_it(
     before = set(psutil.Process().children())
     with haclient_pair_factory(members=3, users={"alice": "secret"}) as pair:
         assert len(pair.members) == len(set(psutil.Process().children()) - before) == 3
-        alice = haclient.Credentials("alice", "secret")
+        alice = haclient.Credentials(user="alice", password="secret")
         with haclient.connect(pair.url, credentials=alice) as connection:
             connection.create_sender("q").send(Message(body="one"), timeout=PATIENCE)
         with pytest.raises(AuthenticationFailed):

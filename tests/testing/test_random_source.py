@@ -35,3 +35,8 @@ def test_anything_else_is_an_error_at_once() -> None:
 def test_connect_has_no_such_argument() -> None:
     with pytest.raises(ClusterURLError, match="unknown option 'rng'"):
         aio.connect(URL, rng=random.Random(1))  # type: ignore[call-arg]
+
+
+def test_the_fixture_draws_the_same_each_time(haclient_random_source: random.Random) -> None:
+    assert aio.ConnectionFactory(URL)._core._identity.rng is haclient_random_source
+    assert haclient_random_source.random() == random.Random(0).random()

@@ -50,7 +50,7 @@ FILTERS = {"rabbitmq:stream-offset-spec": "first", "other": proton.Described(pro
 
 
 def ask_for_credentials() -> Credentials:
-    return Credentials("user", "password")
+    return Credentials(user="user", password="password")
 
 
 def add_shard(outgoing: haclient.OutgoingMessage) -> haclient.Additions | None:
@@ -90,7 +90,9 @@ def cluster_url() -> None:
 
 
 def blocking_factory(context: ssl.SSLContext) -> None:
-    ConnectionFactory(URL, credentials=Credentials("user", "password"), deadline=60, heartbeat=2.5)
+    ConnectionFactory(
+        URL, credentials=Credentials(user="user", password="password"), deadline=60, heartbeat=2.5
+    )
     ConnectionFactory(URL, credentials=ask_for_credentials, ssl_context=context, on_event=use_event)
     ConnectionFactory(URL, credentials=await_credentials, delivery="at-most-once", window=10)
     ConnectionFactory(ClusterURL.parse(URL))
@@ -121,7 +123,9 @@ def blocking_factory(context: ssl.SSLContext) -> None:
 
 
 async def asyncio_factory(context: ssl.SSLContext) -> None:
-    aio.ConnectionFactory(URL, credentials=Credentials("user", "password"), deadline=60, heartbeat=2.5)
+    aio.ConnectionFactory(
+        URL, credentials=Credentials(user="user", password="password"), deadline=60, heartbeat=2.5
+    )
     aio.ConnectionFactory(URL, credentials=ask_for_credentials, ssl_context=context, on_event=use_event)
     aio.ConnectionFactory(URL, credentials=await_credentials, delivery="at-most-once", window=10)
     aio.ConnectionFactory(URL, hartbeat=5)  # type: ignore[call-arg]

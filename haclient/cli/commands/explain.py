@@ -17,7 +17,7 @@ from haclient.cli.target import OVERRIDES, URL_ARGUMENT, VARIABLE, Target, targe
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.option_values import as_text
 from haclient.cluster_url.options import Options
-from haclient.cluster_url.seed import MASK
+from haclient.cluster_url.seed import MASK, Credentials
 from haclient.cluster_url.url import ClusterURL, second_site
 from haclient.command_line.signals import run
 from haclient.discovery.attempt_summary import endpoint_text

@@ -119,7 +119,7 @@ async def test_credentials_are_asked_for_on_a_thread_that_may_block(api: API) ->
 
     def credentials() -> Credentials:
         threads.append(threading.current_thread().name)
-        return Credentials(None, None)
+        return Credentials(user=None, password=None)
 
     async with primary() as peer:
         connection = await api.connect(url(peer), credentials=credentials)
@@ -134,7 +134,7 @@ async def test_credentials_of_a_coroutine_function_are_asked_for_on_the_loop() -
     async def credentials() -> Credentials:
         await asyncio.sleep(0)
         threads.append(threading.get_ident())
-        return Credentials(None, None)
+        return Credentials(user=None, password=None)
 
     async with primary() as peer, aio.connect(url(peer), credentials=credentials):
         assert threads == [threading.get_ident()]

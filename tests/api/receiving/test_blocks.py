@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -555,6 +557,46 @@ async def test_another_event_loop_is_refused_before_the_block_begins() -> None:
         with pytest.raises(WrongThread):
             await asyncio.to_thread(asyncio.run, elsewhere())
         assert not one.settled
+
+
+def test_a_fork_is_refused_before_the_block_begins() -> None:
+    with in_thread(primary()) as peer, haclient.connect(url(peer)) as connection:
+        receiver = connection.create_receiver("q")
+        peer.put("q", 1)
+        delivery = receiver.receive(timeout=10)
+
+        def child() -> int:
+            try:
+                with delivery:
+                    return 1
+            except WrongThread:
+                return 7
+
+        pid = os.fork()
+        if not pid:
+            os._exit(child() or 2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        with delivery:
+            pass
+        assert delivery.settled
+
+
+def test_a_callback_on_the_thread_of_the_loop_may_have_a_block() -> None:
+    with in_thread(primary()) as peer, haclient.connect(url(peer)) as connection:
+        receiver = connection.create_receiver("q")
+        peer.put("q", 1)
+        delivery = receiver.receive(timeout=10)
+        settled = threading.Event()
+
+        def settle(_: object) -> None:
+            with delivery:
+                pass
+            settled.set()
+
+        connection.create_sender("results").submit("done").add_done_callback(settle)
+        assert settled.wait(10)
+        connection.close()
+        assert [each and each.state for each in peer.outcomes] == [OutcomeState.ACCEPTED]
 
 
 def test_what_a_consumer_that_dies_had_in_hand_is_released_before_it_closes() -> None:

@@ -14,14 +14,15 @@ from proton import Message
 
 import haclient
 from broker_stub.admission.auth import Auth
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.election.roles import Membership, Role
-from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
+from broker_stub.management_client import AdminClient, MemberRefusedError, MemberUnreachableError
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.tls import TlsFiles
 from tests.broker_stub.clients import Client, LinkRefusedError, member, running
 
-ADMIN = Credentials("secret of the admin")
+ADMIN = Credentials(user=DEFAULT_ADMIN, password="secret of the admin")
 ELSEWHERE = Endpoint("127.0.0.9", 5999)
 
 
@@ -130,7 +131,7 @@ async def test_management_is_for_the_admin_only(primary: Endpoint, credentials: 
     assert outcome.condition == "amqp:unauthorized-access"
     await client.close()
     with pytest.raises(MemberRefusedError):
-        await AdminClient.connect(primary, Credentials("wonder", "alice"))
+        await AdminClient.connect(primary, Credentials(user="alice", password="wonder"))
     async with await AdminClient.connect(primary, ADMIN) as admin:
         assert (await admin.status()).role == "primary"
 

@@ -12,14 +12,15 @@ import pytest
 from proton import Message
 
 from broker_stub.admission.controller import AdmissionOptions, RateSource
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
-from broker_stub.management_client import AdminClient, Credentials
+from broker_stub.management_client import AdminClient
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import PRIMARY, Client, member, running
 
-ADMIN = Credentials("secret of the admin")
+ADMIN = Credentials(user=DEFAULT_ADMIN, password="secret of the admin")
 ELSEWHERE = Endpoint("127.0.0.9", 5999)
 # A slot a minute: what is refused in a test is refused for the whole test.
 SLOW = AdmissionOptions(rate=1 / 60, burst=1)

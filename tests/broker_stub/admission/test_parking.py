@@ -13,17 +13,18 @@ import pytest
 from proton import Message
 
 from broker_stub.admission.controller import AdmissionOptions
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
-from broker_stub.management_client import AdminClient, Credentials
+from broker_stub.management_client import AdminClient
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.settings import PARK
 from haclient.telemetry import TelemetrySettings, flush
 from tests.broker_stub.clients import Client, member, running, until
 from tests.telemetry.lines import lines, words
 
-ADMIN = Credentials("secret of the admin")
+ADMIN = Credentials(user=DEFAULT_ADMIN, password="secret of the admin")
 ELSEWHERE, FURTHER = Endpoint("127.0.0.9", 5999), Endpoint("127.0.0.9", 6000)
 PASSIVE = Membership(Role.PASSIVE, 3)
 BUSY = AdmissionOptions(rate=1 / 60, burst=1)

@@ -17,8 +17,9 @@ import pytest
 from broker_stub.admission.user_database import DEFAULT_ADMIN
 from broker_stub.cli.options import PASSWORD_VARIABLE
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
-from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
+from broker_stub.management_client import AdminClient, MemberRefusedError, MemberUnreachableError
 from broker_stub.resource_agents import probe
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.wire.server_proof import UNPROVEN
 from tests.broker_stub.commands import run
@@ -205,6 +206,8 @@ async def test_a_context_without_verification_gets_no_plain(tmp_path: Path) -> N
     async with rogue("PLAIN", context=context) as other:
         for tls in (trusting, None):
             with pytest.raises((MemberRefusedError, MemberUnreachableError)):
-                await AdminClient.connect(other.address, Credentials(PASSWORD), tls=tls, timeout=5)
+                await AdminClient.connect(
+                    other.address, Credentials(user=DEFAULT_ADMIN, password=PASSWORD), tls=tls, timeout=5
+                )
     assert other.heard
     assert not other.knows_of(PASSWORD)

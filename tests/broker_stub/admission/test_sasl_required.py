@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from broker_stub.admission.auth import Auth
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.node_names import QUEUE_TYPE
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
-from broker_stub.management_client import AdminClient, Credentials
+from broker_stub.management_client import AdminClient
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.tls import TlsFiles
 from tests.broker_stub.clients import member, offered_mechanisms, queue_status, running
 from tests.broker_stub.commands import run
 from tests.certificates import Authority
 
-ADMIN = Credentials("secret of the admin")
+ADMIN = Credentials(user=DEFAULT_ADMIN, password="secret of the admin")
 SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 QUEUE = b"orders"
 PATIENCE = 10.0

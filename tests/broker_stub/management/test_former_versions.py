@@ -12,7 +12,8 @@ from typing import Any
 
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.node_names import MEMBER_TYPE
-from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError
+from broker_stub.management_client import AdminClient, MemberRefusedError
+from haclient import Credentials
 from tests.broker_stub.clients import member
 
 RECORDED = [
@@ -67,7 +68,7 @@ async def test_every_answer_has_the_keys_and_values_of_before(tmp_path: Path) ->
     write_users(users, {DEFAULT_ADMIN: PASSWORD})
     async with (
         member(tmp_path, "--users", str(users), "--role", "primary") as address,
-        await AdminClient.connect(address, Credentials(PASSWORD)) as admin,
+        await AdminClient.connect(address, Credentials(user=DEFAULT_ADMIN, password=PASSWORD)) as admin,
     ):
         for request in RECORDED:
             body = lasting(request["body"]) if request["type"] == MEMBER_TYPE else request["body"]

@@ -14,7 +14,8 @@ import pytest
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
 from broker_stub.management.node import Management
-from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
+from broker_stub.management_client import AdminClient, MemberRefusedError, MemberUnreachableError
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import Client, member, running
 from tests.broker_stub.replication.cluster import ADMIN, Cluster
@@ -30,7 +31,7 @@ async def admin(tmp_path: Path) -> AsyncIterator[AdminClient]:
     write_users(users, {DEFAULT_ADMIN: PASSWORD})
     async with (
         member(tmp_path, "--users", str(users), "--role", "primary") as address,
-        await AdminClient.connect(address, Credentials(PASSWORD)) as admin,
+        await AdminClient.connect(address, Credentials(user=DEFAULT_ADMIN, password=PASSWORD)) as admin,
     ):
         yield admin
 

@@ -11,20 +11,22 @@ import click.testing
 import pytest
 
 from broker_stub import management_client
+from broker_stub.admission.user_database import DEFAULT_ADMIN
 from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.local_cluster.state import LocalClusterEvent, LocalClusterOptions
 from broker_stub.local_cluster.supervisor import LocalCluster
 from broker_stub.management.request import MAX_PAGE
-from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError
+from broker_stub.management_client import AdminClient, MemberRefusedError
 from broker_stub.queueing.options import MAX_NAME
 from broker_stub.resource_agents import probe
+from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import Client, member
 from tests.broker_stub.commands import run
 from tests.broker_stub.resource_agents.nodes import PASSWORD
 
 MANY = 3200
-ADMIN = Credentials(PASSWORD)
+ADMIN = Credentials(user=DEFAULT_ADMIN, password=PASSWORD)
 _LINKS = 200
 
 

@@ -26,19 +26,18 @@ from broker_stub.local_cluster.member_process import MemberProcess, free_address
 from broker_stub.management_client import (
     AdminClient,
     AdminError,
-    Credentials,
     MemberRefusedError,
     MemberStatus,
     MemberUnreachableError,
 )
-from haclient import aio
+from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from tests import stores
 from tests.broker_stub.statuses import status_with_queues
 
 T = TypeVar("T")
 
-ADMIN = Credentials("the password of the cluster's admin")
+ADMIN = Credentials(user=DEFAULT_ADMIN, password="the password of the cluster's admin")
 USER = ("alice", "the password of alice")
 PATIENCE = 30.0
 _LOOK_AGAIN = 0.02

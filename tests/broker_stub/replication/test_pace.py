@@ -28,7 +28,7 @@ def test_the_search_itself_rests_a_second_at_most(monkeypatch: pytest.MonkeyPatc
         arbiter=f"directory:{tmp_path}",
         store="memory",
         broker_url="amqp://a,b",
-        credentials=Credentials("cluster-admin", "secret"),
+        credentials=Credentials(user="cluster-admin", password="secret"),
         tls_ca=None,
         name="a",
         backup_timeout=10.0,

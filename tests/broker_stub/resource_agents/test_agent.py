@@ -15,8 +15,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from broker_stub.admission.user_database import DEFAULT_ADMIN
 from broker_stub.amqp.endpoints import parse_endpoint
-from broker_stub.management_client import AdminClient, Credentials
+from broker_stub.management_client import AdminClient
+from haclient import Credentials
 from tests.broker_stub.clients import offered_mechanisms
 from tests.broker_stub.resource_agents.nodes import AGENTS, PASSWORD, SHORT_TIMEOUT, Node
 
@@ -269,7 +271,9 @@ def redirects_to(node: Node) -> str:
     address = parse_endpoint(node.parameters["listen"])
 
     async def ask() -> str:
-        admin = await AdminClient.connect(address, Credentials(PASSWORD), timeout=60)
+        admin = await AdminClient.connect(
+            address, Credentials(user=DEFAULT_ADMIN, password=PASSWORD), timeout=60
+        )
         try:
             return str((await admin.status()).facts["primary"] or "")
         finally:

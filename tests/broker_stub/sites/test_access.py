@@ -91,7 +91,7 @@ async def test_who_follows_manages_nothing(site: Endpoint) -> None:
 
 
 async def test_everybody_else_uses_the_other_queues(site: Endpoint) -> None:
-    async with aio.connect(str(site), credentials=Credentials("alice", "wonder")) as connection:
+    async with aio.connect(str(site), credentials=Credentials(user="alice", password="wonder")) as connection:
         await (await connection.create_sender("orders")).send(Message(body=1), timeout=PATIENCE)
         with pytest.raises(LinkRefused, match="--link-user"):
             await connection.create_receiver(REPLICATION_QUEUE)

@@ -19,7 +19,7 @@ from tests.broker_stub.replication.cluster import USER, Cluster, Member, send
 from tests.broker_stub.replication.load import load
 from tests.broker_stub.sites.watching import PATIENCE, check_sequence, read_events, replay
 
-_LINK = Credentials(*USER)
+_LINK = Credentials(user=USER[0], password=USER[1])
 _FOLLOWED = ("--link-user", USER[0])
 
 
