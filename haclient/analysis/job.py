@@ -41,6 +41,7 @@ from haclient.analysis.io.session import AnalysisError, computed_once, is_single
 from haclient.analysis.report import baseline
 from haclient.analysis.tables import alarms, build, clock
 from haclient.analysis.tables.summary import summarize
+from haclient.telemetry.rfc3339 import moment
 
 OK, BROKEN, UNUSABLE, INTERRUPTED = 0, 1, 3, 128 + signal.SIGINT
 """Exit codes; 2 is for wrong usage."""
@@ -295,15 +296,6 @@ def _replace(path: Path, text: str) -> None:
     hidden = path.with_name(f".{path.name}.new")
     hidden.write_text(text, encoding="utf-8")
     hidden.replace(path)
-
-
-def moment(text: str) -> datetime:
-    """A time in RFC 3339, or a date; UTC where it has no time zone.
-
-    :raises ValueError: when it is neither.
-    """
-    time = datetime.fromisoformat(text)
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

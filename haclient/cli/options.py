@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import urlsplit
 
 import click
 
 from haclient.analysis import thresholds
 from haclient.analysis.io.session import AnalysisError, check_pyspark
+from haclient.telemetry.rfc3339 import moment
 
 # 2 is click's own, for usage.
 BROKEN, UNUSABLE = 1, 3
@@ -32,10 +33,9 @@ class Moment(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            time = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is no time like 2026-11-20T02:00:00Z", param, ctx)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+            return moment(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Condition(click.ParamType[thresholds.Threshold]):
