@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from haclient.analysis.advice import Replay
 from haclient.analysis.io import ingest
 from haclient.analysis.io.output import Output, output
 from haclient.analysis.io.session import AnalysisError, computed_once, is_single, single, spark_session
+from haclient.analysis.options import OPTIONS, SLO, Option
 from haclient.analysis.report import baseline
 from haclient.analysis.tables import alarms, build, clock
 from haclient.analysis.tables.summary import summarize
@@ -49,8 +51,6 @@ HIT_BY = "hit_by.json"
 """The table of that name in the output folder, as one JSON list."""
 
 _ALARMS = 50  # in the summary; the table has all of them
-SLO = 0.999
-"""Share of the time that connections should be usable, if nobody says otherwise: 43 minutes away a month."""
 
 _DRAWS = ("jinja2", "altair", "vl_convert")  # what a report needs
 _NOT_ASKED = "{}: no line of the time and the cluster that are asked for"
@@ -100,6 +100,23 @@ class Job:
     def base(self) -> str:
         """Where Spark writes."""
         return self.stored or str(self.out.resolve())
+
+
+def job_of(given: Mapping[str, Any], *, remote: bool = False, replay: Replay | None = None) -> Job:
+    """Make the job of a command's options."""
+    return Job(
+        source=given["source"],
+        out=given["out"],
+        remote=remote,
+        stored=given["tables"],
+        since=given["since"],
+        until=given["until"],
+        cluster=given["cluster"],
+        slo=given["slo"] / 100,
+        baseline=given["baseline"],
+        accept_rate=given["accept_rate"],
+        replay=replay,
+    )
 
 
 def silent(stage: str, number: int, stages: int) -> None:
@@ -297,29 +314,10 @@ def _replace(path: Path, text: str) -> None:
     hidden.replace(path)
 
 
-def moment(text: str) -> datetime:
-    """A time in RFC 3339, or a date; UTC where it has no time zone.
-
-    :raises ValueError: when it is neither.
-    """
-    time = datetime.fromisoformat(text)
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """What ``spark-submit`` runs; returns the exit code."""
     given = _parser().parse_args(arguments)
-    job = Job(
-        source=given.source,
-        out=given.out,
-        stored=given.tables,
-        since=given.since,
-        until=given.until,
-        cluster=given.cluster,
-        slo=given.slo / 100,
-        baseline=given.baseline,
-        accept_rate=given.accept_rate,
-    )
+    job = job_of(vars(given))
     try:
         with _ended_by_interrupts():
             found = run(spark_session(), job)
@@ -355,17 +353,21 @@ def _parser() -> argparse.ArgumentParser:
         description="Analyse telemetry; the summary goes to standard output, as JSON."
     )
     parser.add_argument("source", metavar="DIR", help="folder or URI of telemetry, which all nodes can read")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the driver for the results")
-    parser.add_argument(
-        "--tables", help="path or URI for the tables, which all nodes can write (default: OUT)"
-    )
-    parser.add_argument("--since", type=moment, help="lines from this time on, RFC 3339")
-    parser.add_argument("--until", type=moment, help="lines before this time")
-    parser.add_argument("--cluster", help="connections of this cluster only")
-    parser.add_argument(
-        "--slo", type=float, default=100 * SLO, help="connections should be usable, in per cent"
-    )
-    parser.add_argument("--baseline", type=Path, help="folder of a former run, to compare with")
-    parser.add_argument("--accept-rate", type=float, help="connections a second that the primary admits")
-    parser.add_argument("--fail-if", type=thresholds.parse, action="append", default=[], metavar="CONDITION")
+    for option in OPTIONS:
+        parser.add_argument(
+            option.name,
+            metavar=option.metavar,
+            type=partial(_read, option),
+            help=option.help.replace("%", "%%"),
+            default=[] if option.multiple else option.default,
+            action="append" if option.multiple else "store",
+            required=option.name == "--out",
+        )
     return parser
+
+
+def _read(option: Option, text: str) -> Any:
+    try:
+        return option.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
+from click.shell_completion import CompletionItem
 
-from haclient.analysis import thresholds
 from haclient.analysis.io.session import AnalysisError, check_pyspark
+from haclient.analysis.options import OPTIONS, Option
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # 2 is click's own, for usage.
 BROKEN, UNUSABLE = 1, 3
@@ -20,39 +23,46 @@ _PORTS = {"spark": 7077, "sc": 15002}  # Spark's defaults
 _REACH = 10.0  # s, for a TCP connection
 
 
-class Moment(click.ParamType[datetime]):
-    """A time in RFC 3339, or a date."""
+class Parsed(click.ParamType[Any]):
+    """A value that a function of ``haclient.analysis.options`` reads."""
 
-    name = "time"
+    def __init__(self, option: Option) -> None:
+        self.name = option.metavar.lower()
+        self._read = option.read
 
-    def convert(
-        self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """Read it; UTC where it has no time zone."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            time = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is no time like 2026-11-20T02:00:00Z", param, ctx)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time
-
-
-class Condition(click.ParamType[thresholds.Threshold]):
-    """A condition on a figure."""
-
-    name = "condition"
-
-    def convert(
-        self, value: str | thresholds.Threshold, param: click.Parameter | None, ctx: click.Context | None
-    ) -> thresholds.Threshold:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read it, or say what is wrong with it."""
-        if isinstance(value, thresholds.Threshold):
+        if not isinstance(value, str):
             return value
         try:
-            return thresholds.parse(value)
+            return self._read(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Folder(Parsed):
+    """One that a shell completes as a directory."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Let the shell find it."""
+        return [CompletionItem(incomplete, type="dir")]
+
+
+def shared_options(command: F) -> F:
+    """Give a command the options that the program for ``spark-submit`` has as well."""
+    for option in reversed(OPTIONS):
+        command = click.option(
+            option.name,
+            metavar=option.metavar,
+            type=(Folder if option.metavar == "DIR" else Parsed)(option),
+            help=option.help,
+            default=option.default,
+            show_default=option.default is not None,
+            multiple=option.multiple,
+        )(command)
+    return command
 
 
 class Setting(click.ParamType[tuple[str, str]]):

@@ -141,6 +141,31 @@ def test_wrong_usage_is_printed_and_exits_with_2(arguments: list[str], complaint
     assert complaint in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("--out", __file__, "is a file"),
+        ("--since", "yesterday", "'yesterday' is no time like 2026-"),
+        ("--slo", "101", "'101' is no number from 0 to 100"),
+        ("--baseline", "nowhere", "'nowhere' is no directory"),
+        ("--accept-rate", "0", "'0' is no number above 0"),
+        ("--accept-rate", "fast", "'fast' is no number above 0"),
+        ("--fail-if", "p98_downtime>5", "'p98_downtime' is no metric; known: outages"),
+    ],
+)
+def test_the_command_and_the_submitted_job_refuse_a_value_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, why: str
+) -> None:
+    given = ["in", "--out", str(tmp_path), option, value]
+    with pytest.raises(SystemExit) as ended:
+        job.main(given)
+    assert ended.value.code == 2
+    assert why in " ".join(capsys.readouterr().err.split())
+    refused = run("analyze", *given)
+    assert refused.exit_code == 2
+    assert why in " ".join(refused.stderr.split())
+
+
 def test_a_missing_directory_exits_with_3_before_spark_starts(tmp_path: Path) -> None:
     done = run("analyze", tmp_path / "nothing", "--out", tmp_path / "out")
     assert done.exit_code == 3

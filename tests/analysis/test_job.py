@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import sys
 import zipfile
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -217,11 +217,6 @@ def test_the_submitted_job_prints_what_it_cannot_use(
     monkeypatch.setattr(job, "spark_session", lambda: spark)
     assert job.main([str(tmp_path / "nothing"), "--out", str(tmp_path)]) == UNUSABLE
     assert capsys.readouterr().err == f"{tmp_path / 'nothing'}: no such directory\n"
-
-
-def test_a_time_without_a_zone_is_utc() -> None:
-    assert job.moment("2026-11-20") == datetime(2026, 11, 20, tzinfo=UTC)
-    assert job.moment("2026-11-20T02:00:00+02:00") == datetime(2026, 11, 20, tzinfo=UTC)
 
 
 def test_the_package_has_the_analysis_and_not_the_client(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def _content() -> Iterator[tuple[str, bytes]]:
     yield "haclient/__init__.py", _EMPTY.encode()
     for package in ("command_line", "telemetry"):
         yield f"haclient/{package}/__init__.py", _EMPTY.encode()
-    for name in ("command_line/python.py", "telemetry/schema.py", "version.py"):
+    for name in ("command_line/python.py", "telemetry/rfc3339.py", "telemetry/schema.py", "version.py"):
         yield f"haclient/{name}", (root / name).read_bytes()
     for path in sorted(analysis.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":

@@ -15,6 +15,7 @@ import altair as alt
 
 from haclient.analysis.report import findings, library, text
 from haclient.analysis.report.text import OTHERS, Row, Rows
+from haclient.telemetry.rfc3339 import moment
 
 POINTS = 400
 """Points of a curve."""
@@ -187,7 +188,7 @@ def _moment(at: float) -> str:
 
 
 def _unix_time(shown: str) -> float:
-    return datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp()
+    return moment(shown).timestamp()
 
 
 def _colours(field: str, names: Iterable[str], colours: list[str], **options: Any) -> alt.Color:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from haclient.analysis.report import lag, period, storm_rows
 from haclient.analysis.tables.alarms import urgency
 from haclient.analysis.tables.rollup import materialize
 from haclient.analysis.thresholds import BOUNDS
+from haclient.telemetry.rfc3339 import moment
 from haclient.telemetry.schema import Kind
 
 Rows = Sequence[Mapping[str, Any]]
@@ -157,7 +157,7 @@ def collect(frame: DataFrame) -> Rows:
 
 def _unix_time(text: str | None) -> float:
     """Seconds since the epoch of a time that was collected."""
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() if text else 0.0
+    return moment(text).timestamp() if text else 0.0
 
 
 def first_rows(frame: DataFrame, table: str) -> DataFrame:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from haclient.analysis.report import present, text
 from haclient.analysis.report.text import Row, Rows, counted, number, percent, seconds
+from haclient.telemetry.rfc3339 import moment
 from haclient.telemetry.schema import NO_FAILURES
 
 LIFT = 3.0
@@ -328,7 +328,7 @@ def curve(headline: Row) -> str:
 def _between(since: str | None, until: str | None) -> str:
     if not since or not until:
         return ""
-    passed = datetime.fromisoformat(until) - datetime.fromisoformat(since)
+    passed = moment(until) - moment(since)
     return f", for up to {seconds(passed.total_seconds())}"
 
 

@@ -10,10 +10,11 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from haclient.analysis.report import text
 from haclient.analysis.report.text import Row, Rows, counted, number
+from haclient.telemetry.rfc3339 import moment
 
 STALE = 900.0
 """Seconds from the last line to the analysis after which the report says how old the data is."""
@@ -28,7 +29,7 @@ def age(headline: Row, generated_at: datetime) -> float | None:
     """Seconds from the end of the period to the analysis; ``None`` where that is not long."""
     if not headline.get("last_at"):
         return None
-    seconds = (generated_at - _moment(headline["last_at"])).total_seconds()
+    seconds = (generated_at - moment(headline["last_at"])).total_seconds()
     return seconds if seconds > STALE else None
 
 
@@ -39,7 +40,7 @@ def durations(tables: Mapping[str, Rows]) -> list[float]:
         return []
     rows = tables.get("away", ())
     since = [row[name] for row in rows for name in ("since", "latest") if row.get(name)]
-    return sorted((_moment(until) - _moment(each)).total_seconds() for each in since)
+    return sorted((moment(until) - moment(each)).total_seconds() for each in since)
 
 
 def certain(tables: Mapping[str, Rows]) -> dict[str, float]:
@@ -70,7 +71,7 @@ def silent_members(tables: Mapping[str, Rows]) -> list[str]:
     quiet = [
         row
         for row in tables.get("members", ())
-        if row.get("last_seen") and (_moment(until) - _moment(row["last_seen"])).total_seconds() > QUIET
+        if row.get("last_seen") and (moment(until) - moment(row["last_seen"])).total_seconds() > QUIET
     ]
     return [
         f"Nobody tried {text.endpoint(row)} after {text.minute(row['last_seen'])} UTC: "
@@ -91,7 +92,3 @@ def versions(row: Row, hit: Rows) -> str:
     return (
         f" {ran} of {text.label(old)} and {number(more)} of {text.label(new)} were hit or there at the end."
     )
-
-
-def _moment(shown: str) -> datetime:
-    return datetime.fromisoformat(shown).replace(tzinfo=UTC)

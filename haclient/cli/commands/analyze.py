@@ -25,7 +25,7 @@ from rich.text import Text
 from haclient.analysis import thresholds
 from haclient.analysis.io.session import spark_session
 from haclient.cli.exit_codes import DONE, examples
-from haclient.cli.options import BROKEN, Condition, Moment, Setting, check_reachable, plain_errors
+from haclient.cli.options import BROKEN, Setting, check_reachable, plain_errors, shared_options
 from haclient.cli.spark import leave, stopped_after
 from haclient.command_line.groups import Command
 from haclient.command_line.interrupts import handle
@@ -58,39 +58,13 @@ _EXAMPLES = examples(
 
 @click.command(cls=Command, option_groups=_OPTION_GROUPS, epilog=_EXAMPLES)
 @click.argument("source", metavar="DIR", required=False)
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.")
+@shared_options
 @click.option("--master", help="Spark master; local[*] without it.")
 @click.option(
     "--conf", "settings", type=Setting(), multiple=True, help="An option of Spark: spark.executor.memory=4g."
 )
 @click.option(
     "--remote", metavar="sc://HOST:PORT", help="A Spark Connect server; DIR is a path on the server."
-)
-@click.option(
-    "--tables", metavar="URI", help="Where the tables go, for a cluster that cannot write to --out."
-)
-@click.option("--since", type=Moment(), help="Lines from this time on, RFC 3339.")
-@click.option("--until", type=Moment(), help="Lines before this time.")
-@click.option("--cluster", help="Connections of this cluster only.")
-@click.option(
-    "--slo",
-    type=click.FloatRange(0, 100),
-    default=99.9,
-    show_default=True,
-    help="Share of the time that connections should be usable, in per cent.",
-)
-@click.option(
-    "--baseline",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Results of a former run, which the report compares with.",
-)
-@click.option(
-    "--accept-rate",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Connections a second that the primary is configured to admit, for the advice.",
-)
-@click.option(
-    "--fail-if", "fail_if", type=Condition(), multiple=True, help="Exit with 1 when it holds: p99_downtime>5."
 )
 @click.option(
     "--by",
@@ -165,22 +139,10 @@ def _check(given: Mapping[str, Any]) -> None:
 
 
 def _analyze(given: Mapping[str, Any]) -> None:
-    from haclient.analysis.job import Job, is_light, local_source  # noqa: PLC0415  # pyspark may be missing
+    from haclient.analysis.job import is_light, job_of, local_source  # noqa: PLC0415  # pyspark may be missing
     from haclient.cli.replay import replay  # noqa: PLC0415  # takes a while
 
-    job = Job(
-        source=given["source"],
-        out=given["out"],
-        remote=bool(given["remote"]),
-        stored=given["tables"],
-        since=given["since"],
-        until=given["until"],
-        cluster=given["cluster"],
-        slo=given["slo"] / 100,
-        baseline=given["baseline"],
-        accept_rate=given["accept_rate"],
-        replay=replay,
-    )
+    job = job_of(given, remote=bool(given["remote"]), replay=replay)
     if not given["follow"]:
         local_source(job)  # before Spark starts, which takes seconds
     check_reachable(given["master"] or given["remote"])

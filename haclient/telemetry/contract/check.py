@@ -8,7 +8,7 @@ Rules
    contract.  A line of an unknown type has none, and is right.
 3. ``violation`` knows the keywords that our schemas use, and no others: nothing has to be installed.
 
-Sources: JSON Schema 2020-12, validation; RFC 3339.
+Source: JSON Schema 2020-12, validation.
 """
 
 from __future__ import annotations
@@ -17,23 +17,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from haclient.telemetry.rfc3339 import exact_moment
 from haclient.telemetry.schema import Reason
 
 READERS = "line"
 _OLDEST = datetime(2000, 1, 1, tzinfo=UTC)
 _AHEAD = timedelta(days=1)
-_TIME = re.compile(
-    r"([+-]?[0-9]{4,6})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?"
-    r"([Zz]|([+-])([0-9]{2}):([0-9]{2}))"
-)
-_LAST_YEAR = 9999
-# What Java takes for a zone: to 18:00 on either side.
-_FARTHEST = timedelta(hours=18)
 
 Schema = Mapping[str, Any]
 
@@ -143,7 +137,7 @@ def _violations_of_text(value: str, schema: Schema, where: str) -> Iterator[str]
         yield f"{where}: too short"
     if "pattern" in schema and not re.search(schema["pattern"], value):
         yield f"{where}: not like {schema['pattern']}"
-    if schema.get("format") == "date-time" and not _is_time(value):
+    if schema.get("format") == "date-time" and exact_moment(value) is None:
         yield f"{where}: not a time of RFC 3339"
 
 
@@ -167,37 +161,7 @@ _PYTHON: Mapping[str, type] = {
 }
 
 
-def _is_time(text: str) -> bool:
-    """Whether it is a time, be it of a year that nobody lives to see."""
-    return _moment(text) is not None
-
-
 def is_plausible(text: str, now: datetime) -> bool:
     """Whether the time is later than 1999 and not later than a day from now."""
-    moment = _moment(text)
+    moment = exact_moment(text)
     return moment is not None and _OLDEST <= moment <= now + _AHEAD
-
-
-def _moment(text: str) -> datetime | None:
-    """The time of a text; one of the year 9999 for those that Python cannot hold."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return None
-    year, month, day, hour, minute, second = (int(match[number]) for number in range(1, 7))
-    try:
-        # A year like another one of the calendar, which begins anew after 400 years.
-        like = year if 1 <= year <= _LAST_YEAR else 2000 + year % 400
-        date(like, month, day)
-        leap = second == 60  # noqa: PLR2004 - a leap second
-        moment = datetime(like, month, day, hour, minute, 59 if leap else second, tzinfo=UTC)
-    except ValueError:
-        return None
-    offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
-    if offset > _FARTHEST or int(match[11] or 0) > 59:  # noqa: PLR2004 - minutes
-        return None
-    if like != year:
-        return datetime.max.replace(tzinfo=UTC) if year > 0 else datetime.min.replace(tzinfo=UTC)
-    try:
-        return moment - offset if match[9] == "+" else moment + offset
-    except OverflowError:
-        return moment
