@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
     from haclient.discovery.topology import Topology
     from haclient.engine.amqp_values.message import Body, Message, SendableBody, SequenceSections
-    from haclient.factory.connect_params import Credentials
     from haclient.outcome import Outcome, OutcomeState
 
     __version__: str

@@ -36,7 +36,6 @@ from haclient.cluster_url.seed import Credentials
 from haclient.cluster_url.url import ClusterURL
 from haclient.cluster_url.url_list import read_url
 from haclient.error_catalog.arguments import check_text
-from haclient.factory.connect_params import Credentials
 from haclient.factory.factory_core import FactoryArguments
 
 PREFIX = "HACLIENT_"

@@ -1,7 +1,8 @@
 """Reads the fields of a peer's Open, Attach, Close, Detach and outcomes, whatever types they have.
 
 Proton decodes these fields when they are read, and raises where Python cannot hold the value: a map with a
-list as a key, text that is not UTF-8, a capability that is no symbol.  Such a field is as if it were absent.
+list as a key, text that is not UTF-8, a capability that is no symbol.  Such a field is as if it were absent;
+of the texts of an error, what is not UTF-8 is escaped.
 """
 
 from __future__ import annotations
@@ -111,12 +112,22 @@ def _symbols(read: Callable[[], Any]) -> frozenset[str]:
     return frozenset(str(symbol) for symbol in several if symbol is not None)
 
 
+def text(pointer: Any) -> str | None:
+    """A text in C; what is not UTF-8 in it is escaped, where proton raises."""
+    return None if pointer == ffi.NULL else str(ffi.string(pointer), errors="backslashreplace")
+
+
 def condition(endpoint: proton.Endpoint) -> proton.Condition | None:
-    """The error of a Close, an End or a Detach; one without details where they cannot be read."""
-    try:
-        return endpoint.remote_condition
-    except _UNREADABLE:
-        return proton.Condition("amqp:internal-error", "the peer's error cannot be read")
+    """The error of a Close, an End or a Detach."""
+    return _condition(endpoint._get_remote_cond_impl())
+
+
+def _condition(raw: Any) -> proton.Condition | None:
+    if not lib.pn_condition_is_set(raw):
+        return None
+    name, description = text(lib.pn_condition_get_name(raw)), text(lib.pn_condition_get_description(raw))
+    info = _read(lambda: _value(proton.Data(lib.pn_condition_info(raw))))
+    return proton.Condition(name or "", description, info)
 
 
 def transport_condition(transport: proton.Transport) -> proton.Condition | None:
@@ -124,14 +135,10 @@ def transport_condition(transport: proton.Transport) -> proton.Condition | None:
     try:
         return transport.condition
     except UnicodeDecodeError:
-        raw = lib.pn_transport_condition(transport._impl)
-        name, text = (
-            ffi.string(field).decode(errors="backslashreplace")
-            for field in (lib.pn_condition_get_name(raw), lib.pn_condition_get_description(raw))
-        )
-        # Handlers of applications read it too.
-        transport.condition = proton.Condition(name, text)
-        return transport.condition
+        found = _condition(lib.pn_transport_condition(transport._impl))
+        assert found is not None
+        transport.condition = found  # handlers of applications read it too
+        return found
 
 
 def outcome(delivery: Any, state: int) -> Outcome | None:
@@ -144,7 +151,7 @@ def outcome(delivery: Any, state: int) -> Outcome | None:
     remote = proton.Delivery(delivery).remote
     rejected = _OUTCOMES[state] is OutcomeState.REJECTED
     modified = _OUTCOMES[state] is OutcomeState.MODIFIED
-    condition = remote.condition if rejected else None
+    condition = _condition(lib.pn_disposition_condition(remote._impl)) if rejected else None
     return Outcome(
         _OUTCOMES[state],
         condition=condition.name if condition else None,

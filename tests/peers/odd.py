@@ -16,7 +16,7 @@ from proton import Data, Described, symbol, ubyte, uint, ulong, ushort
 from haclient.testing.peers.listening import Peer, listening
 from tests.peers.frames import HEADER_SIZE, is_protocol_header, whole_frames
 
-OPEN, BEGIN, ATTACH, FLOW, DETACH, CLOSE = 0x10, 0x11, 0x12, 0x13, 0x16, 0x18
+OPEN, BEGIN, ATTACH, FLOW, DETACH, END, CLOSE = 0x10, 0x11, 0x12, 0x13, 0x16, 0x17, 0x18
 _MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
 _SOURCE, _TARGET, _ERROR = 0x28, 0x29, 0x1D
 _AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
@@ -25,7 +25,7 @@ _SENDER_ROLE = False
 _INTERNAL_ERROR = symbol("amqp:internal-error")
 
 # Python and proton cannot hold these, so they are put in place of others of the same length.
-_LIST_KEY, _NOT_UTF8, _NOT_ASCII = "KEY7", "UTF8", "ASC7"
+_LIST_KEY, NOT_UTF8, NOT_ASCII = "KEY7", "UTF8", "ASC7"
 _UNENCODABLE = {
     b"\xa1\x04KEY7": b"\xc0\x04\x03\x41\x41\x41",
     b"\xa1\x04UTF8": b"\xa1\x04\xff\xfe\xff\xfe",
@@ -40,7 +40,8 @@ def error(condition: Any = _INTERNAL_ERROR, description: Any = None, info: Any =
     return Described(ulong(_ERROR), [condition, description, info])
 
 
-def _frame(code: int, fields: Sequence[Any], *, kind: int = 0) -> bytes:
+def frame(code: int, fields: Sequence[Any], *, kind: int = 0) -> bytes:
+    """A frame with a performative, in which the values that cannot be encoded are what they stand for."""
     data = Data()
     data.put_object(Described(ulong(code), list(fields)))
     body = data.encode()
@@ -49,7 +50,8 @@ def _frame(code: int, fields: Sequence[Any], *, kind: int = 0) -> bytes:
     return (len(body) + HEADER_SIZE).to_bytes(4, "big") + bytes((2, kind, 0, 0)) + body
 
 
-def _changed(fields: Sequence[Any], changes: Fields) -> list[Any]:
+def changed(fields: Sequence[Any], changes: Fields) -> list[Any]:
+    """Fields of a performative, some of them changed."""
     every = [*fields, *[None] * (max(changes, default=-1) + 1 - len(fields))]
     for index, value in changes.items():
         every[index] = value
@@ -59,7 +61,8 @@ def _changed(fields: Sequence[Any], changes: Fields) -> list[Any]:
 class OddPeer(asyncio.Protocol):
     """The server side of one connection.
 
-    :param odd: the fields to change, by performative and index.
+    :param odd: the fields to change, by performative and index; a Detach or an End among them follows the
+        first Attach.
     :param closes_after: close the connection after answering this performative.
     """
 
@@ -74,16 +77,16 @@ class OddPeer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._input += data
-        for frame in whole_frames(self._input):
-            if is_protocol_header(frame):
-                self._on_header(frame)
-            elif len(frame) > HEADER_SIZE:
-                self._on_frame(frame[HEADER_SIZE:])
+        for each in whole_frames(self._input):
+            if is_protocol_header(each):
+                self._on_header(each)
+            elif len(each) > HEADER_SIZE:
+                self._on_frame(each[HEADER_SIZE:])
 
     def _on_header(self, header: bytes) -> None:
         self._transport.write(header)
         if header == _SASL_HEADER:
-            self._transport.write(_frame(_MECHANISMS, [symbol("ANONYMOUS")], kind=1))
+            self._transport.write(frame(_MECHANISMS, [symbol("ANONYMOUS")], kind=1))
         else:
             self._send(OPEN, ["odd"])
 
@@ -98,13 +101,13 @@ class OddPeer(asyncio.Protocol):
             return
         code, fields = int(performative.descriptor), performative.value
         if code == _INIT:
-            self._transport.write(_frame(_OUTCOME, [ubyte(0)], kind=1))
+            self._transport.write(frame(_OUTCOME, [ubyte(0)], kind=1))
         elif code == BEGIN:
             self._send(BEGIN, [ushort(0), uint(0), uint(2048), uint(2048)])
         elif code == ATTACH:
             self._attach(fields)
         elif code == CLOSE:
-            self._transport.write(_frame(CLOSE, []))
+            self._transport.write(frame(CLOSE, []))
 
     def _attach(self, fields: Sequence[Any]) -> None:
         name, handle, role = fields[:3]
@@ -112,11 +115,15 @@ class OddPeer(asyncio.Protocol):
         source, target = Described(ulong(_SOURCE), [node[0]]), Described(ulong(_TARGET), [node[1]])
         answer = [name, handle, not role, None, None, source, target, None, None]
         self._send(ATTACH, [*answer, uint(0) if role != _SENDER_ROLE else None])
+        if DETACH in self._odd:
+            self._send(DETACH, [handle, True])
+        if END in self._odd:
+            self._send(END, [])
 
     def _send(self, code: int, fields: Sequence[Any]) -> None:
-        self._transport.write(_frame(code, _changed(fields, self._odd.get(code, {}))))
+        self._transport.write(frame(code, changed(fields, self._odd.get(code, {}))))
         if code == self._closes_after:
-            self._transport.write(_frame(CLOSE, _changed([], self._odd.get(CLOSE, {}))))
+            self._transport.write(frame(CLOSE, changed([], self._odd.get(CLOSE, {}))))
 
 
 @asynccontextmanager
@@ -143,8 +150,8 @@ VALUES: dict[str, Any] = {
     "string": "text",
     "list": ["a", 1],
     "map with a list as a key": {_LIST_KEY: 1},
-    "not UTF-8": _NOT_UTF8,
-    "symbol beyond ASCII": symbol(_NOT_ASCII),
+    "not UTF-8": NOT_UTF8,
+    "symbol beyond ASCII": symbol(NOT_ASCII),
     "array": proton.Array(proton.UNDESCRIBED, Data.SYMBOL, symbol("a"), symbol("b")),
     "described": Described(symbol("d"), "text"),
 }

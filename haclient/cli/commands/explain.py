@@ -23,7 +23,6 @@ from haclient.command_line.signals import run
 from haclient.discovery.attempt_summary import endpoint_text
 from haclient.discovery.evidence import Resolved
 from haclient.discovery.topology import Topology, update
-from haclient.factory.connect_params import Credentials
 from haclient.resolver.resolve import ResolutionError, Resolver
 
 _DEFAULTS = {each.name: each.default for each in fields(Options)}

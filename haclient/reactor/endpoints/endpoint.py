@@ -12,6 +12,8 @@ Rules
 -----
 * There is one Python object for each endpoint and for each delivery that is not settled; events
   hand out that one.  They are equal only to themselves, and attributes set on them stay.
+* A peer's text that is not UTF-8 is escaped, where proton raises: proton's handlers and blocking calls, and
+  those of applications, read such texts outside of any ``try``.
 * What the application does here wakes the binding, which sends it.
 """
 
@@ -25,6 +27,8 @@ import cproton
 import proton
 from cproton_ffi import lib
 from proton import Endpoint
+
+from haclient.engine import peer_fields
 
 if TYPE_CHECKING:
     from haclient.reactor.endpoints.bound import Bound
@@ -83,7 +87,16 @@ class Rebindable:
         """Let go of it.  What is gone on both sides is freed with its connection."""
 
 
-class Connection(Rebindable, proton.Connection):
+class RebindableEndpoint(Rebindable):
+    """A connection, a session or a link, of which the peer has one as well."""
+
+    @property
+    def remote_condition(self) -> proton.Condition | None:
+        """Why the peer has ended it; what is not UTF-8 is escaped, where proton raises."""
+        return peer_fields.condition(cast("Endpoint", self))
+
+
+class Connection(RebindableEndpoint, proton.Connection):
     """A connection of a container."""
 
     offered_capabilities_list: Any = None
@@ -99,6 +112,16 @@ class Connection(Rebindable, proton.Connection):
         """The transport of the engine that it is bound to; ``None`` without one."""
         engine = self._binding.engine
         return None if engine is None else engine.transport
+
+    @property
+    def remote_container(self) -> str | None:
+        """The container id of the peer; what is not UTF-8 is escaped, where proton raises."""
+        return peer_fields.text(lib.pn_connection_remote_container(self._impl))
+
+    @property
+    def remote_hostname(self) -> str | None:
+        """The host that the peer asks for; what is not UTF-8 is escaped, where proton raises."""
+        return peer_fields.text(lib.pn_connection_remote_hostname(self._impl))
 
     @property
     def active(self) -> bool:
@@ -123,7 +146,7 @@ class Connection(Rebindable, proton.Connection):
         self._binding.wake()
 
 
-class Session(Rebindable, proton.Session):
+class Session(RebindableEndpoint, proton.Session):
     """A session of a connection."""
 
     @property

@@ -35,7 +35,7 @@ from haclient.engine import peer_fields
 from haclient.engine.codec import decode
 from haclient.engine.proton_objects import SLACK, change_credit
 from haclient.reactor.endpoints.deliveries import Delivery
-from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
+from haclient.reactor.endpoints.endpoint import Connection, RebindableEndpoint, Session
 from haclient.reactor.endpoints.tag_buffer import TagBuffer
 from haclient.reactor.ids import Marker
 
@@ -48,7 +48,23 @@ _ACTIVE = Endpoint.LOCAL_ACTIVE
 _SND_SETTLED: int = Link.SND_SETTLED
 
 
-class _Link(Rebindable):
+class PeerTerminus(proton.Terminus):
+    """A source or a target of the peer."""
+
+    def __init__(self, impl: Any) -> None:
+        super().__init__(impl)  # type: ignore[no-untyped-call]
+
+    @property
+    def address(self) -> str | None:
+        """Its address; what is not UTF-8 is escaped, where proton raises."""
+        return peer_fields.text(lib.pn_terminus_get_address(self._impl))
+
+    @address.setter
+    def address(self, address: str) -> None:
+        cproton.pn_terminus_set_address(self._impl, address)
+
+
+class _Link(RebindableEndpoint):
     """What senders and receivers have in common."""
 
     _properties_dict: Any = None
@@ -68,8 +84,18 @@ class _Link(Rebindable):
 
     @property
     def name(self) -> str:
-        """Its name; bytes of a peer that are not UTF-8 are escaped, where proton raises."""
-        return peer_fields.link_name(self).decode(errors="backslashreplace")
+        """Its name; what is not UTF-8 in a peer's is escaped, where proton raises."""
+        return peer_fields.text(lib.pn_link_name(self._impl)) or ""
+
+    @property
+    def remote_source(self) -> PeerTerminus:
+        """The source that the peer has."""
+        return PeerTerminus(lib.pn_link_remote_source(self._impl))
+
+    @property
+    def remote_target(self) -> PeerTerminus:
+        """The target that the peer has."""
+        return PeerTerminus(lib.pn_link_remote_target(self._impl))
 
     @property
     def container(self) -> Reactor:
