@@ -313,7 +313,8 @@ class Connection(BaseConnection):
         :param shared: each message goes to one of the receivers of that name: those of one ``client_id``, or,
             without it or with the capability ``"global"``, of all clients.
         :param credit: as for ``create_receiver``, and the same for all others.
-        :param strict: also refuses a primary that cannot share subscriptions.
+        :param strict: also refuses a primary that cannot share subscriptions; one that is ``durable`` too is
+            always refused there.
         :raises ValueError: when the name or the ``client_id`` is missing.
         :raises LinkRefused: when the primary refuses it.
         :raises FilterNotSupported: when the primary ignores the selector or a filter.

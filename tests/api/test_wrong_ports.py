@@ -168,6 +168,28 @@ async def test_amqps_to_a_port_that_closes_without_a_word(api: API) -> None:
     assert error.code == "no-answer"
 
 
+async def test_amqps_to_a_broker_that_closes_after_the_handshake(api: API, authority: Authority) -> None:
+    """At its limit of connections, or with no member behind it."""
+    context = authority.issue("127.0.0.1").server_context()
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        error = await failed(api, f"amqps://127.0.0.1:{port}?{ONCE}&tls_ca={authority.file}")
+    assert "before it sent a byte: is there a member behind it, or is it a broker at its limit" in str(error)
+    assert "write amqp" not in str(error), "the port is the right one"
+    assert error.code == "no-answer"
+
+
+async def test_amqps_with_external_to_a_broker_at_its_limit(api: API, authority: Authority) -> None:
+    """ActiveMQ Classic closes the socket before the handshake; SASL EXTERNAL takes proton's TLS."""
+    mine = authority.issue("client.test")
+    options = f"sasl_mechanisms=EXTERNAL&tls_ca={authority.file}&tls_cert={mine.chain}&tls_key={mine.key}"
+    async with answering(b"") as peer:
+        error = await failed(api, f"amqps://{peer.address}?{ONCE}&{options}")
+    assert "is it a broker at its limit of connections (ActiveMQ: maximumConnections)?" in str(error)
+    assert error.code == "no-answer"
+
+
 # -- SASL -----------------------------------------------------------------------------------------
 
 

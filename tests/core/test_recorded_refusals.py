@@ -6,6 +6,7 @@ A scripted peer answers word for word as the broker did, over both APIs.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from haclient import Credentials, Message, errors
 from haclient.outcome import Outcome, OutcomeState
 from tests.peers import Primary, primary, url
 from tests.peers.apis import API
-from tests.peers.greeting import refusing_opens, refusing_passwords
+from tests.peers.greeting import refusing_opens, refusing_passwords, resetting_at_opens
 from tests.peers.recorded_refusals import REFUSALS, Refusal, Step
 
 TIMEOUT = 0.3
@@ -69,9 +70,10 @@ async def connected(api: API, peer: Primary) -> AsyncIterator[Any]:
 
 @recorded(Step.SASL)
 async def test_a_wrong_password(api: API, record: Refusal) -> None:
+    arguments = {} if record.mechanism == "ANONYMOUS" else {"credentials": USER}
     async with refusing_passwords(*record.mechanisms) as peer:
         with pytest.raises(errors.AuthenticationFailed) as caught:
-            await connect(api, url(peer, sasl_plaintext="true", **FAST), credentials=USER)
+            await connect(api, url(peer, sasl_plaintext="true", **FAST), **arguments)
         assert len(peer.accepted) == 1
     assert_shown(caught.value, record, f"amqp://{peer.address}")
     assert caught.value.mechanism == record.mechanism
@@ -100,6 +102,20 @@ async def test_a_refused_open(api: API, record: Refusal) -> None:
     assert refused_at_once is isinstance(caught.value, errors.AuthenticationFailed)
 
 
+@recorded(Step.NO_OPEN)
+async def test_an_open_that_is_not_answered(api: API, record: Refusal) -> None:
+    """RabbitMQ takes three seconds; the user and the password are let in first."""
+    (vhost,) = re.findall(r"vhost:\w+", record.shown)
+    async with resetting_at_opens("PLAIN") as peer:
+        where = url(peer, sasl_plaintext="true", vhost=vhost, max_attempts=2, **FAST)
+        with pytest.raises(errors.ConnectionGaveUp) as caught:
+            await connect(api, where, credentials=USER)
+        assert len(peer.accepted) == 2, "it may be let in later"
+    assert type(caught.value).__name__ == record.error
+    assert record.shown in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
 # -- addresses ----------------------------------------------------------------------------------
 
 
@@ -108,7 +124,7 @@ async def test_a_refused_open(api: API, record: Refusal) -> None:
 async def test_an_address_that_the_broker_refuses(api: API, record: Refusal, by: Any) -> None:
     refuses = {record.address: condition_of(record)}
     async with primary(refuses=refuses, refuses_by=by) as peer:
-        peer.properties["product"] = str(record.product)
+        peer.properties["product"] = "RabbitMQ" if record.product.is_rabbitmq else str(record.product)
         await _create_refused(api, peer, record)
 
 
@@ -124,9 +140,10 @@ async def _create_refused(api: API, peer: Primary, record: Refusal) -> None:
 # -- full addresses -----------------------------------------------------------------------------
 
 
-@recorded(Step.REJECTED)
-async def test_a_message_that_the_broker_rejects(api: API, record: Refusal) -> None:
-    outcome = Outcome(OutcomeState.REJECTED, record.condition, record.description)
+@recorded(Step.REJECTED, Step.RELEASED)
+async def test_a_message_that_the_broker_does_not_accept(api: API, record: Refusal) -> None:
+    state = OutcomeState.RELEASED if record.step is Step.RELEASED else OutcomeState.REJECTED
+    outcome = Outcome(state, record.condition, record.description)
     async with primary(outcome=outcome) as peer, connected(api, peer) as connection:
         sender = await connection.create_sender(record.address)
         with pytest.raises(errors.MessageNotAccepted) as caught:
@@ -134,6 +151,16 @@ async def test_a_message_that_the_broker_rejects(api: API, record: Refusal) -> N
     assert_shown(caught.value, record)
     assert caught.value.outcome.condition == record.condition
     assert caught.value.delivered is False
+
+
+@recorded(Step.UNSETTLED)
+async def test_a_broker_that_takes_the_message_and_settles_it_later(api: API, record: Refusal) -> None:
+    async with primary(outcome=None) as peer, connected(api, peer) as connection:
+        sender = await connection.create_sender(record.address)
+        with pytest.raises(errors.SendTimeout) as caught:
+            await sender.send(Message(body="one"), timeout=TIMEOUT)
+    assert_shown(caught.value, record)
+    assert caught.value.delivered is None
 
 
 @recorded(Step.DETACHED)

@@ -1,4 +1,4 @@
-"""A peer that ends each connection during its greeting: by the SASL outcome, or by a Close after its Open.
+"""A peer that ends each connection during its greeting: by the SASL outcome, or at the Open.
 
 It writes its frames itself (AMQP 1.0 part 2, section 2.7, and part 5, section 5.3.3), and knows no password.
 """
@@ -31,10 +31,13 @@ def _frame(code: int, fields: Sequence[Any], *, kind: int = 0) -> bytes:
 class _Greeting(asyncio.Protocol):
     """Answers what the client sends first, its SASL frame, and its AMQP header."""
 
-    def __init__(self, mechanisms: Sequence[str], refusal: proton.Condition | None) -> None:
+    def __init__(
+        self, mechanisms: Sequence[str], refusal: proton.Condition | None, *, resets: bool = False
+    ) -> None:
         offered = proton.Array(proton.UNDESCRIBED, Data.SYMBOL, *map(symbol, mechanisms))
         self._offer = _SASL_HEADER + _frame(_MECHANISMS, [offered], kind=1)
         self._refusal = refusal
+        self._resets = resets
         self._input = bytearray()
         self._transport: Any = None
 
@@ -46,10 +49,13 @@ class _Greeting(asyncio.Protocol):
         if self._take(_SASL_HEADER):
             self._transport.write(self._offer)
         if self._has_frame():
-            self._transport.write(_frame(_OUTCOME, [_OK if self._refusal else _AUTH], kind=1))
-            if self._refusal is None:
+            accepted = self._refusal is not None or self._resets
+            self._transport.write(_frame(_OUTCOME, [_OK if accepted else _AUTH], kind=1))
+            if not accepted:
                 self._transport.close()
-        if self._refusal is not None and self._take(_AMQP_HEADER):
+        if self._resets and self._take(_AMQP_HEADER):
+            self._transport.abort()
+        elif self._refusal is not None and self._take(_AMQP_HEADER):
             self._transport.write(_AMQP_HEADER + self._farewell(self._refusal))
 
     def _take(self, header: bytes) -> bool:
@@ -80,3 +86,8 @@ def refusing_passwords(*mechanisms: str) -> AbstractAsyncContextManager[Peer]:
 def refusing_opens(condition: proton.Condition, *mechanisms: str) -> AbstractAsyncContextManager[Peer]:
     """A peer that lets everybody pass SASL, and closes with this condition."""
     return listening(lambda _: _Greeting(mechanisms, condition))
+
+
+def resetting_at_opens(*mechanisms: str) -> AbstractAsyncContextManager[Peer]:
+    """A peer that lets everybody pass SASL, and resets the connection then."""
+    return listening(lambda _: _Greeting(mechanisms, None, resets=True))

@@ -3,8 +3,8 @@
 Two kinds of tests use it: those with scripted peers, which answer what is written here, and those of
 ``tests/brokers``, which check that the real brokers still answer so.
 
-Recorded from Apache ActiveMQ Artemis 2.56.0, Apache Qpid Broker-J 10.1.0, RabbitMQ 3.10.8 with the plugin
-``rabbitmq_amqp1_0``, and ``broker_stub``.
+Recorded from Apache ActiveMQ Artemis 2.56.0, Apache ActiveMQ Classic 5.17.6, Apache Qpid Broker-J 10.1.0,
+RabbitMQ 4.0.5, RabbitMQ 3.10.8 with the plugin ``rabbitmq_amqp1_0``, and ``broker_stub``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ class Product(enum.StrEnum):
     """Who answered."""
 
     ARTEMIS = "Artemis"
+    ACTIVEMQ = "ActiveMQ Classic"
     BROKER_J = "Broker-J"
-    RABBITMQ = "RabbitMQ"
+    RABBITMQ_4 = "RabbitMQ 4"
+    RABBITMQ_3 = "RabbitMQ 3"
     PAIR = "broker_stub"
+
+    @property
+    def is_rabbitmq(self) -> bool:
+        """Return whether its Open says that it is RabbitMQ."""
+        return self in (Product.RABBITMQ_3, Product.RABBITMQ_4)
 
 
 class Step(enum.StrEnum):
@@ -31,9 +38,12 @@ class Step(enum.StrEnum):
     SASL = "the SASL outcome is auth"
     MECHANISMS = "its SASL mechanisms need credentials"
     OPEN = "its Open is followed by a Close"
+    NO_OPEN = "it does not answer the Open, and resets the connection some seconds later"
     SENDER = "a sender's Attach is followed by a Detach"
     RECEIVER = "a receiver's Attach is followed by a Detach"
     REJECTED = "it settles the message as rejected"
+    RELEASED = "it settles the message as released"
+    UNSETTLED = "it takes the message, and settles it once there is room"
     DETACHED = "it detaches the link at the message"
     NO_CREDIT = "it grants no credit, and says nothing"
     DROPPED = "it drops the connection at the message, again and again"
@@ -47,9 +57,9 @@ class Refusal:
     :ivar address: what the client asks for.
     :ivar condition: the AMQP error condition, and ``description``: its text, byte for byte.
     :ivar error: the class in ``haclient.errors``; ``None`` where the user sees none.
-    :ivar shown: the first line of ``str(error)``.  In it ``{endpoint}`` stands for where the peer listens,
-        such as ``amqp://127.0.0.1:5672``, and ``{timeout}`` for the timeout of the call in seconds: replace
-        them, for other braces are the broker's.
+    :ivar shown: the first line of ``str(error)``, and with ``NO_OPEN`` a part of the second one.  In it
+        ``{endpoint}`` stands for where the peer listens, such as ``amqp://127.0.0.1:5672``, and ``{timeout}``
+        for the timeout of the call in seconds: replace them, for other braces are the broker's.
     :ivar mechanisms: what the broker offers, and ``mechanism``: what the client chooses of it.
     """
 
@@ -66,13 +76,14 @@ class Refusal:
 
 
 def _wrong_password(product: Product, mechanism: str, *mechanisms: str) -> Refusal:
+    anonymous = mechanism == "ANONYMOUS"
+    why = "it lets nobody in without a user" if anonymous else "it does not accept the user and the password"
     return Refusal(
         product=product,
-        situation="wrong password",
+        situation="no credentials" if anonymous else "wrong password",
         step=Step.SASL,
         error="AuthenticationFailed",
-        shown=f"authentication failed at {{endpoint}} ({mechanism}): "
-        "it does not accept the user and the password",
+        shown=f"authentication failed at {{endpoint}} ({mechanism}): {why}",
         mechanisms=mechanisms,
         mechanism=mechanism,
     )
@@ -105,18 +116,64 @@ def _not_let_in(product: Product, situation: str, mechanism: str, why: str, desc
     )
 
 
+def _no_virtual_host(situation: str, name: str) -> Refusal:
+    return Refusal(
+        product=Product.RABBITMQ_4,
+        situation=situation,
+        step=Step.NO_OPEN,
+        error="ConnectionGaveUp",
+        shown="it let the user in and did not answer the Open: has it the virtual host "
+        f"'vhost:{name}', and may this user use it?",
+    )
+
+
 def _unknown(product: Product, step: Step, description: str, address: str = ADDRESS) -> Refusal:
-    condition = "amqp:not-found"
-    advice = "; declare the queue or exchange first" if product is Product.RABBITMQ else ""
+    return _link(product, "unknown address", step, f"amqp:not-found: {description}", address)
+
+
+def _link(product: Product, situation: str, step: Step, why: str, address: str = ADDRESS) -> Refusal:
+    """A link that is refused.
+
+    :param why: the condition and the description.
+    """
+    condition, _, description = why.partition(": ")
+    is_unknown = product.is_rabbitmq and condition == "amqp:not-found"
+    advice = "; declare the queue or exchange first" if is_unknown else ""
     return Refusal(
         product=product,
-        situation="unknown address",
+        situation=situation,
         step=step,
         address=address,
         condition=condition,
         description=description,
         error="LinkRefused",
-        shown=f"the primary refused the link to '{address}' ({condition}: {description}){advice}",
+        shown=f"the primary refused the link to '{address}' ({why}){advice}",
+    )
+
+
+def _not_accepted(
+    product: Product, situation: str, step: Step, condition: str | None = None, description: str | None = None
+) -> Refusal:
+    """A message that is settled as rejected or released."""
+    outcome = "released" if step is Step.RELEASED else "rejected"
+    return Refusal(
+        product=product,
+        situation=situation,
+        step=step,
+        condition=condition,
+        description=description,
+        error="MessageNotAccepted",
+        shown=f"the message was {outcome}" + (f" ({condition}: {description})" if condition else ""),
+    )
+
+
+def _never_settled(product: Product, situation: str, step: Step) -> Refusal:
+    return Refusal(
+        product=product,
+        situation=situation,
+        step=step,
+        error="SendTimeout",
+        shown="the primary did not settle the message within {timeout} s",
     )
 
 
@@ -146,28 +203,47 @@ _ARTEMIS = (
     ),
     _unknown(Product.ARTEMIS, Step.SENDER, "AMQ119002: target address q does not exist"),
     _unknown(Product.ARTEMIS, Step.RECEIVER, "AMQ119010: source address does not exist"),
-    Refusal(
-        product=Product.ARTEMIS,
-        situation="a receiver with the capability queue at a MULTICAST address",
-        step=Step.RECEIVER,
-        condition="amqp:illegal-state",
-        description="Address q is not configured for queue support",
-        error="LinkRefused",
-        shown="the primary refused the link to 'q' "
-        "(amqp:illegal-state: Address q is not configured for queue support)",
+    _link(
+        Product.ARTEMIS,
+        "a receiver with the capability queue at a MULTICAST address",
+        Step.RECEIVER,
+        "amqp:illegal-state: Address q is not configured for queue support",
     ),
     _no_credit(Product.ARTEMIS, "full address, BLOCK"),
-    Refusal(
-        product=Product.ARTEMIS,
-        situation="full address, FAIL",
-        step=Step.REJECTED,
-        condition="amqp:resource-limit-exceeded",
-        description='AMQ229102: Address "q" is full.',
-        error="MessageNotAccepted",
-        shown='the message was rejected (amqp:resource-limit-exceeded: AMQ229102: Address "q" is full.)',
+    _not_accepted(
+        Product.ARTEMIS,
+        "full address, FAIL",
+        Step.REJECTED,
+        "amqp:resource-limit-exceeded",
+        'AMQ229102: Address "q" is full.',
     ),
     _silent(Product.ARTEMIS, "full address, DROP"),
     _silent(Product.ARTEMIS, "a MULTICAST address without a receiver"),
+)
+_ACTIVEMQ = (
+    _wrong_password(Product.ACTIVEMQ, "PLAIN", "PLAIN", "ANONYMOUS"),
+    _wrong_password(Product.ACTIVEMQ, "ANONYMOUS", "PLAIN", "ANONYMOUS"),
+    _link(
+        Product.ACTIVEMQ,
+        "no permission to write",
+        Step.SENDER,
+        "amqp:unauthorized-access: User joe is not authorized to write to: queue://q",
+    ),
+    _link(
+        Product.ACTIVEMQ,
+        "no permission to read",
+        Step.RECEIVER,
+        "amqp:unauthorized-access: User joe is not authorized to read from: queue://q",
+    ),
+    _never_settled(Product.ACTIVEMQ, "full queue", Step.UNSETTLED),
+    _not_accepted(
+        Product.ACTIVEMQ,
+        "full queue, sendFailIfNoSpace",
+        Step.REJECTED,
+        "amqp:resource-limit-exceeded",
+        "Usage Manager Memory Limit reached on queue://q. "
+        "See http://activemq.apache.org/producer-flow-control.html for more info",
+    ),
 )
 _FULL = "Maximum depth exceeded on 'q' : current=[count: 6, size: 6666], max=[count: 5, size: -1]"
 _BROKER_J = (
@@ -206,37 +282,70 @@ _BROKER_J = (
     _no_credit(Product.BROKER_J, "full queue, PRODUCER_FLOW_CONTROL"),
     _silent(Product.BROKER_J, "full queue, RING"),
 )
-_RABBITMQ = (
-    _wrong_password(Product.RABBITMQ, "PLAIN", "ANONYMOUS", "PLAIN", "AMQPLAIN"),
+_RABBITMQ_4 = (
+    _wrong_password(Product.RABBITMQ_4, "PLAIN", "PLAIN", "AMQPLAIN", "ANONYMOUS"),
+    _no_virtual_host("unknown virtual host", "nope"),
+    _no_virtual_host("a virtual host that the user may not use", "team"),
+    _unknown(Product.RABBITMQ_4, Step.SENDER, "no queue 'q' in vhost '/'", "/queues/q"),
+    _unknown(Product.RABBITMQ_4, Step.RECEIVER, "no queue 'q' in vhost '/'", "/queues/q"),
+    _link(
+        Product.RABBITMQ_4,
+        "unknown exchange",
+        Step.SENDER,
+        "amqp:not-found: no exchange 'q' in vhost '/'",
+        "/exchanges/q/k",
+    ),
+    _link(
+        Product.RABBITMQ_4,
+        "a receiver from an exchange",
+        Step.RECEIVER,
+        'amqp:invalid-field: Attach rejected: {unknown_destination,"/exchanges/q/k"}',
+        "/exchanges/q/k",
+    ),
+    _link(
+        Product.RABBITMQ_4,
+        "no permission to write",
+        Step.SENDER,
+        "amqp:unauthorized-access: write access to exchange 'amq.default' in vhost '/' refused "
+        "for user 'joe'",
+        "/queues/known",
+    ),
+    _link(
+        Product.RABBITMQ_4,
+        "no permission to read",
+        Step.RECEIVER,
+        "amqp:unauthorized-access: read access to queue 'known' in vhost '/' refused for user 'joe'",
+        "/queues/known",
+    ),
+    _not_accepted(Product.RABBITMQ_4, "an exchange without a matching binding", Step.RELEASED),
+    _not_accepted(Product.RABBITMQ_4, "full queue, reject-publish", Step.REJECTED),
+    _silent(Product.RABBITMQ_4, "full queue, drop-head"),
+)
+_RABBITMQ_3 = (
+    _wrong_password(Product.RABBITMQ_3, "PLAIN", "ANONYMOUS", "PLAIN", "AMQPLAIN"),
     _not_let_in(
-        Product.RABBITMQ,
+        Product.RABBITMQ_3,
         "unknown virtual host",
         "PLAIN",
         "it refuses this user",
         "Access for user 'guest' was refused: insufficient permissions",
     ),
     _unknown(
-        Product.RABBITMQ,
+        Product.RABBITMQ_3,
         Step.RECEIVER,
         "NOT_FOUND - no queue 'q' in vhost '/'",
         "/amq/queue/q",
     ),
     _unknown(
-        Product.RABBITMQ,
+        Product.RABBITMQ_3,
         Step.SENDER,
         "NOT_FOUND - no exchange 'q' in vhost '/'",
         "/exchange/q/k",
     ),
-    Refusal(
-        product=Product.RABBITMQ,
-        situation="full queue, reject-publish",
-        step=Step.DROPPED,
-        error="SendTimeout",
-        shown="the primary did not settle the message within {timeout} s",
-    ),
-    _silent(Product.RABBITMQ, "full queue, drop-head"),
-    _silent(Product.RABBITMQ, "unknown queue, /amq/queue/q, to a sender"),
-    _silent(Product.RABBITMQ, "an exchange without a matching binding"),
+    _never_settled(Product.RABBITMQ_3, "full queue, reject-publish", Step.DROPPED),
+    _silent(Product.RABBITMQ_3, "full queue, drop-head"),
+    _silent(Product.RABBITMQ_3, "unknown queue, /amq/queue/q, to a sender"),
+    _silent(Product.RABBITMQ_3, "an exchange without a matching binding"),
 )
 _PAIR = (
     _wrong_password(Product.PAIR, "SCRAM-SHA-256", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"),
@@ -246,7 +355,14 @@ _PAIR = (
     _no_credit(Product.PAIR, "full store"),
 )
 
-REFUSALS: tuple[Refusal, ...] = (*_ARTEMIS, *_BROKER_J, *_RABBITMQ, *_PAIR)
+REFUSALS: tuple[Refusal, ...] = (
+    *_ARTEMIS,
+    *_ACTIVEMQ,
+    *_BROKER_J,
+    *_RABBITMQ_4,
+    *_RABBITMQ_3,
+    *_PAIR,
+)
 """Every recorded one."""
 
 

@@ -42,7 +42,7 @@ class SourceParams:
     :param filters: by name, as proton would read them back.
     :param durable: the source outlives the link, with the state of its deliveries.
     :param strict: whether a filter or a shared subscription that the peer does not grant is an error; a
-        durable one that all clients share always needs a peer that shares.
+        durable shared one always needs a peer that shares.
     :param is_lookup: the source is null, and the peer finds it by the name of the link.
     """
 
@@ -75,6 +75,11 @@ class SourceParams:
             message = (
                 f"the primary does not share subscriptions, so a durable one to {quoted(address)} "
                 "belongs to a client_id: give one in the URL (client_id=NAME)"
+            )
+        elif self.durable:
+            message = (
+                f"the primary does not share subscriptions: a second receiver of {quoted(address)} would "
+                "leave a durable subscription of its own behind; subscribe without shared=True"
             )
         elif self.strict:
             message = (

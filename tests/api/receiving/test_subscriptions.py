@@ -142,8 +142,11 @@ async def test_a_capability_that_the_peer_only_repeats_is_no_proof(api: API, cap
     async with classic() as peer, connected(api, peer, client_id="me") as connection:
         with pytest.raises(LinkRefused, match=r"does not share subscriptions.*strict=False goes on"):
             await connection.create_receiver("news", capabilities=[capability])
-        with pytest.raises(LinkRefused, match="does not share subscriptions"):
-            await connection.subscribe("news", name="mine", durable=True, shared=True)
+        for strict in (True, False):
+            with pytest.raises(
+                LinkRefused, match=r"subscriptions: a second .* subscribe without shared=True"
+            ):
+                await connection.subscribe("news", name="mine", durable=True, shared=True, strict=strict)
         assert (peer.sources, peer.subscriptions) == ([], set())
         await connection.subscribe("news", name="mine", durable=True)
         assert peer.subscriptions == {"mine"}

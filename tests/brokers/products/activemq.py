@@ -5,7 +5,6 @@ The one that holds the lock of the store serves.  The other one opens no port be
 
 from __future__ import annotations
 
-from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from haclient.cluster_url.endpoint import Endpoint
@@ -35,6 +34,7 @@ _XML = """\
         <locker><shared-file-locker lockAcquireSleepInterval="{lock}"/></locker>
       </kahaDB>
     </persistenceAdapter>
+    {elements}
     <transportConnectors>
       <transportConnector name="amqp" uri="amqp://{listen}?maximumConnections=1000"/>
       <transportConnector name="few" uri="amqp://{few}?maximumConnections={few_connections}"/>
@@ -47,6 +47,7 @@ _XML = """\
 class ActiveMQ:
     """See ``BrokerCluster``.
 
+    :param elements: of ``activemq.xml``, for both brokers.
     :ivar few: of each member, the address that takes ``FEW`` connections and no more.
     """
 
@@ -55,8 +56,9 @@ class ActiveMQ:
     detects_duplicates = False
     faults = COMMON
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, elements: str = "") -> None:
         self._launch = launch
+        self._elements = elements
         self._folder = launch.folder
         self.few: list[Endpoint] = []
         self.members = [self._member(number) for number in range(2)]
@@ -112,7 +114,16 @@ class ActiveMQ:
         listen, few = Endpoint(host, free_port(host)), Endpoint(host, free_port(host))
         configuration = folder / "activemq.xml"
         configuration.write_text(
-            _configuration(f"member-{number}", folder / "data", self._folder / "store", listen, few)
+            _XML.format(
+                name=quoteattr(f"member-{number}"),
+                data=quoteattr(str(folder / "data")),
+                store=quoteattr(str(self._folder / "store")),
+                lock=_LOCK_MILLISECONDS,
+                elements=self._elements,
+                listen=listen.authority,
+                few=few.authority,
+                few_connections=FEW,
+            )
         )
         home = installed.ACTIVEMQ
         properties = {
@@ -130,15 +141,3 @@ class ActiveMQ:
         )
         self.few.append(few)
         return Member(process, listen)
-
-
-def _configuration(name: str, data: Path, store: Path, listen: Endpoint, few: Endpoint) -> str:
-    return _XML.format(
-        name=quoteattr(name),
-        data=quoteattr(str(data)),
-        store=quoteattr(str(store)),
-        lock=_LOCK_MILLISECONDS,
-        listen=listen.authority,
-        few=few.authority,
-        few_connections=FEW,
-    )

@@ -164,6 +164,15 @@ async def test_it_does_not_share_subscriptions_and_keeps_none_that_nobody_finds_
             await reader.receive(timeout=0.5)
 
 
+async def test_a_durable_one_of_a_client_id_is_not_shared_either(broker: ActiveMQ) -> None:
+    async with aio.connect(broker.url, client_id="team-1") as connection:
+        for strict in (True, False):
+            with pytest.raises(LinkRefused, match="subscribe without shared=True"):
+                await connection.subscribe("ours", name="team", durable=True, shared=True, strict=strict)
+        with pytest.raises(LinkRefused, match="amqp:not-found"):
+            await connection.unsubscribe("team")
+
+
 async def test_a_durable_subscription_of_a_client_id_has_what_came_meanwhile(broker: ActiveMQ) -> None:
     for number in range(3):
         async with aio.connect(broker.url, client_id="archive-1") as connection:

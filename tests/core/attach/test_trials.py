@@ -9,17 +9,18 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import pytest
 from proton import symbol
 
 from haclient import Message, aio
+from haclient.engine import extra_sessions
 from haclient.errors import LinkRefused, LinkTimeout
 from haclient.events import Disconnected, Event
 from haclient.testing.peers.listening import listening, url
-from tests.broker_stub.raw_client import ATTACH, DETACH, END, OPEN, TRANSFER
+from tests.broker_stub.raw_client import ATTACH, BEGIN, DETACH, END, OPEN, TRANSFER
 from tests.hostile.broker.connection import Arrival, error
 from tests.hostile.broker.limited import Limited, Limits
 
@@ -34,7 +35,8 @@ class Rabbit(Limits):
     :ivar attached: how often each address was attached.
     :ivar detached: how many links were detached.
     :ivar stored: how many messages arrived.
-    :ivar ends: the sessions that it ended.
+    :ivar ends: the sessions that it ended; ``answered``: the channels of those whose End the client answered.
+    :ivar begun: the channel of each session, in order.
     :ivar asked: is set at the first Attach.
     """
 
@@ -46,6 +48,8 @@ class Rabbit(Limits):
     detached: int = 0
     stored: int = 0
     ends: int = 0
+    answered: list[int] = field(default_factory=list)
+    begun: list[int] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -60,6 +64,7 @@ class Refusing(Limited):
         self.instead[ATTACH] = self._attached_or_refused
         self.instead[DETACH] = self._detached
         self.instead[END] = self._end_answered
+        self.instead[BEGIN] = self._begin_unless_resting
         self.then[TRANSFER].append(self._count_message)
 
     def _attached_or_refused(self, what: Arrival) -> None:
@@ -81,7 +86,14 @@ class Refusing(Limited):
     def _end_answered(self, what: Arrival) -> None:
         if what.channel in self._ended:
             self._ended.discard(what.channel)  # the client's is the answer
+            self._rabbit.answered.append(what.channel)
         else:
+            self.answer(what)
+
+    def _begin_unless_resting(self, what: Arrival) -> None:
+        """Drop it on a channel whose former session has just ended, as RabbitMQ does for a moment."""
+        if what.channel not in self._ended:
+            self._rabbit.begun.append(what.channel)
             self.answer(what)
 
     def _detached(self, what: Arrival) -> None:
@@ -139,6 +151,48 @@ async def test_refused_links_leave_no_session_behind() -> None:
             await refused(connection, number)
         await asyncio.gather(*(refused(connection, 2 * number) for number in range(12)))
         assert losses(seen) == 0
+
+
+@pytest.fixture
+def rest(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Set how many seconds a channel rests after the peer's End."""
+    return lambda seconds: monkeypatch.setattr(extra_sessions, "_REST", seconds)
+
+
+async def test_a_channel_rests_after_the_peer_has_ended_its_session(rest: Callable[[float], None]) -> None:
+    rabbit = Rabbit()
+    rest(600.0)
+    async with connected(rabbit) as (connection, seen):
+        await refused(connection, 0)
+        ended = rabbit.begun[-1]
+        for number in range(3):
+            await connection.create_sender(f"q{number}", timeout=10)
+        assert ended not in rabbit.begun[rabbit.begun.index(ended) + 1 :]
+        assert (rabbit.ends, rabbit.answered, losses(seen)) == (1, [], 0)
+
+
+async def test_it_is_used_again_when_it_has_rested(rest: Callable[[float], None]) -> None:
+    rabbit = Rabbit()
+    rest(0.0)
+    async with connected(rabbit) as (connection, seen):
+        await refused(connection, 0)
+        ended = rabbit.begun[-1]
+        async with asyncio.timeout(10):
+            while not rabbit.answered:  # noqa: ASYNC110 - a peer tells nobody
+                await asyncio.sleep(0.001)
+        await connection.create_sender("q", timeout=10)
+        assert rabbit.begun[-2:] == [ended, ended]
+        assert losses(seen) == 0
+
+
+async def test_the_last_free_channel_does_not_rest(rest: Callable[[float], None]) -> None:
+    rabbit = Rabbit(channel_max=1)
+    rest(600.0)
+    async with connected(rabbit) as (connection, seen):
+        for _ in range(3):
+            await asyncio.wait_for(refused(connection, 0), 10)
+        await (await connection.create_sender("q", timeout=10)).send(b"x", timeout=10)
+        assert (rabbit.ends, rabbit.stored, losses(seen)) == (3, 1, 0)
 
 
 async def test_new_links_stay_alone_while_half_of_the_sessions_are_left_and_are_attached_once() -> None:
