@@ -364,7 +364,8 @@ class Engine(asyncio.Protocol):
         condition = self._heartbeat.expire(now)
         if self._socket is not None and self.writable:
             self._outgoing.write_all(self._socket)  # a peer that lives gets the Close
-        self.abort(condition)
+        self._pending_reason = self._pending_reason or CloseReason(condition, silent=True)
+        self.abort()
 
     # -- events -------------------------------------------------------------------------------
 

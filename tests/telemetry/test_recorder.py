@@ -280,3 +280,16 @@ def test_events_that_never_came_leave_a_gap(tmp_path: Path) -> None:
     flush()
     (closed,) = lines(tmp_path)
     assert (words([closed]), closed["data"]["haclient.sequence"]) == (["closed"], 2)
+
+
+@pytest.mark.parametrize(("end", "kind"), [("kill", "cut"), ("stop", "close")])
+async def test_a_killed_primary_and_a_stopped_one_are_told_apart(
+    members: Members, tmp_path: Path, end: str, kind: str
+) -> None:
+    member = members.start("a", role="primary")
+    async with aio.connect(f"{member.url}?{FAST}", telemetry=TelemetrySettings(tmp_path / "telemetry")):
+        await asyncio.to_thread(getattr(member, end))
+        await until(lambda: lines(tmp_path / "telemetry", "lost"))
+    (lost,) = lines(tmp_path / "telemetry", "lost")
+    assert lost["data"]["haclient.close.kind"] == kind
+    assert ("haclient.close.condition" in lost["data"]) == (kind == "close")
