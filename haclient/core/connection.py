@@ -355,8 +355,7 @@ class ConnectionCore:
         if self._stability.begins_anew(now):
             self._backoff.reset()
         unsettled = self.links.on_disconnected(reason)
-        condition = None if reason.condition is None else str(reason.condition.name)
-        self._events.disconnected(self.endpoint, reason=str(reason), condition=condition, unsettled=unsettled)
+        self._events.disconnected(self.endpoint, reason, unsettled=unsettled)
         self._shared.cluster.learn(PrimaryLost(self.endpoint, self._topology_version))
         if self._peer_close is not None and (target := self._peer_close[1].redirect) is not None:
             self._follow(self.endpoint, target)

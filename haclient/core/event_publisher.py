@@ -20,9 +20,11 @@ import proton
 
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.core.failures import loss_kind
 from haclient.discovery import decision as decide
 from haclient.discovery.attempt_summary import describe_failures
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
+from haclient.engine.owner import CloseReason
 from haclient.engine.wire.session_window import SessionWindow
 from haclient.printable.log import get_logger
 
@@ -232,16 +234,17 @@ class EventPublisher:
             self._block_watch.stop()
             self._block_watch = None
 
-    def disconnected(self, endpoint: Endpoint, *, reason: str, condition: str | None, unsettled: int) -> None:
+    def disconnected(self, endpoint: Endpoint, reason: CloseReason, *, unsettled: int) -> None:
         """Publish a loss, as of the time when it began the next episode."""
         self._stop_watch()
         self._emit(
             events.Disconnected,
             at=self.began,
             endpoint=endpoint,
-            reason=reason,
+            reason=str(reason),
             unsettled=unsettled,
-            condition=condition,
+            condition=None if reason.condition is None else str(reason.condition.name),
+            kind=loss_kind(reason),
         )
 
     def link_retrying(
@@ -291,7 +294,7 @@ class EventPublisher:
         """Publish the end of the connection by its application."""
         self._emit(events.Closed)
 
-    def _emit(self, kind: Callable[..., events.Event], *, at: float | None = None, **facts: Any) -> None:
+    def _emit(self, kind: Callable[..., events.Event], /, *, at: float | None = None, **facts: Any) -> None:
         """Publish an event.
 
         :param at: when it happened, by the loop's clock; ``None`` for now.

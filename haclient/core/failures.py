@@ -18,11 +18,13 @@ from proton import SASL
 
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
 from haclient.discovery.evidence import Failure, FailureReason
+from haclient.engine.owner import CloseReason
 from haclient.engine.sasl import WITHOUT_CYRUS, usable_mechanisms
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_proof import UNPROVEN, WRONG_ITERATIONS
 from haclient.error_catalog.base import brief, quoted
+from haclient.events import LossKind
 
 REDIRECT = "amqp:connection:redirect"
 INVALID_FIELD = "amqp:invalid-field"
@@ -144,6 +146,15 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
     if not host or not isinstance(port, int) or isinstance(port, bool) or not 0 < port <= _MAX_PORT:
         return None
     return Endpoint(host, int(port), tls, server_name, Origin.REDIRECT)
+
+
+def loss_kind(reason: CloseReason) -> LossKind:
+    """Classify the end of a connection that was usable.  A socket can time out, too: TCP repeats in vain."""
+    if reason.by_peer:
+        return LossKind.CLOSE
+    if reason.silent or isinstance(reason.error, TimeoutError):
+        return LossKind.SILENCE
+    return LossKind.CUT if reason.condition is None else LossKind.ERROR
 
 
 def from_silence(*, tls: bool) -> Failure:

@@ -21,11 +21,13 @@ class CloseReason:
     :param condition: the peer's Close condition, or what the engine found wrong.
     :param by_peer: whether the peer closed the AMQP connection (not just the socket).
     :param error: the socket error, if that was it.
+    :param silent: whether the peer was silent for the idle time-out.
     """
 
     condition: proton.Condition | None = None
     by_peer: bool = False
     error: Exception | None = None
+    silent: bool = False
 
     def __str__(self) -> str:
         if self.condition is not None:

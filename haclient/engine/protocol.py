@@ -3,14 +3,13 @@
 Theory of operation
 -------------------
 asyncio hands bytes to ``data_received``; they are pushed into proton's ``Transport``; proton puts events into
-a ``Collector``; the engine takes them out one by one and calls the owner of the connection (``EngineOwner``)
-or of the link concerned.  The output of those calls stays inside proton until ``write`` runs, once per turn
-of the event loop, so that a burst of messages leaves in one write.
+a ``Collector``; the engine takes them out one by one and calls the owner of the connection or the link.  The
+output of those calls stays in proton until ``write`` runs, once per turn of the loop: a burst leaves in one.
 
 Rules
 -----
-* One engine, one socket, one set of proton objects; all are dropped together.  ``ended`` is the
-  last call an owner gets, exactly once, after ``connection_made`` or without it.
+* One engine, one socket, one set of proton objects; all are dropped together.  ``ended`` is the last call an
+  owner gets, exactly once, after ``connection_made`` or without it.
 * Bytes that are not AMQP, frames over the limit, or an owner that raises end this connection with a logged
   reason, never the process.
 * While the socket's buffer is full (``pause_writing``), nothing is taken out of proton: ``writable`` says so.
@@ -365,7 +364,8 @@ class Engine(asyncio.Protocol):
         condition = self._heartbeat.expire(now)
         if self._socket is not None and self.writable:
             self._outgoing.write_all(self._socket)  # a peer that lives gets the Close
-        self.abort(condition)
+        self._pending_reason = self._pending_reason or CloseReason(condition, silent=True)
+        self.abort()
 
     # -- events -------------------------------------------------------------------------------
 

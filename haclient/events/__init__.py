@@ -6,6 +6,7 @@ No event holds a credential or a message body.  Times are seconds.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from haclient.cluster_url.endpoint import Endpoint
@@ -151,12 +152,26 @@ class Reconnected:
     cluster: str | None = None
 
 
+class LossKind(enum.StrEnum):
+    """How a connection to the primary ended."""
+
+    CLOSE = "close"
+    """The broker closed it by a Close, as one does that is stopped."""
+    CUT = "cut"
+    """The socket ended without a Close, as when the broker's process is killed."""
+    SILENCE = "silence"
+    """Nothing came for the heartbeat's time: machine or network are gone, or the process stands still."""
+    ERROR = "error"
+    """The client ended it: the broker broke the protocol, ended the session or left a link unanswered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Disconnected:
     """The connection to the primary ended; a new episode begins.
 
     :param unsettled: messages sent and not settled.
     :param condition: the AMQP error condition, when there was one.
+    :param kind: how it ended.
     """
 
     stamp: Stamp
@@ -164,6 +179,7 @@ class Disconnected:
     reason: str
     unsettled: int
     condition: str | None = None
+    kind: LossKind = LossKind.CUT
 
 
 @dataclass(frozen=True, slots=True)

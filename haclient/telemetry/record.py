@@ -235,6 +235,7 @@ class Recorder:
             event.endpoint,
             condition=self._redactor.condition(event.condition),
             reason=self._redactor.close_reason(event.reason, event.condition),
+            close_kind=event.kind.value,
             generation=connection.generation,
             unsettled=event.unsettled,
         )

@@ -221,6 +221,13 @@ DATA = (
         Type.STRING,
         "description of the close, without data of the application",
     ),
+    Key(
+        "haclient.close.kind",
+        "close_kind",
+        Type.STRING,
+        "how a connection was lost: closed by the broker, cut, ended after a silence, or by the client after "
+        "an error",
+    ),
     Key("haclient.backoff.base", "backoff_base", Type.DOUBLE, "ceiling under which the delay was drawn", "s"),
     Key(
         "haclient.backoff.floor",

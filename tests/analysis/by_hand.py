@@ -85,11 +85,15 @@ class Process:
         number = {"haclient_attempt_number": self._attempts, "haclient_attempt_duration": 0.01}
         self.line(at, "attempt", **number, **there, **facts)
 
-    def lost(self, at: float, host: str) -> None:
+    def lost(self, at: float, host: str, kind: str | None = "cut") -> None:
         self.outage += 1
         self._attempts, self._began = 0, at
         there = {"server_address": host, "server_port": 5672}
-        self.line(at, "lost", haclient_unsettled=0, haclient_close_reason="it was killed", **there)
+        how = {
+            "haclient_close_kind": kind,
+            "haclient_close_reason": "it was killed" if kind == "cut" else None,
+        }
+        self.line(at, "lost", haclient_unsettled=0, **how, **there)
 
     def alive(self, at: float, state: str = "connected") -> None:
         self.line(at, "alive", haclient_state=state)
@@ -119,7 +123,7 @@ def ends() -> Iterator[Process]:
     )
     for place, one in enumerate((back, gave_up, closed, replaced, silent)):
         one.connected(10.0, "ends-a")
-        one.lost(100.0 + 20 * place, "ends-a")
+        one.lost(100.0 + 20 * place, "ends-a", "silence" if one is silent else "cut")
     is_open.connected(10.0, "ends-a")
     back.failed(101.0, "ends-a")
     back.connected(103.5, "ends-a")
@@ -133,7 +137,7 @@ def ends() -> Iterator[Process]:
     again.connected(300.0, "ends-a")
     again.alive(990.0)
     silent.failed(190.0, "ends-a")
-    is_open.lost(900.0, "ends-a")
+    is_open.lost(900.0, "ends-a", None)  # as older clients wrote it
     is_open.failed(901.0, "ends-a")
     is_open.failed(955.0, "ends-a")
     never, soon = (Process(f"ends-{name}", cluster=None) for name in ("never", "soon"))
@@ -161,7 +165,7 @@ def restart() -> Iterator[Process]:
     for number in range(4):
         one = Process(f"restart-{number}", cluster="restart")
         one.connected(10.0, "restart-a")
-        one.lost(500.0 + number / 10, "restart-a")
+        one.lost(500.0 + number / 10, "restart-a", "close")
         one.connected(502.0 + number / 10, "restart-b")
         one.alive(990.0)
         yield one
@@ -179,7 +183,7 @@ def night() -> Iterator[Process]:
             one.lost(300.0, "night-a")
             one.connected(700.0 if number == 99 else 300.0 + back, "night-b")
         if number != 99:
-            one.lost(500.0, "night-b")
+            one.lost(500.0, "night-b", "silence")
             one.connected(500.0 + back, "night-a")
         one.alive(990.0)
         yield one

@@ -81,6 +81,7 @@ WITH facts AS (
          map_from_entries(list_sort(map_entries(histogram(error_type) FILTER (type = 'attempt'
                                                              AND error_type IS NOT NULL)))) AS reasons,
          max(reason) FILTER (type = 'lost') AS lost_reason,
+         max(close_kind) FILTER (type = 'lost') AS lost_kind,
          count(retry_after) FILTER (type = 'backoff') AS retry_after_honored,
          count(*) FILTER (type = 'backoff') AS backoffs,
          sum(CAST(round_even(backoff_delay * 1e6, 0) AS BIGINT)) FILTER (type = 'backoff') / 1e6
@@ -120,6 +121,7 @@ SELECT cluster, client_id, connection, outage, outage_id, service, instance, out
             WHEN coalesce(back_clock - lost_clock, reported_duration) IS NOT NULL THEN 'monotonic'
             WHEN lost_at IS NOT NULL THEN 'wall' END AS clock,
        attempts, redirects, members_tried, coalesce(reasons, MAP {}) AS reasons, lost_reason,
+       lost_kind,
        retry_after_honored, backoffs, backoff_total, generation_before, generation_after,
        endpoint_before, endpoint_after, unsettled, replayed,
        episode_result,

@@ -153,7 +153,9 @@ def tables() -> dict[str, list[dict[str, Any]]]:
             }
             for result, connections in (("silent", 3), ("never_connected", 2), ("gave_up", 1))
         ],
-        "lost_reasons": [{"endpoint": MEMBERS[0], "reason": "connection reset by peer", "outages": 2013}],
+        "lost_reasons": [
+            {"endpoint": MEMBERS[0], "kind": "cut", "reason": "connection reset by peer", "outages": 2013}
+        ],
         "ecdf": [{"downtime": 2.4 + step / 10, "share": step / 100} for step in range(1, 100)],
         "sites": [stream(None), stream("from-a")],
         "storms": [dict(_STORM)],

@@ -70,6 +70,20 @@ def test_each_outage_has_its_end(done: Done) -> None:
     assert {row["client_id"]: tuple(row[name] for name in columns) for row in outages} == ENDS
 
 
+def test_a_kill_a_clean_stop_and_a_silence_are_told_apart(done: Done) -> None:
+    """Of the last one the line does not say it: an older client wrote it."""
+    lost = where(done.tables["episodes"], lambda row: row["outage"] > 1)
+    assert Counter((row["cluster"], row["lost_kind"]) for row in lost) == {
+        ("loop", "cut"): 12,
+        ("restart", "close"): 4,
+        ("night", "cut"): 100,
+        ("night", "silence"): 100,
+        ("ends", "cut"): 4,
+        ("ends", "silence"): 1,
+        ("ends", None): 1,
+    }
+
+
 def test_a_first_connect_that_takes_more_than_a_minute_was_never_there(done: Done) -> None:
     never = where(done.tables["episodes"], lambda row: bool(row["never_connected"]))
     assert [(row["client_id"], row["longer_than"]) for row in never] == [("ends-never", 980.0)]

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.core import failures
 from haclient.discovery.evidence import FailureReason
+from haclient.engine.owner import CloseReason
+from haclient.events import LossKind
 
 PLAIN = Endpoint("a", 5672)
 SECURE = Endpoint("a", 5671, tls=True)
@@ -40,6 +42,24 @@ def test_a_socket_error_is_distinguished(error: Exception, kind: FailureReason) 
     failure = failures.from_socket_error(error)
     assert failure.kind is kind
     assert failure.detail
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        (CloseReason(by_peer=True), LossKind.CLOSE),
+        (CloseReason(proton.Condition("amqp:connection:forced"), by_peer=True), LossKind.CLOSE),
+        (CloseReason(), LossKind.CUT),
+        (CloseReason(error=ConnectionResetError(errno.ECONNRESET, "reset")), LossKind.CUT),
+        (CloseReason(error=OSError(errno.ETIMEDOUT, "TCP repeats in vain")), LossKind.SILENCE),
+        (CloseReason(proton.Condition("amqp:resource-limit-exceeded"), silent=True), LossKind.SILENCE),
+        (CloseReason(proton.Condition("amqp:resource-limit-exceeded"), by_peer=True), LossKind.CLOSE),
+        (CloseReason(proton.Condition("amqp:connection:framing-error")), LossKind.ERROR),
+    ],
+    ids=str,
+)
+def test_the_end_of_a_usable_connection_is_classified(reason: CloseReason, kind: LossKind) -> None:
+    assert failures.loss_kind(reason) is kind
 
 
 def close(name: str = failures.REDIRECT, **info: Any) -> proton.Condition:

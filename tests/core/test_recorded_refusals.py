@@ -15,6 +15,7 @@ import pytest
 from proton import Condition
 
 from haclient import Credentials, Message, errors
+from haclient.discovery import refusals
 from haclient.outcome import Outcome, OutcomeState
 from tests.peers import Primary, primary, url
 from tests.peers.apis import API
@@ -89,8 +90,9 @@ async def test_no_credentials_where_the_mechanisms_need_them(api: API, record: R
 
 
 @recorded(Step.OPEN)
-async def test_a_refused_open(api: API, record: Refusal) -> None:
+async def test_a_refused_open(api: API, record: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who passed SASL is not said to have a wrong password."""
+    monkeypatch.setattr(refusals, "FIRST_SECONDS", 0.1)  # tests of the search hold the real one
     mechanism = record.mechanism or "PLAIN"
     arguments = {} if mechanism == "ANONYMOUS" else {"credentials": USER}
     async with refusing_opens(condition_of(record), mechanism) as peer:

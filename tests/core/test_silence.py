@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from haclient import Message, aio
-from haclient.events import Disconnected, Reconnected
+from haclient.events import Disconnected, LossKind, Reconnected
 from haclient.testing.proxy import proxy
 from haclient.testing.virtual_clock import VirtualTime
 from tests.peers import primary, url
@@ -35,6 +35,7 @@ def test_a_silent_primary_is_left_after_one_heartbeat(heartbeat: float, begun: f
                 (lost,) = await watch.until(Disconnected, timeout=10 * heartbeat)
                 assert heartbeat <= loop.time() - heard <= heartbeat + max(heartbeat / 10, 0.05)
                 assert f"silent for {heartbeat:g} s" in lost.reason
+                assert lost.kind is LossKind.SILENCE
                 await watch.until(Reconnected, timeout=30)
                 assert (await future).accepted
             assert second.bodies == ["after"]

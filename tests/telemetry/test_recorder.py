@@ -317,3 +317,16 @@ def test_generations_that_are_forgotten_are_written_with_the_member_that_served_
     data = line["data"]
     assert (data["server.address"], data["server.port"], data["haclient.generation"]) == ("broker-a", 5672, 2)
     assert data["haclient.outage.id"] == "orders-1/1/2"
+
+
+@pytest.mark.parametrize(("end", "kind"), [("kill", "cut"), ("stop", "close")])
+async def test_a_killed_primary_and_a_stopped_one_are_told_apart(
+    members: Members, tmp_path: Path, end: str, kind: str
+) -> None:
+    member = members.start("a", role="primary")
+    async with aio.connect(f"{member.url}?{FAST}", telemetry=TelemetrySettings(tmp_path / "telemetry")):
+        await asyncio.to_thread(getattr(member, end))
+        await until(lambda: lines(tmp_path / "telemetry", "lost"))
+    (lost,) = lines(tmp_path / "telemetry", "lost")
+    assert lost["data"]["haclient.close.kind"] == kind
+    assert ("haclient.close.condition" in lost["data"]) == (kind == "close")

@@ -155,10 +155,12 @@ class _Line:
     def _end(self) -> dict[str, Column]:
         """What is said at the loss, and at the end of an outage."""
         unsettled = sf.pmod("id", sf.lit(7))
+        killed = sf.pmod("outage", sf.lit(2)) == 0  # every other primary; the others are stopped
         at = sf.round("line.at", 6)
         return {
             "outage_duration": sf.when(_is(Kind.CONNECTED, Kind.GAVE_UP), at),
-            "reason": sf.when(_is(Kind.LOST), sf.lit("the peer closed the connection")),
+            "reason": sf.when(_is(Kind.LOST) & killed, sf.lit("the peer closed the socket")),
+            "close_kind": sf.when(_is(Kind.LOST), sf.when(killed, "cut").otherwise("close")),
             "unsettled": sf.when(_is(Kind.LOST), unsettled),
             "replayed": sf.when(_is(Kind.CONNECTED), sf.when(sf.col("outage") > 1, unsettled).otherwise(0)),
         }

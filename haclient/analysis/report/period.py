@@ -207,12 +207,16 @@ def _by_weight(entry: Column) -> Column:
 
 
 def lost_reasons(episodes: DataFrame) -> DataFrame:
-    """Why connections were lost: ``endpoint``, ``reason``, ``outages``; the most frequent ones."""
+    """Why connections were lost: ``endpoint``, ``kind``, ``reason``, ``outages``; the most frequent ones."""
     lost = episodes.where(~sf.col("first_connect"))
     return (
-        lost.groupBy(sf.col("endpoint_before").alias("endpoint"), sf.col("lost_reason").alias("reason"))
+        lost.groupBy(
+            sf.col("endpoint_before").alias("endpoint"),
+            sf.col("lost_kind").alias("kind"),
+            sf.col("lost_reason").alias("reason"),
+        )
         .agg(sf.count("*").alias("outages"))
-        .orderBy(sf.desc("outages"), "endpoint", "reason")
+        .orderBy(sf.desc("outages"), "endpoint", "kind", "reason")
         .limit(REASONS)
     )
 

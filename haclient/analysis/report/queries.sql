@@ -68,7 +68,7 @@ SELECT service, count(*) AS connections, count(*) FILTER (hit) AS hit, count(*) 
   (1 - $slo) * minutes AS allowed_minutes
 FROM connections GROUP BY ROLLUP (service) ORDER BY lost_minutes DESC
 -- query: lost_reasons
-SELECT endpoint_before AS endpoint, lost_reason AS reason, count(*) AS outages
+SELECT endpoint_before AS endpoint, lost_kind AS kind, lost_reason AS reason, count(*) AS outages
 FROM 'tables/episodes/*.parquet' WHERE NOT first_connect GROUP BY ALL ORDER BY outages DESC
 -- query: failures
 SELECT server_address, server_port, unnest(map_keys(failures)) AS error,

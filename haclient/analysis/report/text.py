@@ -23,6 +23,14 @@ RESULTS = {
 }
 """What became of those who are away, in words."""
 
+LOSSES = {
+    "close": "closed by the broker",
+    "cut": "connection cut",
+    "silence": "silence",
+    "error": "ended by the client",
+}
+"""How a connection was lost, in words."""
+
 STATES = {
     "open": "it writes lines and tries to connect",
     "silent": "no line in the last two minutes, so that its process may be gone",
@@ -232,6 +240,11 @@ def state(row: Row) -> str:
     return RESULTS.get(str(result), text(row.get("last_state")))
 
 
+def ending(kind: Any) -> str:
+    """How a connection was lost."""
+    return LOSSES.get(str(kind), text(kind))
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "seconds": seconds,
     "number": number,
@@ -251,4 +264,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "redirected": redirected,
     "stream": stream,
     "state": state,
+    "ending": ending,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-_NAMES = ("cluster", "service", "error_type", "reason", "state")
+_NAMES = ("cluster", "service", "error_type", "reason", "close_kind", "state")
 _ENDPOINT = ("server_address", "server_port")
 
 

@@ -47,7 +47,7 @@ LASTING = ("gave_up", "open", "silent")
 """Results of episodes that nobody has seen the end of."""
 
 EPISODE = (*CONNECTION, "outage")
-NAMED = ("cluster", "service", "lost_reason", "endpoint_before", "endpoint_after")
+NAMED = ("cluster", "service", "lost_reason", "lost_kind", "endpoint_before", "endpoint_after")
 FEW_ERRORS, FEW_ENDPOINTS = 32, 62  # counters of one row, and bits of a number
 _FAR = 2**62  # more than any sequence
 KINDS = tuple(kind.value for kind in Kind if kind.value.startswith("haclient.connection."))
@@ -55,7 +55,7 @@ KINDS = tuple(kind.value for kind in Kind if kind.value.startswith("haclient.con
 COLUMNS = (
     *("cluster", "client_id", "connection", "outage", "outage_id", "service", "instance"),
     *("first_connect", "lost_at", "began_at", "first_attempt_at", "back_at", "downtime", "clock"),
-    *("attempts", "redirects", "members_tried", "reasons", "lost_reason"),
+    *("attempts", "redirects", "members_tried", "reasons", "lost_reason", "lost_kind"),
     *("retry_after_honored", "backoffs", "backoff_total", "generation_before", "generation_after"),
     *("endpoint_before", "endpoint_after", "unsettled", "replayed", "episode_result"),
     *("longer_than", "never_connected", "resource", "last_event_at"),
@@ -104,6 +104,7 @@ def _aggregates() -> list[Column]:
         "lost_at": _on(Kind.LOST, "t"),
         "lost_clock": _on(Kind.LOST, "monotonic"),
         "lost_reason": _on(Kind.LOST, name_hash("reason")),
+        "lost_kind": _on(Kind.LOST, name_hash("close_kind")),
         "generation_before": _on(Kind.LOST, "generation"),
         "endpoint_before": _on(Kind.LOST, "endpoint_hash"),
         "unsettled": _on(Kind.LOST, "unsettled"),

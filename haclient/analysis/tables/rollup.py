@@ -81,7 +81,7 @@ def roll_up(events: DataFrame) -> DataFrame:
         for name in ("type", "cluster", "service", "error_type", "state", "server_address", "server_port")
     ]
     generation = only(Kind.CONNECTED, "generation").alias("generation")
-    keys += [generation, only(Kind.LOST, "reason").alias("reason")]
+    keys += [generation, *(only(Kind.LOST, name).alias(name) for name in ("reason", "close_kind"))]
     keys += [only(Kind.BACKOFF, "backoff_strategy").alias("strategy")]
     return events.groupBy(*keys).agg(
         sf.count("*").alias("lines"),

@@ -34,6 +34,7 @@ FAILURES = (
     "lost-race",
     "stopped",
 )
+LOSSES = ("close", "cut", "silence", "error")
 STRATEGIES = ("adaptive", "full", "equal", "decorrelated", "exponential", "constant")
 ROLES = ("connecting", "catchup", "ready", "recovering", "passive", "primary")
 ANOMALIES = ("duplicates", "gaps", "created", "parked", "taken", "copies", "gone", "malformed")
@@ -109,7 +110,8 @@ EVENT_TYPES = (
     _client(
         Kind.LOST,
         *("server_port", "unsettled"),
-        optional=("server_address", "condition", "reason", "generation"),
+        optional=("server_address", "condition", "reason", "close_kind", "generation"),
+        close_kind=LOSSES,
     ),
     _client(
         Kind.BACKOFF,

@@ -167,7 +167,8 @@ _LIVES = (
     "client_id string, instance string, connection long, service string, cluster string, resource long, "
     "first_connect boolean, never_connected boolean, began double, back double, downtime double, "
     "longer_than double, last double, episode_result string, generation_before long, generation_after long, "
-    "endpoint_before string, endpoint_after string, lost_reason string, reasons map<string,bigint>"
+    "endpoint_before string, endpoint_after string, lost_kind string, lost_reason string, "
+    "reasons map<string,bigint>"
 )
 _RESOURCE = "resource long, service_version string, client_version string"
 
@@ -195,7 +196,7 @@ def lives(spark: SparkSession) -> DataFrame:
         known = usual | facts
         return tuple(known.get(name.split()[0]) for name in _LIVES.split(", "))
 
-    lost = {"generation_before": 4, "endpoint_before": "x:1", "lost_reason": "reset"}
+    lost = {"generation_before": 4, "endpoint_before": "x:1", "lost_kind": "cut", "lost_reason": "reset"}
     rows = [
         row("a", "shop", 1, began=0.0, back=1.0, last=1799.0),
         row(
@@ -294,7 +295,7 @@ def test_who_is_away_is_grouped_with_the_error_they_meet_most(lives: DataFrame) 
         ("billing", "never_connected", "authentication", None, 1),
     ]
     [reason] = _dicts(period.lost_reasons(lives))
-    assert reason == {"endpoint": "x:1", "reason": "reset", "outages": 3}
+    assert reason == {"endpoint": "x:1", "kind": "cut", "reason": "reset", "outages": 3}
 
 
 def test_promotions_and_deploys_are_found_with_their_times(spark: SparkSession, lives: DataFrame) -> None:
