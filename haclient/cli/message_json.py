@@ -21,6 +21,7 @@ from typing import Any
 import proton
 
 from haclient.engine.codec import DUPLICATE_ID_PROPERTY
+from haclient.error_catalog.arguments import check_text
 
 UNREADABLE = (proton.ProtonException, ValueError, TypeError, OverflowError, RecursionError)
 """Errors that reading the fields of a message from any peer raises, or writing them as JSON."""
@@ -110,6 +111,8 @@ def _set(message: proton.Message, name: str, value: Any) -> None:
     kind = _KINDS.get(name)
     if kind is not None and type(value) is not kind and not (kind is float and type(value) is int):
         raise ValueError(f"{value!r} is no {_TYPE_NAMES[kind]}")
+    if kind is str:
+        check_text("text", value)  # proton cuts it at a NUL
     setattr(message, name, float(value) if name in _TIMES else value)
 
 

@@ -88,6 +88,7 @@ WRONG = [
     ({"priority": -1}, "field 'priority'"),
     ({"durable": 1}, "field 'durable': 1 is no truth value"),
     ({"subject": 5}, "field 'subject': 5 is no text"),
+    ({"reply_to": "replies\0x"}, "field 'reply_to': text: there is a NUL at [7]"),
     ({"ttl": "1s"}, "field 'ttl': '1s' is no number"),
     ({"ttl": -1}, "field 'ttl'"),
     ({"user_id": "joe"}, "field 'user_id': 'joe' is no $bytes"),
