@@ -16,7 +16,8 @@ from haclient import aio
 from haclient.errors import SendManyError, SendTimeout
 from haclient.events import Blocked, Disconnected, Unblocked
 from haclient.testing.peers.listening import url
-from tests.peers.alarms import AlarmingBroker, until_blocked
+from tests.certificates import Authority
+from tests.peers.alarms import Alarming, AlarmingBroker, until_blocked
 from tests.peers.apis import API, connected
 from tests.peers.watch import Watch
 
@@ -48,6 +49,32 @@ async def test_the_documented_retry_makes_no_copy(api: API) -> None:
         "blocked",
         f"{REASON}. The message was not sent within {SHORT} s",
     )
+
+
+async def test_with_external_a_send_that_gives_up_was_not_sent_and_no_event_says_why(
+    authority: Authority,
+) -> None:
+    """TLS is then proton's, in which the client cannot read the window."""
+    broker, mine = AlarmingBroker(alarm=True), authority.issue("client.test")
+
+    def make() -> Alarming:
+        connection = Alarming(broker)
+        connection.mechanisms = ("EXTERNAL",)
+        return connection
+
+    context = authority.issue("localhost").server_context()
+    server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0, ssl=context)
+    where = f"amqps://127.0.0.1:{server.sockets[0].getsockname()[1]}/?tls_server_name=localhost"
+    tls = f"tls_ca={authority.file}&tls_cert={mine.chain}&tls_key={mine.key}&sasl_mechanisms=EXTERNAL"
+    async with server, aio.connect(f"{where}&{tls}") as connection:
+        sender = await connection.create_sender("q")
+        error = await _refused(sender, "one")
+        assert (error.delivered, error.safe_to_retry) == (False, True)
+        assert "the primary did not settle the message" in str(error)
+        assert not sender._core.blocked
+        broker.set_alarm(False)
+        await sender.send("one", timeout=10)
+    assert broker.bodies == ["one"]
 
 
 async def test_a_connection_that_begins_in_the_alarm_is_no_different(api: API) -> None:
