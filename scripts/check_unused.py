@@ -42,6 +42,7 @@ FRAMEWORKS: tuple[type, ...] = (
     click.Path,
     click.shell_completion.ShellComplete,
     collections.abc.Coroutine,
+    proton.Connection,
     proton.Handler,
     proton.SSLDomain,
     proton.Transport,
