@@ -23,10 +23,10 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub.admission import descriptors, refusals
+from broker_stub.admission import refusals
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionController, AdmissionOptions, Decision
-from broker_stub.admission.listener import Listener
+from broker_stub.admission.listener import Listener, most_connections
 from broker_stub.admission.newcomer_scheduler import NewcomerScheduler, ScheduledProtocol
 from broker_stub.admission.user_connections import UserConnections
 from broker_stub.amqp.conditions import CONNECTION_FORCED
@@ -181,7 +181,7 @@ class Broker:
             self._accept_socket, self._loop, self.admission.handshakes, timeout=options.handshake_timeout
         )
         self._logged_failures = 0
-        self._descriptor_limit = descriptors.most_connections(options.admission.max_handshakes)
+        self._descriptor_limit = most_connections(options.admission.max_handshakes)
         self._connections: set[ClientConnection] = set()
         self._user_connections = UserConnections(options.max_user_connections)
         self._all_closed = asyncio.Event()

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import resource
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -39,7 +41,20 @@ _BACKLOG = 4096
 _BATCH = 16
 # Seconds until it tries again when no descriptor was left.
 _PAUSE = 0.05
+# Descriptors for store, arbiter, telemetry, and the links to the other members.
+_FILES = 200
 _EXHAUSTED_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def most_connections(handshakes: int) -> int:
+    """How many connections the process has descriptors for, beside its handshakes and its own files.
+
+    The handshakes get at most a quarter of the descriptors, and the files an eighth.
+    """
+    limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return limit - min(handshakes, limit // 4) - min(_FILES, limit // 8)
 
 
 class PendingHandshakes(Protocol):

@@ -43,8 +43,8 @@ Rules
   operation that is not in the table.
 
 Files: ``request`` (request, response, ``QUERY``), ``node`` (authorization, dispatch, errors), ``managed``
-(the broker's interface), ``members``, ``queues``, ``exchanges``, ``bindings``, ``followed_queues`` (a type
-each), ``wiring`` (names and replication modes, for the last three).
+(the broker's interface), ``members``, ``queues``, ``exchanges``, ``bindings`` (a type each, and the queues
+of links in ``queues``), ``wiring`` (names and replication modes, for the last three).
 
 Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
 """

@@ -30,10 +30,9 @@ from broker_stub.amqp.node_names import (
 from broker_stub.election.roles import MoveRefusedError
 from broker_stub.management.bindings import BindingOperations
 from broker_stub.management.exchanges import ExchangeOperations
-from broker_stub.management.followed_queues import FollowedQueueOperations
 from broker_stub.management.managed import Managed
 from broker_stub.management.members import MemberOperations
-from broker_stub.management.queues import QueueOperations
+from broker_stub.management.queues import FollowedQueueOperations, QueueOperations
 from broker_stub.management.request import (
     Operation,
     Request,

@@ -1,4 +1,4 @@
-"""``haclient.queue``: queues with their depth and counters."""
+"""``haclient.queue``: queues with their depth and counters; ``haclient.followed_queue``: those of a link."""
 
 from __future__ import annotations
 
@@ -84,6 +84,17 @@ class QueueOperations:
         return found
 
 
+class FollowedQueueOperations:
+    """Lists the queues here that a link to another site has filled; only the link makes them."""
+
+    def __init__(self, broker: Managed) -> None:
+        self._broker = broker
+        self.operations: dict[str, Operation] = {"QUERY": self._query}
+
+    async def _query(self, request: Request) -> Response:
+        return select(request, self._broker.followed_queues(), _followed_facts)
+
+
 def _options(request: Request) -> QueueOptions:
     try:
         return QueueOptions.of(request.arguments)
@@ -107,3 +118,8 @@ def queue_facts(queue: Queue) -> dict[str, Any]:
     load = {"depth": queue.depth, "held": queue.held, "bytes": queue.size, "consumers": queue.consumers}
     options = {**asdict(queue.options), "deliver": str(queue.options.deliver)}
     return {**facts, **load, "temporary": queue.temporary, **asdict(queue.counters), **options}
+
+
+def _followed_facts(found: tuple[str, str]) -> dict[str, Any]:
+    link, queue = found
+    return {"link": link, "queue": queue}

@@ -17,7 +17,7 @@ import pytest
 from proton import Message
 
 from broker_stub.admission.controller import AdmissionOptions
-from broker_stub.admission.descriptors import most_connections
+from broker_stub.admission.listener import most_connections
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import Client, running, until
