@@ -94,11 +94,8 @@ class _Fetcher(ProtonFetcher):
 
         :raises UndecodableMessage: when it cannot be decoded.  ``reject`` of the receiver rejects it.
         """
-        link = self.incoming[0][1].link
         message = super().pop()
         self._set_window()
-        for controller in self._flow_controllers:
-            controller._flow(link)
         if isinstance(message, UndecodableMessage):
             raise message
         return message
@@ -109,6 +106,11 @@ class _Fetcher(ProtonFetcher):
         self.incoming.clear()
         self.incoming.extend(settled)
         self._set_window()
+
+    def top_up(self, link: Any) -> None:
+        """Replace the credit of what was received; as in proton not before the program asks for more."""
+        for controller in self._flow_controllers:
+            controller._flow(link)
 
     def _set_window(self) -> None:
         """Have the credit, and what waits here, be ``prefetch`` messages."""
@@ -189,9 +191,10 @@ class BlockingReceiver(_Locked, proton_utils.BlockingReceiver):
         :raises proton.ConnectionException: when the connection has ended for good.
         """
         with self.connection.lock:
-            fetcher = self.fetcher
+            fetcher: _Fetcher | None = self.fetcher  # type: ignore[assignment]
             if fetcher is None:
                 return super().receive(timeout)  # raises, and says why
+            fetcher.top_up(self.link)
             if not fetcher.incoming or self.connection.container.pending:
                 if not self.link.credit:
                     self.link.flow(1)
