@@ -47,6 +47,8 @@ _LONGER = 5.0
 _COMMAND = 1.0
 # Python's and the kernel's own: the clock of processor time goes in hundredths of a second.
 _LEAST = 0.05
+# A caller that waits closes what it has and ends while its peers are quiet: measured 0.03 to 0.11 s.
+_END = 0.2
 _OPTIONS = {"backoff_base": 0.1, "backoff_max": 1, "attempt_timeout": 2, "call_timeout": 3, "dns_timeout": 1}
 _NAMED = "Traceback (most recent call last)", "Fatal Python error", "Exception ignored", "never retrieved"
 
@@ -238,7 +240,7 @@ class _Watched:
             share = outcome.cpu / max(outcome.seconds, _LOOK)
             outcome.defects.append(f"it used {outcome.cpu:.2f} s ({share:.0%} of a core); {sent}")
         waits = self._what.caller == "waiting"
-        if waits and outcome.quiet_cpu > _LEAST + WAITING_SHARE * outcome.quiet:
+        if waits and outcome.quiet_cpu > _LEAST + _END + WAITING_SHARE * outcome.quiet:
             share = outcome.quiet_cpu / outcome.quiet
             outcome.defects.append(f"it used {share:.0%} of a core while its peers were quiet")
         if outcome.growth > GROWTH:

@@ -133,8 +133,9 @@ class _Watched(asyncio.Protocol):
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._peer.transports.discard(self._transport)
         self._inner.connection_lost(exc)
+        # Afterwards, for whoever looks from another thread: nothing of the connection is left then.
+        asyncio.get_running_loop().call_soon(self._peer.transports.discard, self._transport)
 
 
 class PeerEngine(Engine):
