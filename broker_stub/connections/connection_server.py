@@ -1,4 +1,4 @@
-"""What a client connection needs of its member; ``broker.Broker`` has it."""
+"""The interface of a member that a client connection uses; ``broker.Broker`` implements it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ConnectionServer(LinkServer, ReplicaServer, Protocol):
 
     @property
     def admission(self) -> AdmissionController:
-        """Its parked connections and the accept rate."""
+        """The parked connections and the accept rate."""
 
     def record(self, kind: Kind, **facts: Any) -> None:
-        """Record an event in its telemetry."""
+        """Record an event in the telemetry of the member."""
 
     def decide(self, request: ClientConnection) -> Decision | proton.Condition:
         """Serve, park or refuse a client that has sent its Open."""

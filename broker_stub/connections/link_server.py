@@ -1,4 +1,4 @@
-"""What the links of a connection need of the member that serves them; ``broker.Broker`` has it."""
+"""The interfaces of a member that the links of a connection use; ``broker.Broker`` implements them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class LinkServer(Protocol):
 
     @property
     def auth(self) -> Auth:
-        """Who its users are, and what they may do."""
+        """The users of the member, and what each may do."""
 
     @property
     def limits(self) -> ConnectionLimits:
-        """What one connection may use."""
+        """The limits of one connection."""
 
     @property
     def unfinished(self) -> UnfinishedMessages:
@@ -32,22 +32,22 @@ class LinkServer(Protocol):
 
     @property
     def subscriptions(self) -> Subscriptions:
-        """Those of all connections."""
+        """The subscriptions of all connections."""
 
     @property
     def membership(self) -> Membership:
-        """Its role in the cluster."""
+        """The role of the member in the cluster."""
 
     @property
     def addresses(self) -> Addresses:
-        """Its queues and exchanges."""
+        """The queues and exchanges, by address."""
 
     @property
     def site(self) -> Site:
-        """Its replication between sites."""
+        """The replication between sites."""
 
     def management(self, *, admin: bool, by: str) -> RequestHandler:
-        """Its management node.
+        """The management node, for one client.
 
         :param admin: whether the cluster-admin sends the requests.
         :param by: the client, for the log.
@@ -59,7 +59,7 @@ class ReplicaServer(Protocol):
 
     @property
     def replica_set(self) -> ReplicaSet | None:
-        """Its backups, while it is primary."""
+        """The backups; ``None`` on a member that is not primary."""
 
     def open_properties(self) -> dict[str, Any]:
-        """The properties of its Open."""
+        """The properties of the member's Open."""

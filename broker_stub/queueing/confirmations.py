@@ -53,11 +53,11 @@ class Resumable(Protocol):
 
 
 class ConfirmedQueue(Protocol):
-    """What they need of their queue."""
+    """The queue whose accepts are confirmed."""
 
     @property
     def identity(self) -> str:
-        """It stays with the queue, whatever its name."""
+        """The id that the queue keeps, whatever its name."""
 
     def accept(self, consumer: Consumer, message: Message) -> None:
         """The consumer took responsibility: the message leaves."""

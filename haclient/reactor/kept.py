@@ -9,7 +9,7 @@ class Kept:
     """Something that a container waits for, and ends when it ends itself."""
 
     def due(self) -> float:
-        """When it needs the loop, by the loop's clock: infinite for a thing that calls by itself."""
+        """The time by the loop's clock at which the loop has to run; infinite where nothing asks for that."""
         return math.inf
 
     def catch_up(self) -> None:

@@ -36,7 +36,7 @@ class Row:
 
 
 def rows(section: str) -> list[Row]:
-    """Those of a section of the page.  A label's values stand behind a colon."""
+    """The metrics of a section of the page.  A label's values stand behind a colon."""
     text = (DOCS / "metrics.md").read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     cells = (
         line.strip("| ").split(" | ") for line in text.replace("| |", "|  |").splitlines() if "| `" in line

@@ -56,7 +56,7 @@ class PeerTerminus(proton.Terminus):
 
     @property
     def address(self) -> str | None:
-        """Its address; what is not UTF-8 is escaped, where proton raises."""
+        """The address; what is not UTF-8 in it is escaped, where proton raises."""
         return peer_fields.text(lib.pn_terminus_get_address(self._impl))
 
     @address.setter
@@ -84,7 +84,7 @@ class _Link(RebindableEndpoint):
 
     @property
     def name(self) -> str:
-        """Its name; what is not UTF-8 in a peer's is escaped, where proton raises."""
+        """The name of the link; what is not UTF-8 in a peer's is escaped, where proton raises."""
         return peer_fields.text(lib.pn_link_name(self._impl)) or ""
 
     @property
