@@ -1,3 +1,3 @@
-"""How a settled message gets onto the backups; docs/replication.md is its theory."""
+"""Replication of messages from the primary to its backups; docs/replication.md explains the design."""
 
 from __future__ import annotations

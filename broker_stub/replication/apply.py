@@ -1,10 +1,10 @@
-"""A backup applies what the primary sends to its queues and its store.
+"""Applies the primary's events to a backup's queues and store.
 
 Rules
 -----
-* What the primary discards is removed from memory and store alike, before what follows it.
-* What travels beside a message (site progress) is applied in the same transaction, by ``SiteState``.
-* Delivery counts change by the primary's events alone: no consumer of this member has seen the messages.
+* A message that the primary discards is removed from memory and store before the next event is applied.
+* Site progress that travels with a message is applied in the same transaction, by ``SiteState``.
+* Only the primary's events change delivery counts, because no consumer of a backup has seen the messages.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from broker_stub.replication.definitions import Definitions
 from broker_stub.store import Store
 from haclient.cluster_url.endpoint import Endpoint
 
-# Each takes 16 bytes of a report (``wire.encode_have``): a queue with more holes is sent its last messages
-# again.
+# Id ranges reported for one queue, at most. Each takes 16 bytes of a report (``wire.encode_have``). If a
+# queue has more gaps, the primary resends its last messages.
 _MOST_RANGES = 2000
-# Of a message: AMQP 1.0 part 3, section 3.2.1 has 32 bits for it.
+# Largest delivery count of a message: 32 bits (AMQP 1.0 part 3, section 3.2.1).
 _MOST_DELIVERIES = 2**32 - 1
 
 T = TypeVar("T")
@@ -37,50 +37,50 @@ U = TypeVar("U")
 
 
 Insert = Callable[[Queue, wire.ReplicatedMessage], int]
-"""Puts a message into a queue and into the store; the store's sequence of it."""
+"""Put a message into a queue and the store; return the store's sequence number."""
 
 
 class SiteState(Protocol):
-    """What replication does with the messages of queues that have site progress; ``broker`` registers it."""
+    """Replicated state of queues that have site progress; ``broker`` registers the implementation."""
 
     def begin(self, queue: Queue) -> None:
-        """A queue is replicated from now on: clear what the primary sends anew."""
+        """Start replicating a queue: clear the state that the primary will resend."""
 
     def merge_progress(self, queue: Queue, plain: Mapping[str, Any]) -> int:
-        """The primary sends the site progress of a queue; the store's sequence of it."""
+        """Merge the primary's site progress of a queue; return the store's sequence number."""
 
     def apply(self, queue: Queue, message: wire.ReplicatedMessage) -> int:
-        """Apply a message; the store's sequence of it."""
+        """Apply a message; return the store's sequence number."""
 
 
 MakeSiteState = Callable[[Addresses, Persister, Insert], SiteState]
 
 
 class BackupHost(Protocol):
-    """What a member does for its backup side."""
+    """The member, as seen by its backup side."""
 
     state: rules.GenerationState
 
     async def write_state(self, state: rules.GenerationState) -> None:
-        """Write generation and pending durably."""
+        """Write the generation and the pending claim durably."""
 
     async def refusal_reason(self, primary: rules.PrimaryIdentity) -> str | None:
-        """Why a primary must not be followed."""
+        """Return the reason not to follow this primary, or ``None`` to follow it."""
 
     def found_primary(self, primary: Endpoint | None, generation: int) -> None:
-        """A primary is followed."""
+        """Note that this member now follows a primary."""
 
     def caught_up(self, generation: int, ready: tuple[str, ...]) -> None:
-        """The primary handed over its generation."""
+        """Note that the primary has handed over its generation."""
 
     def lost_primary(self) -> None:
-        """No primary is followed any more."""
+        """Note that this member no longer follows a primary."""
 
 
 class Applier:
     """Applies the primary's events (``backup.ReplicationTarget``).
 
-    :param site_state: makes what applies messages with site progress.
+    :param site_state: makes the handler of messages with site progress.
     """
 
     def __init__(
@@ -110,70 +110,72 @@ class Applier:
             "marks": self._merge_progress,
         }
         self._broken: set[str] = set()
-        """Queues of which memory may have what the store has not; they are emptied when they begin anew."""
+        """Queues whose memory may hold messages that the store lacks; they are emptied before replication
+        restarts.
+        """
         self._site_state = site_state(addresses, persister, self._insert)
 
     # -- generation -----------------------------------------------------------------------------
 
     async def refusal_reason(self, primary: rules.PrimaryIdentity) -> str | None:
-        """Why this primary must not be followed."""
+        """Return the reason not to follow this primary, or ``None`` to follow it."""
         return await self._host.refusal_reason(primary)
 
     async def begin_catch_up(self, endpoint: Endpoint | None, primary: rules.PrimaryIdentity) -> None:
-        """A primary is found: this member is not eligible until it gets a generation again."""
+        """Begin to follow a primary: this member is not eligible until it receives a generation again."""
         await self._host.write_state(rules.erase(self._host.state, primary.cluster))
         self._definitions.begin()
         address = None if endpoint is None else Endpoint(endpoint.host, endpoint.port, tls=endpoint.tls)
         self._host.found_primary(address, primary.generation)
 
     async def note_pending(self, generation: int, claim: str) -> None:
-        """The primary is about to make a claim."""
+        """Note durably that the primary is about to make a claim."""
         pending = rules.Pending(generation, claim)
         await self._host.write_state(rules.note_pending(self._host.state, pending))
 
     async def take_generation(self, record: rules.ArbiterRecord, ready: tuple[str, ...]) -> None:
-        """The primary hands over its generation."""
+        """Accept the generation that the primary hands over."""
         await self._host.write_state(rules.hand_over(self._host.state, record))
         self._host.caught_up(record.generation, ready)
 
     async def lost_primary(self) -> None:
-        """The session has ended."""
+        """Report that the session has ended."""
         self._host.lost_primary()
 
     # -- definitions ----------------------------------------------------------------------------
 
     async def add_wiring(self, piece: Mapping[str, Any]) -> None:
-        """A piece of the whole wiring."""
+        """Apply one piece of the complete wiring."""
         self._definitions.add(piece)
         await self.committed(self._store.sequence)
 
     async def complete_wiring(self) -> None:
-        """That was the whole wiring; what is not in it is deleted."""
+        """Finish the complete wiring: delete all queues, exchanges and bindings that it does not list."""
         self._definitions.complete()
         await self.committed(self._store.sequence)
 
     async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
-        """One change of it."""
+        """Apply one change to the wiring."""
         self._definitions.change(operation, arguments)
         await self.committed(self._store.sequence)
 
     def replicated_queues(self) -> tuple[Queue, ...]:
-        """The queues whose messages come from the primary."""
+        """Return the queues whose messages the primary replicates."""
         return tuple(queue for queue in self._addresses if queue.is_replicated)
 
     def replicated_queue(self, identity: str) -> Queue | None:
-        """The queue of that identity, if its messages come from the primary."""
+        """Return the queue with this identity, if the primary replicates its messages."""
         queue = self._addresses.by_identity(identity)
         return queue if queue is not None and queue.is_replicated else None
 
     # -- messages -------------------------------------------------------------------------------
 
     def begin_queue(self, queue: Queue) -> list[tuple[int, int]]:
-        """The ranges of ids that a queue keeps.
+        """Prepare a queue for replication; return the ranges of message ids that it keeps.
 
-        The duplicate-detection ids are cleared, for the primary sends all of its own: an id of a
-        message that is discarded would have the next copy of it dropped as a second one.  So is what
-        lies behind more ranges than a report has room for.  A queue that was deleted meanwhile keeps
+        Duplicate-detection ids are cleared, since the primary resends all of its own. If the id of a
+        discarded message stayed, the next copy of that message would be dropped as a duplicate. Messages
+        beyond the most ranges that a report can hold are discarded too. A queue deleted in the meantime keeps
         nothing, and the primary ends it.
         """
         if queue.deleted:
@@ -193,9 +195,9 @@ class Applier:
         return spans[:_MOST_RANGES]
 
     def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
-        """Apply an event; the store's sequence of it.
+        """Apply an event; return the store's sequence number.
 
-        What was in flight when the queue was deleted is dropped.
+        Events in flight when the queue was deleted are dropped.
         """
         if queue.deleted:
             return self._store.sequence
@@ -223,12 +225,12 @@ class Applier:
         envelope = inspect(event.data)
         duplicate_id = envelope.duplicate_id
         if duplicate_id is not None and queue.duplicates.first_copy(duplicate_id) is not None:
-            duplicate_id = None  # an id that is written twice takes two places in the store's window
+            duplicate_id = None  # a second write of the id would take a second place in the store's window
         queue.insert(event.id, event.data, envelope, event.delivery_count, event.expires_at_ms)
         return self._persister.put(queue, event, duplicate_id)
 
     async def committed(self, sequence: int) -> int:
-        """Wait until the store has committed up to there; the last one that it has."""
+        """Wait until the store has committed up to ``sequence``; return its last committed sequence."""
         if self._store.committed < sequence:
             await self._store.when_committed(sequence)
         return self._store.committed
@@ -263,7 +265,7 @@ class Applier:
         return self._persister.rewrite(queue, queue.correct_lifetimes(left))
 
     def _insert_delayed(self, queue: Queue, event: wire.Event) -> int:
-        """A message with a delay, which is due by this member's clock."""
+        """Insert a message with a delay; its delivery time is computed from this member's clock."""
         of = event.arguments
         due_ms = self._addresses.now_ms() + min(wire.number(of, "delay"), wire.MAX_LIFETIME)
         message = wire.ReplicatedMessage(
@@ -296,7 +298,7 @@ class Applier:
         return self._persister.put_confirmed(queue, pairs)
 
     def _remember(self, queue: Queue, event: wire.Event) -> int:
-        # The window comes behind the messages that were missing, whose ids are its newest ones.
+        # The duplicate-detection window arrives after the missing messages, whose ids are its newest.
         pairs = list(_pairs(event.arguments, ("ids", bytes), ("of", int)))
         queue.duplicates.renew(pairs)
         return self._persister.put_duplicates(queue, pairs)
@@ -305,9 +307,9 @@ class Applier:
 def _pairs(
     arguments: Mapping[str, Any], first: tuple[str, type[T]], second: tuple[str, type[U]]
 ) -> Iterable[tuple[T, U]]:
-    """Two columns of an event.
+    """Return two columns of an event as pairs.
 
-    :raises ValueError: when one is shorter, or has something of another type.
+    :raises ValueError: if the columns differ in length or hold another type.
     """
     return list(zip(_column(arguments, *first), _column(arguments, *second), strict=True))
 
@@ -325,7 +327,7 @@ def _column(arguments: Mapping[str, Any], name: str, kind: type[T]) -> list[T]:
 
 
 def count(queue: Queue, numbers: Iterable[int]) -> None:
-    """The primary gave these messages to a consumer: one more delivery."""
+    """Add one delivery to each of these messages: the primary gave them to a consumer."""
     for number in numbers:
         message = queue.message(number)
         if message is not None:
@@ -333,16 +335,16 @@ def count(queue: Queue, numbers: Iterable[int]) -> None:
 
 
 def set_counts(queue: Queue, counts: Mapping[int, int], *, first: int, last: int) -> list[Message]:
-    """Take the counts of a span from the primary; the messages that are other ones now.
+    """Set the primary's delivery counts in a span of ids; return the messages that changed.
 
-    What consumers have added to them is what the primary says next, if it says anything.
+    Annotations added by consumers are cleared: the primary sends the current ones next, if there are any.
 
-    :param counts: by number; 0 for a message of that span that is not in it.
+    :param counts: delivery count by message number; messages of the span that are missing here have 0.
     """
     if last - first < queue.depth:
         span: Sequence[int] = range(first, last + 1)
     else:
-        # Not a look at each: a queue of a million gets as many events as that is times this span.
+        # Do not visit each id of the span: a queue of a million messages receives an event per span.
         ids = queue.ids()
         span = ids[bisect.bisect_left(ids, first) : bisect.bisect_right(ids, last)]
     present = [message for number in span if (message := queue.message(number)) is not None]

@@ -1,23 +1,23 @@
-"""What has happened since a replica was sent what it lacked, and waits to be sent to it.
+"""Events that wait to be sent to a replica which is still catching up.
 
-While a replica catches up nobody waits for it, so whatever happens meanwhile is kept for it: numbers of
-messages, lists of what has left, ids of messages that came and went.  A replica that is slower than that for
-good would have its primary grow without end.  The difference between queue and replica is no part of this:
-the queue has it anyway.
+No message waits for a replica while it catches up, so its primary keeps every later event for it: message
+numbers, lists of removed messages, ids of messages that came and went. Without a limit, a replica that is
+always slower than the primary would make the primary's memory grow forever. The difference between queue and
+replica does not count: the queue holds those messages anyway.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-# Ten seconds of the highest rate that one member has been seen to take, and what a number with its places in
-# lists and sets costs: as much memory as the bytes below.
+# Ten seconds at the highest rate that one member has been seen to take. Including its entries in lists and
+# sets, a number costs about as much memory as the bytes below.
 _MOST_EVENTS = 1_000_000
 _MOST_BYTES = 64 * 1024 * 1024
 
 
 class Backlog:
-    """Events, and the bytes of those that are encoded already, of all queues."""
+    """Number of waiting events of all queues, and the size of those already encoded."""
 
     __slots__ = ("events", "size")
 
@@ -30,25 +30,25 @@ class Backlog:
 
     @property
     def full(self) -> bool:
-        """Whether that is more than a replica may be behind."""
+        """Return whether the replica is further behind than allowed."""
         return self.events > _MOST_EVENTS or self.size > _MOST_BYTES
 
     def add(self, item: Any) -> None:
-        """An item of an outbox waits now."""
+        """Count an item added to an outbox."""
         self.events += 1
         self.size += _size(item)
 
     def remove(self, item: Any) -> None:
-        """It waits no more."""
+        """Stop counting an item that left its outbox."""
         self.events -= 1
         self.size -= _size(item)
 
     def keep(self, duplicate_id: bytes) -> None:
-        """The id of a message that left unsent is kept."""
+        """Count the kept id of a message that left its queue before it was sent."""
         self.size += len(duplicate_id)
 
     def release(self, duplicate_id: bytes) -> None:
-        """And needed no more."""
+        """Stop counting an id that is no longer kept."""
         self.size -= len(duplicate_id)
 
 

@@ -1,10 +1,10 @@
-"""The backup's side: finds the primary through ``haclient`` and keeps its local state equal to the primary's.
+"""The backup side: finds the primary through ``haclient`` and keeps the local state equal to the primary's.
 
 Theory of operation
 -------------------
-``run`` repeats for ever: find the primary (a member that is not primary answers this connection with
-redirect or refusal), and follow it until the connection is lost (``backup_session``), or until its own store
-has stopped to commit: such a member has nothing of what it is sent.
+``run`` repeats until stopped: find the primary and follow it (``backup_session``). A member that is not
+primary answers this connection with a redirect or a refusal. A session ends when the connection is lost or
+when the backup's own store stops committing: such a member stores nothing that it receives.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ logger = get_logger("broker_stub.replication")
 
 CAPABILITY = "haclient:replicate"
 LONGEST_PAUSE = 1.0
-"""Seconds between two searches, at most: the clients parked at this member wait for its search."""
-# Seconds until a cancellation that was swallowed is repeated.
+"""Longest pause between two searches, in seconds: clients parked at this member wait for its search."""
+# Seconds until a swallowed cancellation is repeated.
 _CANCEL_AGAIN = 0.1
 
 
 class Backup:
-    """Follows whichever member is primary.
+    """Follows the current primary, whichever member it is.
 
-    :param factory: of connections with ``CAPABILITY``, to the broker URL.
-    :param own: who this member is.
-    :param pause: seconds to wait before the next session, asked each time.
-    :param store: this member's, to see that it goes on.
-    :param timeout: seconds without a commit after which it does not.
+    :param factory: makes connections to the broker URL with ``CAPABILITY``.
+    :param own: this member's identity.
+    :param pause: returns the seconds to wait before the next session.
+    :param store: this member's store, watched for progress.
+    :param timeout: seconds without a commit after which the store counts as hung.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class Backup:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Follow from now on."""
+        """Start to follow the primary."""
         self._task = asyncio.get_running_loop().create_task(self.run(), name="follow the primary")
 
     def search_with(self, factory: aio.ConnectionFactory) -> None:
-        """Find the next primary with another factory; the one that is followed now stays."""
+        """Use another factory for the next search; the current session continues."""
         self._factory = factory
 
     async def stop(self) -> None:
-        """Follow no longer; returns when nothing more is applied.
+        """Stop following; returns when no more events will be applied.
 
-        A task group that ends with errors swallows a cancellation in the same iteration of the loop,
-        which is just when a primary dies and this member is promoted: hence the flag, and hence
-        it is cancelled until it has ended.
+        A task group that ends with errors swallows a cancellation made in the same iteration of the loop.
+        This happens exactly when a primary dies and this member is promoted. Hence the flag and the repeated
+        cancellation until the task has ended.
         """
         self._stopping = True
         if self._task is not None:
@@ -87,7 +87,7 @@ class Backup:
                 await asyncio.wait([self._task], timeout=_CANCEL_AGAIN)
 
     async def run(self) -> None:
-        """Until ``stop``."""
+        """Find and follow primaries until ``stop`` is called."""
         while not self._stopping:
             try:
                 async with self._factory.connect() as connection:
@@ -98,14 +98,14 @@ class Backup:
             except* StoreFailedError:
                 self._stopping = True  # the member ends
             except* Exception:
-                # Whatever went wrong with this primary, the next one must be found.
+                # After any failure with this primary, the search must go on.
                 logger.exception("following the primary failed")
             if not self._stopping:
                 await self._target.lost_primary()
                 await asyncio.sleep(self._pause())
 
     def _report(self, reason: BaseException) -> None:
-        """Log why no primary is followed: what an operator has to mend as an error, once."""
+        """Log the reason why no primary is followed; a refusal is logged once as an error."""
         refused = isinstance(reason, FollowRefusedError | LinkRefused) and str(reason) != self._refusal
         logger.log(logging.ERROR if refused else logging.INFO, "following no primary: %s", reason)
         if refused:

@@ -1,25 +1,25 @@
-"""A backup follows one primary over one connection, until that is lost.
+"""A backup follows one primary over one connection until the connection is lost.
 
 Theory of operation
 -------------------
-The control link says what queues there are and which generation this is.  Of each queue the backup reports
-what it has; then the data link has its events, among those of all others.  What arrives is applied to the
-queues in memory and given to the store in the same iteration of the event loop; it is acknowledged when the
-store has committed it.
+The control link reports the queues and the generation. For each queue the backup reports the ids it has. The
+data link then delivers the events of all reported queues. In one iteration of the event loop, arriving events
+are applied to the queues in memory and given to the store. Each event is acknowledged once the store has
+committed it.
 
 Rules
 -----
-* The version of the wire, the cluster and the generation of the primary are in its Attach.  Nothing is erased
-  before they are compared, and nothing that the primary sends is looked at before the own generation is
-  erased (rules 4 and 5 of ``generation``).
-* Commands are executed one after the other, each durably before the next one.
-* A queue has events between the backup's report of it and ``ended``.  What is still on its way when the queue
-  is deleted is accepted, and dropped.
-* An event that cannot be applied sets its queue aside: it is rejected, and so is what follows it.  After
-  ``ended`` and a pause the backup empties the queue and reports that it has nothing of it: it has no
-  generation then, for a primary drops a ready one first.
-* ``ended`` of a queue that is not deleted, later, is the primary's word that it cannot send the queue: the
-  backup asks for it again in the same way.
+* The primary's Attach names its wire version, cluster and generation. The backup erases nothing before it has
+  compared them. It reads nothing that the primary sends before it has erased its own generation (rules 4 and
+  5 of ``generation``).
+* Commands are executed one after another; each is durable before the next begins.
+* Events of a queue may arrive between the backup's report and ``ended``. Events still in flight when the
+  queue is deleted are accepted and dropped.
+* An event that cannot be applied sets its queue aside: the event and its successors are rejected. After
+  ``ended`` and a pause the backup empties the queue and reports that it has nothing. It has no generation
+  then, because a primary first drops a ready replica.
+* If ``ended`` arrives for a queue that is not deleted, the primary cannot send the queue. The backup requests
+  it again in the same manner.
 """
 
 from __future__ import annotations
@@ -49,73 +49,73 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.replication")
 
-# Events on their way to a backup at most, of all queues; each is acknowledged on its own.
+# Unacknowledged events of all queues, at most; each is acknowledged on its own.
 _CREDIT = 5000
 _COMMANDS = 100
-# Seconds until a queue that cannot be copied is tried again, at first and at most.
+# Seconds until a failed copy of a queue is retried: the first and the longest pause.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-# Characters of why an event cannot be applied.
+# Characters of the reason why an event cannot be applied, at most.
 _LONGEST_REASON = 300
-# Events that are taken from the link with one call; the rest waits there.
+# Events taken from the link with one call; the rest waits on the link.
 _AT_ONCE = 200
 
 
 class ReplicationTarget(Protocol):
-    """The local copy that a backup keeps: queues, wiring, store, generation."""
+    """The local copy that a backup maintains: queues, wiring, store, generation."""
 
     async def lost_primary(self) -> None:
-        """No primary is followed: ``connecting``."""
+        """Change the state to ``connecting``: no primary is followed."""
 
     async def refusal_reason(self, primary: PrimaryIdentity) -> str | None:
-        """Why that primary must not be followed."""
+        """Return the reason not to follow this primary, or ``None`` to follow it."""
 
     async def begin_catch_up(self, endpoint: Endpoint | None, primary: PrimaryIdentity) -> None:
-        """A primary is found: erase the generation, ``catchup``."""
+        """Begin to follow a primary: erase the generation and change the state to ``catchup``."""
 
     async def add_wiring(self, piece: Mapping[str, Any]) -> None:
-        """A piece of the whole wiring."""
+        """Apply one piece of the complete wiring."""
 
     async def complete_wiring(self) -> None:
-        """That was the whole wiring; what is not in it is deleted."""
+        """Finish the complete wiring: delete all queues, exchanges and bindings that it does not list."""
 
     async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
-        """One change of it."""
+        """Apply one change to the wiring."""
 
     async def note_pending(self, generation: int, claim: str) -> None:
-        """Write down a claim that the primary is about to make."""
+        """Note durably a claim that the primary is about to make."""
 
     async def take_generation(self, record: ArbiterRecord, others: tuple[str, ...]) -> None:
-        """The primary handed over its generation: ``ready``."""
+        """Accept the generation that the primary hands over, and change the state to ``ready``."""
 
     def replicated_queues(self) -> tuple[Queue, ...]:
-        """The queues whose messages are replicated."""
+        """Return the queues whose messages are replicated."""
 
     def replicated_queue(self, identity: str) -> Queue | None:
-        """The one of that identity."""
+        """Return the replicated queue with this identity."""
 
     def begin_queue(self, queue: Queue) -> list[tuple[int, int]]:
-        """The ranges of ids that a queue keeps; clear what the primary sends anew."""
+        """Return the ranges of ids that a queue keeps; clear the state that the primary will resend."""
 
     def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
-        """Apply an event to a queue; the store's sequence number of it."""
+        """Apply an event to a queue; return the store's sequence number."""
 
     async def committed(self, sequence: int) -> int:
-        """Wait until the store has committed up to there; the last one that it has."""
+        """Wait until the store has committed up to ``sequence``; return its last committed sequence."""
 
 
 class SessionEndedError(Exception):
-    """The connection to the primary is lost, or the primary is not what it should be."""
+    """The connection to the primary was lost, or the primary broke the protocol."""
 
 
 class FollowRefusedError(SessionEndedError):
-    """This member and the primary do not belong together: an operator has to do something."""
+    """This member and the primary do not belong together; an operator must act."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """Which member this is.
+    """The identity of this member.
 
-    :param uuid: its store's: two members never have the same one.
+    :param uuid: the UUID of its store, which no other member shares.
     """
 
     name: str
@@ -123,9 +123,9 @@ class MemberIdentity:
 
 
 class BackupSession:
-    """What a backup does over one connection.
+    """One session of a backup with its primary, over one connection.
 
-    :param own: who this member is.
+    :param own: this member's identity.
     """
 
     def __init__(self, target: ReplicationTarget, connection: aio.Connection, own: MemberIdentity) -> None:
@@ -134,28 +134,28 @@ class BackupSession:
         self._own = own
         self._cluster = ""
         self._queues: dict[bytes, Queue] = {}
-        """Those that the primary may send events of, by ``wire.key``."""
+        """Queues whose events the primary may send, by ``wire.key``."""
         self._applied: deque[tuple[int, aio.Delivery]] = deque()
         self._arrived = asyncio.Event()
         self._set_aside: set[bytes] = set()
-        """Of those, the ones whose events are rejected until ``ended``."""
+        """Keys of queues whose events are rejected until ``ended``."""
         self._pauses: dict[bytes, float] = {}
         self._retries: asyncio.TaskGroup | None = None
         self._have: aio.Sender | None = None
         self._commit_reported: asyncio.Future[Outcome] | None = None
 
     def report_commit(self) -> None:
-        """Say that a commit takes long and goes on: the primary waits for it.  One report at a time."""
+        """Report to the primary that a long commit makes progress; at most one report is in flight."""
         reported = self._commit_reported
         if self._have is not None and (reported is None or reported.done()):
-            with contextlib.suppress(WindowFull):  # what fills it is answered first
+            with contextlib.suppress(WindowFull):  # the reports in the window are answered first
                 self._commit_reported = self._have.submit_nowait(wire.COMMIT_GOES_ON)
                 self._commit_reported.add_done_callback(_retrieve)
 
     async def run(self) -> None:
-        """Follow until the connection ends.
+        """Follow the primary until the connection ends.
 
-        :raises SessionEndedError: when this primary must not be followed.
+        :raises SessionEndedError: if this primary must not be followed.
         """
         connection = self._connection
         control, primary, address = await self._attach_control()
@@ -241,11 +241,11 @@ class BackupSession:
                 await target.change_wiring(operation, arguments)
 
     async def _report(self, have: aio.Sender, queues: Iterable[Queue]) -> None:
-        """Say what these queues have; the primary sends the rest of it."""
+        """Report the ids that these queues have; the primary sends the remaining messages."""
         for report in wire.encode_have(self._begin(queue) for queue in queues):
             sent = await have.submit(report)
             sent.add_done_callback(_retrieve)
-            await asyncio.sleep(0)  # a report is hundreds of queues: heartbeats and events come between
+            await asyncio.sleep(0)  # a report covers hundreds of queues: let heartbeats and events pass
 
     def _begin(self, queue: Queue) -> tuple[bytes, list[tuple[int, int]]]:
         key = wire.key(queue.identity)
@@ -268,18 +268,18 @@ class BackupSession:
                     await delivery.accept()
                 elif event.queue in self._set_aside:
                     await delivery.reject(INTERNAL_ERROR, "an event before it could not be applied")
-                # Not a coroutine: every message goes through it.
+                # ``_apply`` is no coroutine, since every message passes through it.
                 elif refusal := self._apply(queue, event, delivery):
                     await delivery.reject(INTERNAL_ERROR, refusal)
             self._arrived.set()
 
     def _apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event, delivery: aio.Delivery) -> str:
-        """Apply an event; why that cannot be done, empty where it is."""
+        """Apply an event; return the reason if it cannot be applied, else an empty string."""
         try:
             self._applied.append((self._target.apply(queue, event), delivery))
         except StoreFailedError:
             raise
-        except ValueError as error:  # the primary's; whatever else is this member's own
+        except ValueError as error:  # the primary's fault; any other exception is this member's own
             logger.error("what %r was sent cannot be applied, and it is set aside: %s", queue.name, error)  # noqa: TRY400
             return self._refuse(event, error)
         except Exception as error:
@@ -320,13 +320,13 @@ class BackupSession:
 
 
 def _retrieve(sent: asyncio.Future[Outcome]) -> None:
-    """A report that is not taken ends the connection, and is no error of its own."""
+    """Retrieve the exception of a rejected report; the rejection ends the connection anyway."""
     if not sent.cancelled():
         sent.exception()
 
 
 def _address(advertised: object) -> Endpoint | None:
-    """The address for clients that the primary names, if it names one that can be used."""
+    """Parse the primary's address for clients; return ``None`` if it is missing or unusable."""
     try:
         address = parse_endpoint(advertised) if isinstance(advertised, str) else None
     except ValueError:

@@ -1,11 +1,11 @@
-"""Whether a store goes on committing, counted in looks.
+"""Detects a store that no longer commits, by counting timer ticks without progress.
 
-A process that was paused has a clock that runs and an event loop that does not: after it wakes, what it waits
-for may be there already, and nobody has looked.  So progress is measured in looks of the loop's timer, and
-never by the clock, here as for a replica (``replica``).
+A paused process has a clock that runs and an event loop that does not. When it wakes, the expected result may
+already have arrived unread. So progress is measured in ticks of the loop's timer and never by the clock, here
+as for a replica (``replica``).
 
-A commit of a large message takes longer than a time-out.  While it goes on (``Store.commit_progress``), the
-store does not hang.
+A commit of a large message may take longer than a timeout. While it makes progress
+(``Store.commit_progress``), the store does not hang.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from __future__ import annotations
 from typing import Protocol
 
 TICKS = 10
-"""Looks in a row without progress after which there is none; a time-out is divided by it."""
+"""Consecutive ticks without progress after which a store or replica counts as hung; divides a timeout."""
 
 
 class Commits(Protocol):
-    """A store, as far as it is watched."""
+    """The part of a store that is watched."""
 
     @property
     def sequence(self) -> int:
-        """The last operation that it was given."""
+        """The sequence number of the last operation given to the store."""
 
     @property
     def committed(self) -> int:
-        """The last one that is durable."""
+        """The sequence number of the last durable operation."""
 
     def commit_progress(self) -> int:
-        """Look at a commit that has not ended: a number that has grown if it goes on."""
+        """Return a number that grows while the running commit makes progress."""
 
 
 class CommitWatch:
-    """Watches one store from now on."""
+    """Watches one store, from the construction on."""
 
     def __init__(self, store: Commits) -> None:
         self.commit_goes_on = False
-        """True if the last look found a commit that takes long, and that it goes on."""
+        """True if the last tick found a long commit that makes progress."""
         self._store = store
         self._committed = store.committed
         self._progress = 0
         self._idle = 0
 
     def tick(self) -> bool:
-        """One more look; whether the store hangs."""
+        """Check the store once; return whether it hangs."""
         store = self._store
         moved = store.committed == store.sequence or store.committed != self._committed
         self.commit_goes_on = not moved and self._looks_further()

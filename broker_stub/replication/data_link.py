@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-Whoever has events to send is in ``_ready``, once; each in its turn sends a few.  So a message costs the same
-however many queues there are, and no queue waits for the whole backlog of another.  What is sent but not
-acknowledged is bounded, by the credit of the link and by its size; behind that, and behind a connection that
-takes no more, events stay with their sources.
+Each source with events to send is in ``_ready`` once. The sources take turns, and each sends a few events per
+turn. So the cost of a message does not depend on the number of queues, and no queue waits for another's whole
+backlog. The number and size of unacknowledged events are bounded. Beyond the bound, or if the connection is
+congested, events stay with their sources.
 
 Rules
 -----
-* The events of one source keep their order; those of different ones have none.
-* Nobody sends past those who wait: ``free`` says that nobody does.
+* The events of one source keep their order; between sources there is no order.
+* No source sends while others wait for their turn: ``free`` is true only if none waits.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from broker_stub.replication import wire
 from haclient.engine.links import SenderLink
 from haclient.outcome import Outcome
 
-# Bytes on their way to a replica, and not acknowledged: what it may have to hold in memory before its store
-# has them.  Much more than a disk commits at once, and one message may always be on its way.
+# Unacknowledged bytes sent to a replica, which it may have to hold in memory until its store has them. Far
+# more than a disk commits at once; one message may always be in flight.
 _WINDOW = 16 * 1024 * 1024
-# What an event costs a replica beside its own bytes, so that many small ones are bounded, too.
+# The cost of an event to a replica in addition to its own bytes, so that many small events are bounded too.
 _OVERHEAD = 512
-# Events of one source before it is the next one's turn.
+# Events that one source sends before the next source's turn.
 _MOST_IN_A_ROW = 64
 
 
@@ -41,36 +41,36 @@ class OutgoingConnection(Protocol):
     congested: bool
 
     def sent(self, size: int) -> None:
-        """Count what was given to proton."""
+        """Count bytes given to proton."""
 
     def leaving(self) -> int | None:
         """Return how many bytes have left so far, while others wait to leave; ``None`` if none wait."""
 
     def close(self, why: str) -> None:
-        """End the connection, if it has not ended."""
+        """Close the connection, unless it is closed."""
 
 
 class Source(Protocol):
-    """Something that has events to send."""
+    """A sender of events, such as a queue feed."""
 
     scheduled: bool
-    """Whether it waits for its turn; only the link changes it."""
+    """True while this source waits for its turn; only the link changes it."""
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to send."""
+        """Return whether this source has events to send."""
 
     def send_some(self, most: int) -> None:
-        """Send up to so many events, as long as the link takes them."""
+        """Send up to ``most`` events while the link accepts them."""
 
     def settled(self, number: int | None, outcome: Outcome | None) -> None:
-        """The replica has settled an event; ``number`` as it was given to ``DataLink.send``."""
+        """Handle the replica's settlement of an event; ``number`` is the one given to ``DataLink.send``."""
 
 
 class DataLink:
-    """The owner of the link; it exists before the replica attaches it.
+    """The owner of the link; it exists before the replica attaches the link.
 
-    :param fail: called with the reason when the replica gives the link up.
+    :param fail: called with a reason when the replica detaches the link.
     """
 
     def __init__(self, connection: OutgoingConnection, fail: Callable[[str], None]) -> None:
@@ -80,16 +80,16 @@ class DataLink:
         self._ready: deque[Source] = deque()
         self._in_flight = 0
         self.largest = sys.maxsize
-        """Bytes of an event that the replica takes: one larger would end the link."""
+        """Size of the largest event that the replica accepts, in bytes; a larger event would end the link."""
 
     def attach(self, link: SenderLink) -> None:
-        """The replica attached it."""
+        """Use the link that the replica attached."""
         self._link = link
         self.largest = int(link.endpoint.remote_max_message_size or sys.maxsize)
         link.owner = self
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """Stop sending."""
         self._link = None
         self._ready.clear()
 
@@ -97,12 +97,12 @@ class DataLink:
 
     @property
     def in_flight(self) -> int:
-        """Bytes that were sent and are not acknowledged, with what an event costs beside its own."""
+        """Unacknowledged bytes, including ``_OVERHEAD`` for each event."""
         return self._in_flight
 
     @property
     def takes(self) -> bool:
-        """Whether an event may be sent now."""
+        """Return whether the link accepts an event now."""
         link = self._link
         return (
             link is not None
@@ -113,8 +113,8 @@ class DataLink:
 
     @property
     def free(self) -> bool:
-        """Whether an event may be sent now, and nobody waits for a turn."""
-        # Not by ``takes``: this is asked for every message.
+        """Return whether the link accepts an event now and no source waits for its turn."""
+        # Repeats ``takes`` instead of calling it: this runs once per message.
         link = self._link
         return (
             not self._ready
@@ -125,7 +125,7 @@ class DataLink:
         )
 
     def send(self, source: Source, number: int | None, event: bytes) -> None:
-        """Send an event; its source asked whether the link takes it."""
+        """Send an event; the source must have checked that the link accepts it."""
         assert self._link is not None, "it takes nothing before it is attached"
         size = len(event)
         charge = size + _OVERHEAD
@@ -134,13 +134,13 @@ class DataLink:
         self._connection.sent(size)
 
     def schedule(self, source: Source) -> None:
-        """Give a source its turn, when it is; ``pump`` begins with it."""
+        """Queue a source for its turn, unless it is queued; ``pump`` starts sending."""
         if not source.scheduled:
             source.scheduled = True
             self._ready.append(source)
 
     def pump(self) -> None:
-        """Send what can be sent."""
+        """Send events until the link accepts no more or no source has any."""
         ready = self._ready
         while ready and self.takes:
             source = ready.popleft()
@@ -151,38 +151,38 @@ class DataLink:
                 source.scheduled = False
 
     def end(self, queue: bytes) -> None:
-        """Say that nothing of a queue will follow."""
+        """Report that no further events of a queue follow."""
         self.schedule(_Ended(self, wire.encode_event(queue, wire.ENDED, {})))
         self.pump()
 
     # -- the link's owner -----------------------------------------------------------------------
 
     def link_opened(self, link: SenderLink) -> None:
-        """The replica attached first."""
+        """Ignored: the replica attached the link, so it is open already."""
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """Without it it is no replica."""
+        """Fail the replica: it cannot be one without its data link."""
         self._link = None
         self._fail(f"it detached its data link: {condition}" if condition else "it detached its data link")
 
     def credit_given(self, link: SenderLink) -> None:
-        """The replica takes more."""
+        """Send more events."""
         self.pump()
 
     def settled(
         self, link: SenderLink, token: tuple[Source, int | None, int], outcome: Outcome | None
     ) -> None:
-        """The replica has an event durably, or refuses it."""
+        """Handle the settlement of an event that the replica has stored or refused."""
         source, number, charge = token
         self._in_flight -= charge
         source.settled(number, outcome)
-        # Not for each: half a window at a time is enough for the disk at the other end.
+        # Not after each settlement: half a window at a time suffices for the disk at the replica.
         if self._ready and self._in_flight <= _WINDOW // 2:
             self.pump()
 
 
 class _Ended:
-    """The last word about a queue."""
+    """The final event of a queue."""
 
     def __init__(self, link: DataLink, event: bytes) -> None:
         self.scheduled = False
@@ -191,9 +191,9 @@ class _Ended:
         self._event = event
 
     def send_some(self, most: int) -> None:
-        """Send it."""
+        """Send the event."""
         self.pending = False
         self._link.send(self, None, self._event)
 
     def settled(self, number: int | None, outcome: Any) -> None:
-        """Nobody waits for it."""
+        """Ignore the settlement: nothing waits for this event."""

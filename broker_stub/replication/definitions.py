@@ -1,17 +1,18 @@
-"""The wiring as a primary sends it, and how a backup applies it: queues, exchanges and bindings.
+"""The wiring (queues, exchanges, bindings): how a primary sends it, and how a backup applies it.
 
 Theory of operation
 -------------------
-A backup that joins is sent all of it, in pieces of a bounded size: queues, then exchanges, then bindings.
-The pieces are of one moment, and the primary sends what changes afterwards behind the last of them, so a
-queue that was deleted meanwhile is in them all the same: each change meets what it was made to.
+When a backup joins, the primary sends it the complete wiring, in pieces of bounded size: queues, then
+exchanges, then bindings. All pieces show the same moment. Later changes follow the last piece. A queue
+deleted in between is therefore still in the pieces, so each change finds the object it was made to.
 
 Rules
 -----
-* Wiring goes by identity: the same name with another identity is another queue or exchange.
-* What is in the way of a piece is not in the wiring, and deleted: a queue of an exchange's name, and the
-  other way round.  What else the pieces left out is deleted behind the last of them.
-* A queue whose messages are not replicated is empty: what it has is from when this was primary.
+* Wiring is compared by identity: the same name with another identity is another queue or exchange.
+* A local object that conflicts with a piece is deleted, such as a queue that has the name of a listed
+  exchange. All other unlisted objects are deleted after the last piece.
+* A queue whose messages are not replicated is emptied: its messages are from a time when this member was
+  primary.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SiteMode
 from broker_stub.replication.wire import argument
 
-# One piece takes a few milliseconds to encode and to apply.  The encoder has room for thousands of entries of
+# One piece takes a few milliseconds to encode and to apply. The encoder has room for thousands of entries of
 # any length; an entry has some hundred characters, and a few thousand at most.
 _PIECE_ENTRIES = 200
 _PIECE_CHARACTERS = 64 * 1024
@@ -37,18 +38,18 @@ _PIECE_CHARACTERS = 64 * 1024
 
 
 def is_on_backups(node: Queue | Exchange) -> bool:
-    """Whether the backups know of a queue or an exchange (a temporary queue is not replicated)."""
+    """Return whether the backups know a queue or an exchange (temporary queues are not replicated)."""
     return node.replicate is not Replicate.NONE
 
 
 def binding_is_on_backups(binding: Binding) -> bool:
-    """Whether the backups know of a binding: of those of which they know both ends."""
+    """Return whether the backups know a binding, which requires that they know both of its ends."""
     return is_on_backups(binding.exchange) and is_on_backups(binding.queue)
 
 
 def wiring_of(addresses: Addresses) -> Iterator[dict[str, Any]]:
-    """All of it as it is now, in pieces; each is made when it is asked for."""
-    # The lists are of this moment; what is in them keeps identity and name for ever.
+    """Return the current wiring in pieces; each piece is made on demand."""
+    # The lists are snapshots; identities and names of their members never change.
     queues, exchanges, bindings = tuple(addresses), addresses.exchanges, addresses.bindings
     return chain(
         _pieces("queues", map(queue_entry, filter(is_on_backups, queues))),
@@ -71,7 +72,7 @@ def _pieces(kind: str, entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[st
 
 
 def queue_entry(queue: Queue) -> dict[str, Any]:
-    """One queue of it."""
+    """Return the entry of a queue."""
     entry: dict[str, Any] = {
         "identity": queue.identity,
         "name": queue.name,
@@ -84,7 +85,7 @@ def queue_entry(queue: Queue) -> dict[str, Any]:
 
 
 def exchange_entry(exchange: Exchange) -> dict[str, Any]:
-    """One exchange of it."""
+    """Return the entry of an exchange."""
     entry = {
         "identity": exchange.identity,
         "name": exchange.name,
@@ -95,7 +96,7 @@ def exchange_entry(exchange: Exchange) -> dict[str, Any]:
 
 
 def binding_entry(binding: Binding) -> dict[str, str]:
-    """One binding of it."""
+    """Return the entry of a binding."""
     return {"exchange": binding.exchange.identity, "queue": binding.queue.identity, "key": binding.key}
 
 
@@ -103,12 +104,12 @@ def binding_entry(binding: Binding) -> dict[str, str]:
 
 
 class Definitions:
-    """Makes a backup's queues, exchanges and bindings those of the primary."""
+    """Makes a backup's queues, exchanges and bindings equal to the primary's."""
 
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
         self._listed: set[str | tuple[str, str, str]] = set()
-        """Identities, and the ends and keys of bindings: what the pieces so far have."""
+        """Listed so far: identities of queues and exchanges; ends and keys of bindings."""
         self._changes: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "queue": self._declare,
             "queue-deleted": self._delete,
@@ -119,11 +120,11 @@ class Definitions:
         }
 
     def begin(self) -> None:
-        """The whole wiring follows, in pieces."""
+        """Expect the complete wiring, in pieces."""
         self._listed.clear()
 
     def add(self, piece: Mapping[str, Any]) -> None:
-        """One piece of it."""
+        """Apply one piece of the wiring."""
         for kind, change in (
             ("queues", self._declare_listed),
             ("exchanges", self._declare_exchange_listed),
@@ -133,7 +134,7 @@ class Definitions:
                 change(entry)
 
     def complete(self) -> None:
-        """That was all: what was in no piece is deleted."""
+        """Delete all queues, exchanges and bindings that no piece listed."""
         addresses, listed = self._addresses, self._listed
         for queue in addresses:
             if queue.identity not in listed and not queue.temporary:
@@ -147,7 +148,7 @@ class Definitions:
         listed.clear()
 
     def change(self, operation: str, arguments: Mapping[str, Any]) -> None:
-        """One change of it."""
+        """Apply one change to the wiring."""
         change = self._changes.get(operation)
         if change is None:
             raise ValueError(f"the primary sent an unknown command {operation!r}")

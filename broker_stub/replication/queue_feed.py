@@ -1,35 +1,32 @@
-"""The primary sends one replica the content of one queue, and everything that happens to it afterwards.
+"""Sends the content of one queue, and all later changes to it, to one replica.
 
 Theory of operation
 -------------------
-The outbox holds what the replica must be sent, in order: message ids, encoded events, and one
-``_CAUGHT_UP``.  The replica says which ids it has; the outbox then becomes the
-difference between that and the queue, followed by ``_CAUGHT_UP``.  Everything that happens later is
-appended, so catching up and following live are the same loop.  What happened to the queue
-between the creation of the feed and that report is part of the difference.  All feeds of a replica share one
-link, and take turns on it (``data_link``).
+The outbox holds everything that the replica must still be sent, in order: message ids, encoded events, and
+one ``_CAUGHT_UP``. When the replica reports the ids it has, the outbox becomes the difference between report
+and queue, followed by ``_CAUGHT_UP``. Later changes are appended, so one loop serves catching up and live
+replication. Changes between the creation of the feed and the report are part of the difference. All feeds of
+a replica share one link and take turns on it (``data_link``).
 
 Rules
 -----
-* A message that is not to be replicated (``Envelope.is_replicated``) is as if it were not there.
-* The replica has a message when it has settled it, when the message was among those it had, or when it
-  left the queue before it was sent.  In place of one that has left, the replica is sent its
-  duplicate-detection id, so that a second copy is recognised after a failover.
-* A replica keeps what it has up to the first message that it lacks: the rest is sent again, so
-  that what it is sent is always behind what it has.
-* Dequeues and acquisitions of one iteration of the event loop are one event.
-* As long as no message waits for the replica, these are corrections too: a dequeue that is complete without
-  the replica must be on it before it is ready, or the message comes again.
-* What corrects the replica's content (discards, duplicate-detection ids, counts) must be acknowledged too
-  before it is ready: an eligible member has nothing that was discarded.
-* The duplicate-detection ids follow the messages: those of messages that have left the
-  primary's window, but not its queue, are the first to leave the replica's.
-* So does the site progress: a replica that messages wait for must not have it before its cause.
-* The delivery counts of what the replica keeps are sent anew: it may have missed some, or have
-  counted what no other member did.  So are the annotations that consumers have added, what its messages have
-  left to live, and what is left of their delays: its clock may be another.
-* A feed that cannot send a message fails its replica: the producers and the other replicas go on.
-* A message that is sent late is followed by what consumers have added to it.
+* A message that is not to be replicated (``Envelope.is_replicated``) is ignored.
+* The replica has a message if it settled it, if it reported it, or if the message left the queue unsent. For
+  an unsent message it is sent the duplicate-detection id, to recognise a second copy after a failover.
+* A replica keeps its messages up to the first one that it lacks. Everything after that is resent, so resent
+  messages always follow the kept ones.
+* Dequeues and acquisitions of one iteration of the event loop form one event.
+* While no message waits for the replica, dequeues and acquisitions are corrections too: a replica must have
+  every completed dequeue before it is ready, or the message is delivered again.
+* Corrections of the replica's content (discards, duplicate-detection ids, counts) must be acknowledged before
+  it is ready. An eligible member has no message that was discarded.
+* Duplicate-detection ids follow the messages. If a message has left the primary's window, but not its queue,
+  its id is among the first to leave the replica's window.
+* Site progress follows the messages too: progress must not reach a waited-for replica before its cause.
+* Delivery counts of kept messages are resent: the replica may have missed some, or counted its own. So are
+  consumers' annotations, remaining lifetimes and remaining delays, since the replica's clock may differ.
+* A feed that cannot send a message fails its replica; producers and other replicas continue.
+* A message that is sent late is followed by the annotations that consumers have added.
 
 Source: the replicating browser of Apache Qpid's hot-standby design.
 """
@@ -59,7 +56,7 @@ T = TypeVar("T")
 _CAUGHT_UP: Final = object()
 # Ids in one event: 8 bytes each, so an event stays far below a frame.
 _IDS_PER_EVENT = 4096
-# Bytes of duplicate-detection ids in one event: those of version 0.1.0 may have any length.
+# Bytes of duplicate-detection ids in one event: ids of version 0.1.0 may have any length.
 _BYTES_PER_EVENT = 1024 * 1024
 
 
@@ -92,12 +89,12 @@ class QueueFeed:
     def __init__(self, replica: Replica, queue: Queue, key: bytes) -> None:
         self.queue = queue
         self.key = key
-        """What names the queue in its events."""
+        """The key of the queue in its events."""
         self.scheduled = False
         self.waited_for: dict[int, Message] = {}
-        """Messages that are not complete before this replica acknowledges them."""
+        """Messages that cannot complete before this replica acknowledges them."""
         self.unacknowledged: set[int] = set()
-        """Every message on its way to the replica, waited for or not; a correction is below 0."""
+        """Numbers of all unacknowledged events, waited for or not; corrections have negative numbers."""
         self._replica = replica
         self._data = replica.data
         self._head = wire.message_head(key)
@@ -105,9 +102,9 @@ class QueueFeed:
         self._ended = False
         self._outbox: deque[Any] = deque()
         self._difference = 0
-        """How many of its first items are what the replica lacked; the rest has happened since."""
+        """Number of leading outbox items that belong to the difference; the others are later changes."""
         self._consumed: dict[int, bytes] = {}
-        """The duplicate-detection ids of messages that left before they were sent."""
+        """Duplicate-detection ids of messages that left the queue before they were sent."""
         self._dequeued: list[int] = []
         self._acquired: list[int] = []
         self._annotated: dict[int, None] = {}
@@ -115,10 +112,10 @@ class QueueFeed:
         self._sent_to = 0
         self._corrections = 0
         self._early: list[Message] = []
-        """Completions that wait for what the replica gets as a part of the difference."""
+        """Completions that wait for a confirmation which the replica receives as part of the difference."""
 
     def begin(self, have: Iterable[tuple[int, int]]) -> None:
-        """The replica says what it has."""
+        """Fill the outbox with the difference between the queue and the ids that the replica reports."""
         self._begun = True
         self._clear_outbox()
         self._dequeued.clear()
@@ -128,7 +125,7 @@ class QueueFeed:
         kept, surplus = wire.compare(have, ids)
         kept_to = ids[kept - 1] if kept else 0
         gone = self.unacknowledged.difference(ids)
-        # A look at each of those that it keeps would take a second for a million.
+        # Visiting each kept id would take a second for a million.
         for number in [each for each in self.unacknowledged if 0 < each <= kept_to or each in gone]:
             self._acknowledged(number)
         for spans in wire.in_pieces(surplus, _IDS_PER_EVENT):
@@ -137,7 +134,7 @@ class QueueFeed:
             self._correct(event)
         progress = self.queue.site_progress
         if progress is not None:
-            # That there is progress is sent first: each message says its own part of it.
+            # The existence of site progress is sent first, because each message carries its own part of it.
             self._correct(wire.encode_event(self.key, "marks", SiteProgress().plain()))
         self._sent_to = kept_to
         for number in ids[kept:]:
@@ -166,24 +163,24 @@ class QueueFeed:
         self._early.clear()
 
     def _expect(self, number: int) -> None:
-        """An event is on its way from now on, be it sent or not."""
+        """Count an event as unacknowledged, whether or not it is sent yet."""
         if number not in self.unacknowledged:
             self.unacknowledged.add(number)
             self._replica.lag += 1
 
     def _correct(self, event: bytes | _Discard) -> None:
-        """Change what the replica has; like a message, it is on its way until it is acknowledged."""
+        """Queue a correction of the replica's content; it is unacknowledged like a message until settled."""
         self._corrections += 1
         self._expect(-self._corrections)
         self._outbox.append((-self._corrections, event))
 
     def _correct_later(self, event: bytes) -> None:
-        """Behind the difference, where the outbox is bounded."""
+        """Queue a correction after the difference, where the outbox is bounded."""
         self._correct(event)
         self._replica.backlog.add(self._outbox[-1])
 
     def _corrections_of(self, kept: list[int]) -> Iterator[bytes]:
-        """What of the kept messages may have changed at either side."""
+        """Yield corrections of all properties in which the kept messages may differ from the queue."""
         for chunk in _chunks(kept):
             yield self._counts(chunk)
             yield from self._annotations(chunk)
@@ -229,7 +226,7 @@ class QueueFeed:
         return wire.encode_event(self.key, operation, arguments)
 
     def end(self) -> bool:
-        """The queue is gone: nothing of it is waited for; whether the replica has said what it has."""
+        """Release all waiting messages of a deleted queue; return whether the replica had reported ids."""
         if self._flush is not None:
             self._flush.cancel()
         self._clear_outbox()
@@ -242,7 +239,7 @@ class QueueFeed:
         return self._begun
 
     def drop(self) -> list[Message]:
-        """The replica is gone; the messages that wait for it."""
+        """Stop observing the queue for a dropped replica; return the messages that wait for it."""
         self.queue.unobserve(self)
         if self._flush is not None:
             self._flush.cancel()
@@ -255,7 +252,7 @@ class QueueFeed:
     # -- the queue's observer -------------------------------------------------------------------
 
     def enqueued(self, queue: Queue, message: Message) -> None:
-        """A new message.  If it cannot be sent, this replica fails, and no producer."""
+        """Send a new message. If that fails, the replica fails, not the producer."""
         if message.envelope.is_replicated:
             try:
                 self._enqueued(message)
@@ -272,7 +269,7 @@ class QueueFeed:
             self.waited_for[number] = message
             replica.expect()
         if not self._begun:
-            return  # a part of the difference
+            return  # part of the difference
         if not self._outbox and self._data.free:
             self._send(message)
         else:
@@ -280,19 +277,19 @@ class QueueFeed:
             self._data.schedule(self)
 
     def withdrawn(self, queue: Queue, message: Message) -> None:
-        """A message is not in the queue after all: the replica forgets the message and its id."""
+        """Make the replica forget a withdrawn message and its duplicate-detection id."""
         duplicate_id = message.envelope.duplicate_id
         if self._left(message) and duplicate_id is not None:
             self._correct_later(self._duplicates([(duplicate_id, NO_MESSAGE)]))
             self._pump()
 
     def dequeued(self, queue: Queue, message: Message) -> None:
-        """A message has left; a replica that is waited for may learn it by the event of it."""
+        """Send the removal of a message, unless the replica learns it from the site event."""
         by_event = queue.site_listener is not None and queue.site is SiteMode.ALL and self._replica.waiting
         self._left(message, by_event=by_event)
 
     def _left(self, message: Message, *, by_event: bool = False) -> bool:
-        """Send that a message has left, unless the difference says so; whether it has to be known."""
+        """Queue the removal of a message; return false if the difference covers it."""
         if self._ended or not self._begun or not message.envelope.is_replicated:
             return False
         duplicate_id = message.envelope.duplicate_id
@@ -305,21 +302,21 @@ class QueueFeed:
         return True
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
-        """The queue's site progress has changed; a replica gets all of it before messages wait for it."""
+        """Send the queue's changed site progress; a replica gets all of it before messages wait for it."""
         if self._replica.waiting:
             completion.pending_acks += 1
             self._replica.expect()
             self.waited_for[self.send_site_progress()] = completion
 
     def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
-        """Messages that have left were accepted: the replica gets who did, and the dequeues, as one event."""
+        """Send the owner that accepted the removed messages, together with the dequeues, as one event."""
         if waits := self._replica.waiting:
             completion.pending_acks += 1
             self._replica.expect()
         if not self._begun:
             if waits:
                 self._early.append(completion)
-            return  # a part of the difference
+            return  # part of the difference
         if self._dequeued and numbers:
             confirmed = set(numbers)
             self._dequeued = [number for number in self._dequeued if number not in confirmed]
@@ -331,7 +328,7 @@ class QueueFeed:
         self._pump()
 
     def send_site_progress(self) -> int:
-        """Send the queue's site progress, behind what happened before; the number of that correction."""
+        """Send the queue's site progress after all earlier changes; return the number of the correction."""
         progress = self.queue.site_progress
         assert progress is not None, "only a queue with site progress sends it"
         if self._flush is not None:
@@ -342,13 +339,13 @@ class QueueFeed:
         return -self._corrections
 
     def acquired(self, queue: Queue, message: Message) -> None:
-        """A message was given to a consumer: a second delivery would be a redelivery."""
+        """Send that a message was given to a consumer: its next delivery would be a redelivery."""
         if message.number <= self._sent_to and message.envelope.is_replicated:
             self._acquired.append(message.number)
             self._later()
 
     def annotated(self, queue: Queue, message: Message) -> None:
-        """A consumer has added annotations; they follow a message that is not sent yet."""
+        """Send annotations added by a consumer; if the message is unsent, they follow it."""
         if message.number <= self._sent_to and message.envelope.is_replicated:
             self._annotated[message.number] = None
             self._later()
@@ -363,7 +360,7 @@ class QueueFeed:
         self._pump()
 
     def collect_ids(self) -> None:
-        """Put the dequeues and acquisitions of this iteration into the outbox; its end sends them."""
+        """Put the dequeues and acquisitions of this loop iteration into the outbox without sending them."""
         append = self._append if self._replica.waiting else self._correct_later
         for operation, ids in (("acquired", self._acquired), ("dequeued", self._dequeued)):
             for chunk in _chunks(ids):
@@ -381,7 +378,7 @@ class QueueFeed:
             self._replica.backlog.add(item)
 
     def _is_backlog(self, item: Any) -> bool:
-        """Producers that wait for it send no more than their credit: such a message needs no other bound."""
+        """Return false for a message that producers wait for: their credit bounds such messages."""
         return not isinstance(item, int) or item not in self.waited_for
 
     def _take(self) -> Any:
@@ -403,7 +400,7 @@ class QueueFeed:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to send."""
+        """Return whether this feed has events to send."""
         return self._begun and bool(self._outbox)
 
     def _pump(self) -> None:
@@ -412,7 +409,7 @@ class QueueFeed:
             self._data.pump()
 
     def send_some(self, most: int) -> None:
-        """Send up to so many events, as long as the link takes them."""
+        """Send up to ``most`` events while the link accepts them."""
         outbox, data = self._outbox, self._data
         while outbox and most > 0 and data.takes:
             most -= 1
@@ -454,7 +451,7 @@ class QueueFeed:
             self.annotated(self.queue, message)
 
     def settled(self, number: int | None, outcome: Outcome | None) -> None:
-        """The replica has the event durably, or refuses to."""
+        """Acknowledge an event that the replica has stored, or fail if it refused the event."""
         if self._ended:
             return
         if outcome is not ACCEPTED and (outcome is None or not outcome.accepted):
@@ -472,13 +469,13 @@ class QueueFeed:
 
 
 class _Discard(NamedTuple):
-    """What the replica has and should not; encoded when it is sent, for a backup may say that it has much."""
+    """Ids that the replica must discard; encoded only when sent, because a backup may report very many."""
 
     queue: bytes
     spans: list[tuple[int, int]]
 
     def encode(self) -> bytes:
-        """The event."""
+        """Return the encoded event."""
         ids = (number for first, last in self.spans for number in range(first, last + 1))
         return wire.encode_ids(self.queue, "discard", ids)
 

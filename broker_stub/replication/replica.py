@@ -5,25 +5,25 @@ Phases
     catching up --sent all--> final catch-up --acknowledged--> waiting --nothing old outstanding--> ready
          \______________________ dropped (link lost, refused, stalled) ______________/
 
-* While it catches up, no message waits for it.  The final catch-up begins when every queue feed has sent
-  what the replica lacked, and ends when the replica has acknowledged what was sent by then.  What arrived
-  in that time is little, so the first message that waits for the replica is not behind a long backlog.
-* What left a queue by then, and without being waited for, is acknowledged before the replica is ready.
-* From ``waiting`` on, every new message waits for its acknowledgement (rule 4 of ``generation``:
+* While a replica catches up, no message waits for it. The final catch-up begins when every queue feed has
+  sent the difference. It ends when the replica has acknowledged everything sent by then. Few messages arrive
+  in that time, so the first message that waits for the replica has no long backlog before it.
+* Dequeues up to that moment that did not wait for the replica are acknowledged before it is ready.
+* From ``waiting`` on, every new message waits for the replica's acknowledgement (rule 4 of ``generation``:
   first wait, then hand over the generation).
-* The wiring is sent in pieces, each made when the replica takes it.  What they say is what there was when it
-  joined; every change since then is a command behind the last piece.
-* What happens for each message, command or acknowledgement does not depend on the number of queues.
-  ``_lacking`` are those whose content the replica has not been sent: a queue leaves it once.
-* Progress is counted in looks, never by the clock (``commit_watch``), and in every phase: while it catches up
-  it always owes something.
-* A large message takes longer to send, and to commit there, than a time-out.  Bytes that leave while others
-  wait, and the backup's word that the commit goes on, are progress before its acknowledgement; in
-  ``_MOST_UNFINISHED`` looks at most, so that a backup that says so for ever is dropped.
-* A queue that cannot be copied is set aside, alone: the others go on.  The replica lacks it, and so stays in
-  the first phase, until it was copied after all.
-* It counts as ready from the moment the generation is *sent*: it may have stored it even if
-  its acknowledgement never arrives, and so dropping it then needs rule 2.
+* The wiring is sent in pieces, each made when the replica can take it. The pieces show the moment of joining.
+  Each later change is a command after the last piece.
+* The cost of a message, command or acknowledgement does not depend on the number of queues. ``_lacking``
+  holds the queues whose content is not sent yet; each queue leaves it once.
+* Progress is counted in ticks, never by the clock (``commit_watch``), and in every phase: while a replica
+  catches up, it always owes something.
+* A large message may take longer than a timeout to send and to commit. Two signs count as progress before its
+  acknowledgement: bytes that leave while others wait, and the backup's report that the commit makes progress.
+  They count for at most ``_MOST_UNFINISHED`` ticks, so that a backup that reports forever is dropped.
+* If a queue cannot be copied, only this queue is set aside. The replica lacks it and stays in the first phase
+  until the queue is copied.
+* A replica counts as ready as soon as the generation is *sent*. It may have stored the generation even if its
+  acknowledgement never arrives, so dropping it then needs rule 2.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.replication")
 
-# Pieces of the wiring that are not executed yet: the loop makes no more of them at once.
+# Unexecuted pieces of the wiring, at most: bounds the work done at once.
 _PIECES = 4
-# Queues in a status, and in telemetry at a time: a replica may lack all of them.
+# Queues listed in a status or in telemetry, at most: a replica may lack all of them.
 _MOST_REPORTED = 10
-# Looks that find progress and no acknowledgement, one after another: five minutes with a time-out of 10 s, as
-# the command has.  The largest message, 256 MiB, takes so long where network and disk have 1 MB a second.
+# Consecutive ticks with progress but no acknowledgement, at most: five minutes with a timeout of 10 s, as for
+# a command. The largest message, 256 MiB, takes that long if network and disk have 1 MB a second.
 _MOST_UNFINISHED = 300
 
 
 class Phase(enum.StrEnum):
-    """How far a replica is."""
+    """The phases of a replica."""
 
     CATCHING_UP = "catching-up"
     FINAL_CATCH_UP = "last-lap"
@@ -72,23 +72,23 @@ class ReplicaOwner(Protocol):
     """The primary, as its replicas see it."""
 
     def acknowledged(self, message: Message) -> None:
-        """A replica has acknowledged a message that waits for it."""
+        """Handle the acknowledgement of a message that waits for a replica."""
 
     def replica_started_waiting(self, replica: Replica) -> None:
-        """From now on new messages wait for its acknowledgement."""
+        """Note that new messages wait for this replica from now on."""
 
     def replica_caught_up(self, replica: Replica) -> None:
-        """Everything settled before it was waited for is acknowledged: it may have the generation."""
+        """Make the replica ready: it has acknowledged everything settled before messages waited for it."""
 
     def queue_set_aside(self, replica: Replica, queue: Queue, *, copied: bool) -> None:
-        """A queue is not copied to it for now, or was copied after all."""
+        """Report a queue that is not copied to the replica for now, or that was copied after all."""
 
     def replica_failed(self, replica: Replica, reason: str) -> None:
-        """The replica is to be dropped."""
+        """Drop a failed replica."""
 
 
 class Replica:
-    """One backup.
+    """One backup, as the primary sees it.
 
     :param name: its member name.
     """
@@ -96,20 +96,20 @@ class Replica:
     def __init__(self, name: str, owner: ReplicaOwner, connection: OutgoingConnection) -> None:
         self.name = name
         self.waiting = False
-        """Whether new messages wait for its acknowledgement."""
+        """True if new messages wait for its acknowledgement."""
         self._phase = Phase.CATCHING_UP
         self._owner = owner
         self._connection = connection
         self.data = DataLink(connection, self.fail)
         self.lag = 0
-        """Events that it has not acknowledged, sent or not, apart from those that no one waits for."""
+        """Number of unacknowledged events, sent or not, except events that nothing waits for."""
         self._feeds: dict[bytes, QueueFeed] = {}
         self._lacking: dict[bytes, Queue] = {}
         self._control: SenderLink | None = None
         self._pieces: Iterator[Mapping[str, Any]] | None = None
         self._commands: deque[tuple[bytes, asyncio.Future[None]]] = deque()
         self._executing: deque[asyncio.Future[None]] = deque()
-        """One for each command that was sent."""
+        """One future for each command sent."""
         self._wired = False
         self._draining: set[tuple[QueueFeed, int]] = set()
         self._moved = False
@@ -120,23 +120,26 @@ class Replica:
         self._due = 0
         self.backlog = Backlog()
         self.set_aside: dict[bytes, str] = {}
-        """Why queues that it lacks are not copied now, by ``wire.key``."""
+        """Reasons why queues that it lacks are not copied now, by ``wire.key``."""
         self._reported: set[bytes] = set()
-        """Those of them that the owner was told of."""
+        """Keys of the set-aside queues that were reported to the owner."""
 
     @property
     def phase(self) -> Phase:
-        """How far it is."""
+        """Return the phase of this replica."""
         return self._phase
 
     @phase.setter
     def phase(self, phase: Phase) -> None:
         self._phase = phase
-        # Asked for every message.
+        # Cached, because it is read for every message.
         self.waiting = phase in (Phase.WAITING, Phase.READY)
 
     def tick(self) -> int:
-        """One more look at it: how many in a row have found that it owes something and does not move."""
+        """Check for progress.
+
+        Return the number of consecutive checks at which it owed something and made none.
+        """
         lacks = not self._wired or len(self._lacking) > len(self.set_aside) or self.data.in_flight
         catches_up = self.phase is Phase.CATCHING_UP and lacks
         owes = catches_up or self._due or self._draining or self._executing or self._commands
@@ -150,7 +153,7 @@ class Replica:
         return self._idle_ticks
 
     def commit_goes_on(self) -> None:
-        """Note the backup's report that its store commits something large, and goes on with it."""
+        """Note the backup's report that a large commit makes progress."""
         self._commit_goes_on = True
 
     # -- commands ---------------------------------------------------------------------------------
@@ -158,10 +161,10 @@ class Replica:
     def begin(
         self, control: SenderLink, wiring: Iterator[Mapping[str, Any]], queues: Iterable[Queue]
     ) -> None:
-        """Its control link is attached: the wiring is sent first.
+        """Send the wiring over the attached control link.
 
-        :param wiring: the pieces of it.
-        :param queues: those that are replicated; each is fed when the replica says what it has of it.
+        :param wiring: the pieces of the wiring.
+        :param queues: the replicated queues; each is fed when the replica reports the ids it has.
         """
         self._control = control
         self._lacking = {wire.key(queue.identity): queue for queue in queues}
@@ -174,7 +177,10 @@ class Replica:
             self.progressed()
 
     def command(self, operation: str, arguments: Mapping[str, Any]) -> asyncio.Future[None]:
-        """Send a command; the future is done when the replica has it durably, or ``ReplicaLostError``."""
+        """Send a command; the future completes when the replica has executed it durably.
+
+        If the replica is dropped first, the future raises ``ReplicaLostError``.
+        """
         waiter = self._waiter()
         if self.phase is Phase.DROPPED:
             waiter.set_exception(ReplicaLostError(self.name))
@@ -208,7 +214,7 @@ class Replica:
     # -- queues ---------------------------------------------------------------------------------
 
     def add(self, queue: Queue) -> None:
-        """Replicate a new queue from now on; it is fed when the replica says that it has it."""
+        """Replicate a new queue; it is fed when the replica reports that it has the queue."""
         key = wire.key(queue.identity)
         self._lacking[key] = queue
         self._add_feed(queue, key)
@@ -219,7 +225,7 @@ class Replica:
         return feed
 
     def begin_queue(self, key: bytes, have: Iterable[tuple[int, int]]) -> None:
-        """The replica says what it has of a queue; one that is gone ends for it, too."""
+        """Feed a queue from the ids that the replica reports; if the queue is gone, end its events."""
         self._moved = True
         feed, queue = self._feeds.get(key), self._lacking.get(key)
         if feed is None and queue is not None:
@@ -234,7 +240,7 @@ class Replica:
             self.feed_failed(feed, f"it cannot be sent: {error}")
 
     def remove(self, queue: Queue) -> asyncio.Future[None]:
-        """The queue is deleted; the future is that of the command which says so."""
+        """Stop replicating a deleted queue; return the future of the command that deletes it."""
         command = self.command("queue-deleted", {"identity": queue.identity})
         key = wire.key(queue.identity)
         self._lacking.pop(key, None)
@@ -249,7 +255,7 @@ class Replica:
         return command
 
     def feed_caught_up(self, feed: QueueFeed) -> None:
-        """The replica was sent what it lacked of a queue."""
+        """Note that the whole difference of a queue was sent."""
         self._lacking.pop(feed.key, None)
         self.set_aside.pop(feed.key, None)
         if feed.key in self._reported:
@@ -258,10 +264,10 @@ class Replica:
         self.progressed()
 
     def feed_failed(self, feed: QueueFeed, reason: str) -> None:
-        """A queue cannot be copied: set it aside, alone, until the replica reports again what it has of it.
+        """Set a queue aside that cannot be copied, until the replica reports its ids again.
 
-        The replica lacks it until then, so it gets no generation.  One that messages wait for is dropped, and
-        out of the in-sync set, first.
+        The replica lacks the queue until then, so it receives no generation. A replica that messages wait for
+        is dropped, and leaves the in-sync set first.
         """
         if self.waiting:
             self.fail(f"{feed.queue.name!r} cannot be copied: {reason}")
@@ -275,19 +281,20 @@ class Replica:
             feed.queue.unobserve(feed)
             feed.end()
             self.data.end(feed.key)
-            # A full disk sets all of them aside, as often as the replica joins again.
+            # A full disk sets all queues aside, each time the replica joins again.
             if feed.key not in self._reported and len(self._reported) < _MOST_REPORTED:
                 self._reported.add(feed.key)
                 self._owner.queue_set_aside(self, feed.queue, copied=False)
 
     def queues_set_aside(self) -> dict[str, str]:
-        """Why queues are set aside, by name; of many, the first ones."""
+        """Return the reasons of set-aside queues by name, for the first ``_MOST_REPORTED`` queues."""
         some = itertools.islice(self.set_aside.items(), _MOST_REPORTED)
         return {self._lacking[key].name: reason for key, reason in some}
 
     def pump(self) -> None:
-        """The connection takes more."""
-        # A large message on a slow network is progress; but whom clients wait for must also acknowledge.
+        """Send more commands and events: the connection has capacity again."""
+        # A large message on a slow network is progress; but a replica that clients wait for must also
+        # acknowledge.
         self._moved = self._moved or not self.waiting
         self._send_commands()
         self.data.pump()
@@ -295,14 +302,14 @@ class Replica:
     # -- progress -------------------------------------------------------------------------------
 
     def progressed(self) -> None:
-        """The wiring is there, or a queue feed has reached the end of its catch-up."""
+        """Begin the final catch-up once the wiring and the difference of every queue are sent."""
         if self.phase is Phase.CATCHING_UP and self._wired and not self._lacking:
             self.phase = Phase.FINAL_CATCH_UP
             self._draining = self._in_flight()
             self._check_drained()
 
     def _send_site_progress(self) -> None:
-        """The site progress until now; later changes travel with their causes."""
+        """Send the current site progress; later changes travel with their causes."""
         for feed in self._feeds.values():
             if feed.queue.site_progress is not None:
                 feed.send_site_progress()
@@ -311,11 +318,11 @@ class Replica:
         return {(b, number) for b in self._feeds.values() for number in b.unacknowledged}
 
     def expect(self) -> None:
-        """A message waits for this replica."""
+        """Count a message that waits for this replica."""
         self._due += 1
 
     def acknowledged(self, feed: QueueFeed, number: int, message: Message | None) -> None:
-        """The replica has a message, or the queue has it no more."""
+        """Handle the acknowledgement of a message, or its removal from the queue."""
         self._moved = True
         if self._draining:
             self._draining.discard((feed, number))
@@ -339,16 +346,16 @@ class Replica:
     # -- the end --------------------------------------------------------------------------------
 
     def fail(self, reason: str) -> None:
-        """Something makes it unfit."""
+        """Ask the owner to drop this replica, unless that is done."""
         if self.phase is not Phase.DROPPED:
             self._owner.replica_failed(self, reason)
 
     def close(self, why: str) -> None:
-        """Let it know that it was dropped: it has to come again."""
+        """Close the connection, so that the backup learns that it was dropped and joins again."""
         self._connection.close(why)
 
     def drop(self) -> list[Message]:
-        """Feed it no longer; the messages that wait for it: the caller must acknowledge them."""
+        """Stop feeding; return the messages that wait for this replica: the caller must acknowledge them."""
         self.phase = Phase.DROPPED
         self._draining.clear()
         waiting = [message for feed in self._feeds.values() for message in feed.drop()]
@@ -366,19 +373,19 @@ class Replica:
     # -- the control link's owner ---------------------------------------------------------------
 
     def link_opened(self, link: SenderLink) -> None:
-        """The replica attached first."""
+        """Ignored: the replica attached the link, so it is open already."""
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """Without control it is no replica."""
+        """Fail the replica: it cannot be one without its control link."""
         self._control = None
         self.fail("it detached its control link")
 
     def credit_given(self, link: SenderLink) -> None:
-        """The replica takes commands."""
+        """Send more commands."""
         self._send_commands()
 
     def settled(self, link: SenderLink, token: None, outcome: Outcome | None) -> None:
-        """The oldest command is executed, or refused."""
+        """Complete the oldest command; fail the replica if it refused the command."""
         if outcome is None or not outcome.accepted:
             self.fail("it refused a command")
         elif self._executing:
@@ -394,6 +401,6 @@ class ReplicaLostError(Exception):
 
 
 def _retrieve(waiter: asyncio.Future[None]) -> None:
-    """A command that is not awaited may fail without a warning."""
+    """Retrieve the exception of a command that is not awaited, so that asyncio logs no warning."""
     if not waiter.cancelled():
         waiter.exception()

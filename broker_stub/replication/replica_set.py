@@ -1,23 +1,24 @@
-"""The primary's part in the cluster: its replicas, and what happens when one drops.
+"""The primary's replicas, and the steps after one of them drops.
 
 Theory of operation
 -------------------
-A backup joins with its control link and its queue feeds send it what it lacks (``replica``, ``queue_feed``).
-The machines of ``generation`` say what to do next when it has caught up (``BecomeReady``) and when a
-ready one drops (``ShrinkInSync``); this class executes their steps and reports the results to them.
-Only one ``ShrinkInSync`` runs at a time; a replica that drops meanwhile is reported to the running one.
+A backup joins by attaching its control link; its queue feeds then send it the messages that it lacks
+(``replica``, ``queue_feed``). The state machines of ``generation`` decide the steps after a replica has
+caught up (``BecomeReady``) and after a ready one has dropped (``ShrinkInSync``). This class executes the
+steps and reports the results back. At most one ``ShrinkInSync`` runs at a time; a further drop is reported to
+the running one.
 
 Rules
 -----
-* From the drop of a ready replica until ``ShrinkInSync`` is done the guard is suspended.
-* What waits for a dropped replica is released only then.
-* A replica that owes something and makes no progress for ``backup_timeout`` is dropped, and so is one that
-  falls behind by more than a bound: it comes again, and goes on from what it has.  Both are looked at
-  ``TICKS`` times in that time.
-* A member's name belongs to the store that joined under it: the same store replaces its half-open
-  predecessor, another one is refused.
-* A primary whose store commits nothing for that long, although it should, steps down: it would
-  settle nothing for ever, and look alive.
+* From the drop of a ready replica until ``ShrinkInSync`` is done, the guard is suspended.
+* Messages that wait for a dropped replica are released only then.
+* A replica is dropped if it owes something and makes no progress for ``backup_timeout``, or if its backlog
+  exceeds a bound. It joins again and continues from the messages it has. Both conditions are checked
+  ``TICKS`` times per ``backup_timeout``.
+* A member's name belongs to the store that joined under it. The same store replaces its own half-open
+  connection; another store is refused.
+* A primary whose store should commit but commits nothing for ``backup_timeout`` steps down. Otherwise it
+  would look alive and never settle anything.
 """
 
 from __future__ import annotations
@@ -46,40 +47,39 @@ _SHRINKING = "shrinking the in-sync set"
 
 
 class SteppedDownError(Exception):
-    """This member is primary no longer."""
+    """This member is no longer primary."""
 
     def __init__(self) -> None:
         super().__init__("this member has stepped down")
 
 
 class PrimaryTerm(Protocol):
-    """The primary's term of office: what the member does for its replica set."""
+    """The member during its term as primary, as its replica set sees it."""
 
     async def write_state(self, state: rules.GenerationState) -> None:
-        """Write generation and pending durably."""
+        """Write the generation and the pending claim durably."""
 
     def generation_changed(self, record: rules.ArbiterRecord) -> None:
-        """The primary serves in another generation now."""
+        """Serve in another generation from now on."""
 
     def replicas_changed(self) -> None:
-        """A replica is ready, or no more."""
+        """Note that the set of ready replicas changed."""
 
     def step_down(self, reason: str) -> None:
-        """Serve no longer."""
+        """Stop serving as primary."""
 
 
 class ReplicaSet:
     """The replicas of one primary.
 
-    :param state, held: what the promotion left: this member's state, the arbiter's record.
-    :param store: this member's, to see that it goes on.
-    :param wiring: the wiring of the cluster as it is when this is called, in pieces, for a replica that
-        joins.
-    :param queues: those that are replicated.
-    :param backup_timeout: seconds.
-    :param name: this member's.
-    :param on_set_aside: called with the names of a ``replica`` and of a ``queue``, and the
-        ``state``: ``set-aside`` when the queue is not copied to it for now, ``copied`` when it was after all.
+    :param state, held: this member's state and the arbiter's record, both from the promotion.
+    :param store: this member's store, watched for progress.
+    :param wiring: returns the cluster's current wiring in pieces, for a joining replica.
+    :param queues: returns the replicated queues.
+    :param backup_timeout: seconds without progress after which a replica is dropped.
+    :param name: this member's name.
+    :param on_set_aside: called with keywords ``replica`` and ``queue`` (names) and ``state``: ``set-aside``
+        if the queue is not copied for now, ``copied`` if it was copied after all.
     """
 
     def __init__(
@@ -117,21 +117,21 @@ class ReplicaSet:
         self._changed = asyncio.Event()
         self._orphans: list[Message] = []
         self._wiring_commands: dict[str, asyncio.Future[None]] = {}
-        """By replica: its last command about wiring, which is executed after all those before it."""
+        """Each replica's last wiring command, which is executed after all earlier ones."""
         self._settling: set[asyncio.Future[None]] = set()
         self._ended = False
         self._watch = self._loop.call_later(backup_timeout / TICKS, self._tick)
 
     @property
     def ready(self) -> frozenset[str]:
-        """The names of the replicas whose drop needs a new generation."""
+        """Return the names of the replicas whose drop needs a new generation."""
         return frozenset(name for name, machine in self._machines.items() if machine.ready)
 
     async def close(self) -> None:
-        """The member serves no longer."""
+        """Drop all replicas at the end of the term."""
         self._ended = True
         self._watch.cancel()
-        # The guard is finished and settles nothing; but a later term must not wait for these replicas.
+        # The guard is closed and settles nothing, but a later term must not wait for these replicas.
         for replica in self.replicas.values():
             self._orphans += replica.drop()
         self.replicas.clear()
@@ -148,9 +148,9 @@ class ReplicaSet:
     # -- joining --------------------------------------------------------------------------------
 
     def refusal(self, name: str, identity: str) -> str | None:
-        """Why a member must not join.
+        """Return the reason why a member must not join, or ``None`` if it may.
 
-        :param identity: its store's UUID.
+        :param identity: the UUID of its store.
         """
         if not name or not identity:
             return "a backup says its name and its store's identity"
@@ -162,7 +162,10 @@ class ReplicaSet:
         return None
 
     def join(self, name: str, identity: str, connection: OutgoingConnection, control: SenderLink) -> Replica:
-        """A backup that ``refusal`` lets in attached its control link; its former one is replaced."""
+        """Add a backup that passed ``refusal`` and attached its control link.
+
+        Replace its former connection.
+        """
         former = self.replicas.get(name)
         if former is not None:
             self.replica_failed(former, "it joined again")
@@ -178,17 +181,17 @@ class ReplicaSet:
     # -- wiring ---------------------------------------------------------------------------------
 
     def wiring_changed(self, operation: str, arguments: Mapping[str, Any]) -> None:
-        """Send it to every replica."""
+        """Send a change of the wiring to every replica."""
         for replica in tuple(self.replicas.values()):
             self._wiring_commands[replica.name] = replica.command(operation, arguments)
 
     async def wiring_settled(self) -> None:
-        """Wait until every ready replica has the wiring so far durably.
+        """Wait until every ready replica has the current wiring durably.
 
-        One that is dropped meanwhile is waited for as a transfer waits: until the in-sync set has
-        shrunk.  One that still catches up need not be: it gets its generation last of all.
+        If a ready replica is dropped meanwhile, wait like a transfer does, until the in-sync set has shrunk.
+        Replicas that still catch up are not waited for: each receives its generation last.
 
-        :raises SteppedDownError: when it cannot be known any more.
+        :raises SteppedDownError: if the term ends first, so that the result is unknown.
         """
         commands = [self._wiring_commands[name] for name in self.ready if name in self._wiring_commands]
         if commands:
@@ -206,27 +209,27 @@ class ReplicaSet:
     # -- queues ---------------------------------------------------------------------------------
 
     def queue_added(self, queue: Queue) -> None:
-        """A queue whose messages are replicated is new."""
+        """Replicate a new queue to every replica."""
         for replica in self.replicas.values():
             replica.add(queue)
 
     def queue_removed(self, queue: Queue) -> None:
-        """A queue is gone."""
+        """Delete a queue on every replica."""
         for replica in tuple(self.replicas.values()):
             self._wiring_commands[replica.name] = replica.remove(queue)
 
     # -- becoming ready -------------------------------------------------------------------------
 
     def acknowledged(self, message: Message) -> None:
-        """A replica has acknowledged a message that waits for it."""
+        """Handle the acknowledgement of a message that waits for a replica."""
         self._guard.acknowledged(message)
 
     def replica_started_waiting(self, replica: Replica) -> None:
-        """Its queue feeds have caught up: nothing is settled without it from now on."""
+        """Settle nothing without this replica from now on: its queue feeds have caught up."""
         self._advance(replica.name, rules.StartWaiting())
 
     def replica_caught_up(self, replica: Replica) -> None:
-        """It has acknowledged everything from before."""
+        """Make the replica ready: it has acknowledged everything from before."""
         self._advance(replica.name, rules.AwaitDrained())
         self._make_ready()
 
@@ -234,7 +237,7 @@ class ReplicaSet:
         self._machines[name] = self._machines[name].finished(step, record=record)
 
     def _make_ready(self) -> None:
-        """Hand the generation to every replica that waits for it, unless a new one is being claimed."""
+        """Hand the generation to all replicas that wait for it, unless a new generation is being claimed."""
         if self._shrink is not None:
             return
         made_ready = False
@@ -259,12 +262,12 @@ class ReplicaSet:
     # -- dropping -------------------------------------------------------------------------------
 
     def queue_set_aside(self, replica: Replica, queue: Queue, *, copied: bool) -> None:
-        """Report it: the replica gets no generation while one is set aside."""
+        """Report a queue that was set aside or copied after all; see ``on_set_aside``."""
         state = "copied" if copied else "set-aside"
         self._on_set_aside(replica=replica.name, queue=queue.name, state=state)
 
     def replica_failed(self, replica: Replica, reason: str) -> None:
-        """Drop a replica; if it was ready, nothing is settled until the in-sync set has shrunk."""
+        """Drop a replica; if it was ready, settle nothing until the in-sync set has shrunk."""
         if self._ended or self.replicas.get(replica.name) is not replica:
             return
         ready = self.ready
@@ -283,7 +286,7 @@ class ReplicaSet:
                 self._guard.acknowledged(message)
 
     def superseded(self, record: rules.ArbiterRecord) -> str | None:
-        """Why this primary must step down after the arbiter was read: rule 6."""
+        """Return the reason to step down after reading the arbiter (rule 6), or ``None``."""
         if self._shrink is None:
             return rules.superseded(self.held, None, record)
         return rules.superseded(self._shrink.held, self._shrink.pending, record)
@@ -311,7 +314,7 @@ class ReplicaSet:
     # -- shrinking the in-sync set --------------------------------------------------------------
 
     def _shrink_ended(self, task: asyncio.Task[None]) -> None:
-        """An error must not leave the guard suspended, with clients waiting."""
+        """Step down after an error, so that the guard does not stay suspended while clients wait."""
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._ended:
             logger.error("shrinking the in-sync set failed", exc_info=error)

@@ -2,28 +2,29 @@
 
 Links
 -----
-All are attached by the backup, over one connection.  ``CONTROL`` carries commands to it: the wiring,
-generations. ``DATA`` carries the events of all queues.  ``HAVE`` is the way back: which messages of a queue
-the backup has, which is what starts the events of that queue.  A report of no queue (``COMMIT_GOES_ON``) says
-that the backup's store commits something large, and goes on with it; a former version ignores it.
+The backup attaches all links, over one connection. ``CONTROL`` carries commands to the backup: wiring and
+generations. ``DATA`` carries the events of all queues. ``HAVE`` carries reports from the backup to the
+primary: the ids of the messages that the backup has of a queue. A report starts the events of its queue. An
+empty report (``COMMIT_GOES_ON``) means that a large commit of the backup's store makes progress; version 1
+and 2 members ignore it.
 
 Rules
 -----
 * An event on ``DATA`` begins with delivery annotations that name its queue: the 16 bytes of its identity.
-* ``message`` is what the hot path sends: the message's id, delivery count and remaining lifetime
-  are in these annotations, all of fixed size, and the original message is unchanged behind them.
-* A message with a delay is an event ``delayed``: the same, and what is left of its delay.
-* Everything else is an ordinary AMQP message: the operation is its subject, and the body is a map of
-  arguments, or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
-* ``ended`` is the last event of a queue: no other follows.
-* Both sides say their ``VERSION`` in the Attach of ``CONTROL``, and refuse another one.  Version 1, without
-  that property, had a link for each queue, and said where a lifetime ends by the primary's clock.  Version 2
-  had no ``confirmed`` events.
-* There the backup says its name and the UUID of its store, too, and the primary its cluster's UUID and its
-  generation.
+* The hot path sends ``message`` events. Their annotations also hold the message's id, delivery count and
+  remaining lifetime, all of fixed size. The original message follows unchanged.
+* A message with a delay is sent as a ``delayed`` event, which adds the remaining delay.
+* All other events are ordinary AMQP messages: the subject is the operation. The body is a map of arguments,
+  or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
+* ``ended`` is the last event of a queue.
+* Both sides send their ``VERSION`` in the Attach of ``CONTROL`` and refuse another version. Version 1 lacked
+  that property, had a link for each queue, and sent expiry times by the primary's clock. Version 2 had no
+  ``confirmed`` events.
+* In the same Attach the backup sends its name and its store's UUID, and the primary its cluster's UUID and
+  its generation.
 
-Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 3, sections 3.2.2 (delivery annotations)
-and 3.2.6 (data).
+Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 3, sections 3.2.2 (delivery annotations) and 3.2.6
+(data).
 """
 
 from __future__ import annotations
@@ -47,24 +48,26 @@ MEMBER_PROPERTY = "haclient:member"
 IDENTITY_PROPERTY = "haclient:member-identity"
 CLUSTER_PROPERTY = "haclient:cluster-uuid"
 ADDRESS_PROPERTY = "haclient:address"
-"""Where the primary says that its clients reach it; a version before it says nothing, and reads nothing."""
+"""The primary's address for clients; earlier releases neither send nor read it."""
 GENERATION_PROPERTY = "haclient:generation"
 VERSION_PROPERTY = "haclient:replication-version"
 COMMIT_GOES_ON = b""
 ENDED = "ended"
 CONFIRMED = "confirmed"
 MOST_OVERHEAD = 24 * 1024
-"""Bytes that a client's message gets at most on its way to any backup of any site, where the queue has the
-longest name: as a site event, as a dead letter, and with annotations of consumers.  A client's limit is below
-a backup's by as much."""
+"""Bytes that the broker adds to a client's message, at most, on the route to any backup of any site.
 
-# Section 0x71 (delivery annotations) with a map8; keys are one-letter symbols: q: uuid (0x98), the queue;
-# i: ulong (0x80), the id; c: uint (0x70), the delivery count; l: ulong, the lifetime that is left.
+Assumes the longest queue name, a site event, a dead letter, and annotations of consumers. A client's size
+limit is below a backup's by this number.
+"""
+
+# Section 0x71 (delivery annotations) with a map8; keys are one-letter symbols: q: uuid (0x98), the queue; i:
+# ulong (0x80), the id; c: uint (0x70), the delivery count; l: ulong, the remaining lifetime.
 _SECTION = b"\x00\x53\x71\xc1"
 _QUEUE_HEAD = struct.Struct(">4sBB 4s16s")
 _MESSAGE_HEAD = struct.Struct(">4sQ 4sI 4sQ")
 _QUEUE, _ID, _COUNT, _LIFETIME = b"\xa3\x01q\x98", b"\xa3\x01i\x80", b"\xa3\x01c\x70", b"\xa3\x01l\x80"
-# Everything behind the size byte, which counts itself out (part 1, section 1.6.23).
+# Everything after the size byte, which does not count itself (part 1, section 1.6.23).
 _QUEUE_SIZE = _QUEUE_HEAD.size - len(_SECTION) - 1
 _QUEUE_ITEMS, _MESSAGE_ITEMS = 2, 8
 _BOTH_HEADS = struct.Struct(_QUEUE_HEAD.format + _MESSAGE_HEAD.format.removeprefix(">"))
@@ -72,26 +75,25 @@ _ITEMS_AT = len(_SECTION) + 1
 _MESSAGE_AT = _BOTH_HEADS.size
 _MESSAGE_NAMES = (_QUEUE_SIZE + _MESSAGE_HEAD.size, _QUEUE, _ID, _COUNT, _LIFETIME)
 _MAX_UINT = 0xFFFFFFFF
-# Milliseconds: with any time of day it is still within the 63 bits of a store.
+# Milliseconds: added to any time of day, still within the 63 bits of a store.
 MAX_LIFETIME = 2**62
 MAX_NUMBER = 2**63 - 1
-# One queue in a report of what a backup has: its identity, and how many ranges of ids follow.
+# A queue in a backup's report: its identity, and the number of id ranges that follow.
 _HAVE = struct.Struct(">16sI")
 _RANGE = 16
 _ID_SIZE, _OWNER_SIZE = 8, 16
-# The primary makes a set of them.  A queue with so many messages is larger than any member's memory.
+# The primary makes a set of the ids. A queue with this many messages exceeds any member's memory.
 _MOST_IDS = 2**24
-# A primary starts the queues of one report in one iteration of its loop.
+# The primary starts all queues of one report in one iteration of its loop.
 _HAVE_BYTES = 8 * 1024
 
 
 class ReplicatedMessage(NamedTuple):
     """One message of a queue, as the primary has it.
 
-    :param expires_at_ms: where its lifetime ends by this member's clock, in milliseconds since the epoch; 0
-        for never.
-    :param lifetime_ms: what was left of that when it was sent, at least 1; 0 for unlimited.
-    :param queue: see ``key``; empty where it is not on its way.
+    :param expires_at_ms: expiry by this member's clock, in milliseconds since the epoch; 0 for never.
+    :param lifetime_ms: remaining lifetime when sent, in milliseconds, at least 1; 0 for unlimited.
+    :param queue: see ``key``; empty if the message is not in transit.
     """
 
     id: int
@@ -103,10 +105,10 @@ class ReplicatedMessage(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Anything but a message.
+    """Any event or command except a message.
 
     :param ids: the packed ids, if the operation has any.
-    :param arguments: the map, if it has one.
+    :param arguments: the map, if the operation has one.
     :param queue: see ``key``; empty for a command.
     """
 
@@ -117,7 +119,7 @@ class Event(NamedTuple):
 
 
 def other_version(who: str, version: object) -> str:
-    """Why a member that speaks another version is refused."""
+    """Return the reason for refusing a member of another protocol version."""
     version = int(version) if isinstance(version, int) else version  # proton's numbers show their type
     return (
         f"{who} speaks version {version} of the replication protocol, and this member version {VERSION}:"
@@ -126,30 +128,30 @@ def other_version(who: str, version: object) -> str:
 
 
 def key(identity: str) -> bytes:
-    """What names a queue in its events: its identity, a UUID."""
+    """Return the key of a queue in its events: its identity, a UUID, as 16 bytes."""
     return bytes.fromhex(identity.replace("-", ""))
 
 
 def message_head(queue: bytes) -> bytes:
-    """How every ``message`` event of a queue begins."""
+    """Return the common first bytes of all ``message`` events of a queue."""
     size = _QUEUE_SIZE + _MESSAGE_HEAD.size
     return _QUEUE_HEAD.pack(_SECTION, size, _MESSAGE_ITEMS, _QUEUE, queue)
 
 
 def encode_message(head: bytes, identifier: int, delivery_count: int, lifetime_ms: int, data: bytes) -> bytes:
-    """A ``message`` event.
+    """Encode a ``message`` event.
 
     :param head: ``message_head`` of its queue.
-    :param lifetime_ms: what is left of its time to live, at least 1; 0 for unlimited.
+    :param lifetime_ms: remaining time to live in milliseconds, at least 1; 0 for unlimited.
     """
     count = delivery_count if delivery_count < _MAX_UINT else _MAX_UINT  # noqa: FURB136  (no call: faster)
     return head + _MESSAGE_HEAD.pack(_ID, identifier, _COUNT, count, _LIFETIME, lifetime_ms) + data
 
 
 def encode_delayed(message: ReplicatedMessage, delay_ms: int) -> bytes:
-    """A message that has a delay, as an event ``delayed``.
+    """Encode a message with a delay as a ``delayed`` event.
 
-    :param delay_ms: what is left of it, 0 when it is due.
+    :param delay_ms: remaining delay in milliseconds; 0 if the message is due.
     """
     arguments = {
         "id": message.id,
@@ -162,30 +164,30 @@ def encode_delayed(message: ReplicatedMessage, delay_ms: int) -> bytes:
 
 
 def encode_ids(queue: bytes, operation: str, ids: Iterable[int]) -> bytes:
-    """An event about ids of a queue."""
+    """Encode an event about ids of a queue."""
     numbers = tuple(ids)
     packed = struct.pack(f">{len(numbers)}Q", *numbers)
     return _head(queue) + bytes(proton.Message(subject=operation, body=packed, inferred=True).encode())
 
 
 def encode_event(queue: bytes, operation: str, arguments: Mapping[str, Any]) -> bytes:
-    """An event of a queue, with a map of arguments."""
+    """Encode an event of a queue with a map of arguments."""
     return _head(queue) + encode_command(operation, arguments)
 
 
 def encode_confirmed(queue: bytes, pairs: Sequence[tuple[bytes, int]]) -> bytes:
-    """An event about messages that left a queue because their owners accepted them.
+    """Encode an event about messages that left a queue because their owners accepted them.
 
-    :param pairs: each owner, 16 bytes, with the id of the message.
+    :param pairs: owner (16 bytes) and message id.
     """
     ids = struct.pack(f">{len(pairs)}Q", *(number for _, number in pairs))
     return encode_event(queue, CONFIRMED, {"owners": b"".join(owner for owner, _ in pairs), "ids": ids})
 
 
 def decode_confirmed(event: Event) -> list[tuple[bytes, int]]:
-    """Owners and ids of such an event.
+    """Return the owners and ids of a ``confirmed`` event.
 
-    :raises ValueError: when it has others.
+    :raises ValueError: if the event is malformed.
     """
     owners, ids = (argument(event.arguments, name, bytes) for name in ("owners", "ids"))
     count = len(ids) // _ID_SIZE
@@ -198,7 +200,7 @@ def decode_confirmed(event: Event) -> list[tuple[bytes, int]]:
 
 
 def encode_command(operation: str, arguments: Mapping[str, Any]) -> bytes:
-    """A command, which is about no queue's content."""
+    """Encode a command, which concerns no queue's content."""
     return bytes(proton.Message(subject=operation, body=dict(arguments)).encode())
 
 
@@ -207,9 +209,9 @@ def _head(queue: bytes) -> bytes:
 
 
 def decode(data: bytes) -> ReplicatedMessage | Event:
-    """Whatever a primary sent.
+    """Decode an event or a command of a primary.
 
-    :raises ValueError: when it is none of these events.
+    :raises ValueError: if the data is neither.
     """
     if not data.startswith(_SECTION):
         return _decode_event(data, b"")
@@ -247,9 +249,9 @@ def _decode_event(data: bytes, queue: bytes) -> Event:
 
 
 def argument(arguments: object, name: str, kind: type[T]) -> T:
-    """What the arguments of an event, or an entry in them, have of that name.
+    """Return an argument of an event, or of an entry in it.
 
-    :raises ValueError: when that is nothing, or of another type.
+    :raises ValueError: if the argument is missing or of another type.
     """
     value = arguments.get(name) if isinstance(arguments, Mapping) else None
     if not isinstance(value, kind):
@@ -259,7 +261,7 @@ def argument(arguments: object, name: str, kind: type[T]) -> T:
 
 
 def number(arguments: object, name: str) -> int:
-    """The same, for what a store keeps: 63 bits.
+    """Return an argument that a store keeps: an integer of 63 bits.
 
     :raises ValueError: see ``argument``; also for any other number.
     """
@@ -273,15 +275,15 @@ def number(arguments: object, name: str) -> int:
 
 
 def ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Growing ids as first-last ranges, which is how a backup says what it has.
+    """Return ascending ids as ranges (first, last), the form in which a backup reports its ids.
 
-    It looks at few ids of a long range: a queue has millions, and clients wait meanwhile.
+    Only a few ids of a long range are read: a queue has millions, and clients wait meanwhile.
     """
     found: list[tuple[int, int]] = []
     start, end = 0, len(ids)
     while start < end:
         first, stop, step = ids[start], start + 1, 1
-        # As many as there can be without a gap, each step twice as long as the one before, and back again.
+        # Extend the range while it has no gap: double the step on success, halve it on failure.
         while step:
             ahead = min(stop + step, end)
             if ahead > stop and ids[ahead - 1] - first == ahead - 1 - start:
@@ -294,7 +296,7 @@ def ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def encode_have(queues: Iterable[tuple[bytes, list[tuple[int, int]]]]) -> Iterator[bytes]:
-    """Reports of what a backup has: the bodies of as many messages as it takes."""
+    """Encode the ids that a backup has; yield the bodies of one or more messages."""
     report = bytearray()
     for queue, spans in queues:
         report += _HAVE.pack(queue, len(spans))
@@ -307,9 +309,9 @@ def encode_have(queues: Iterable[tuple[bytes, list[tuple[int, int]]]]) -> Iterat
 
 
 def decode_have(data: bytes) -> list[tuple[bytes, list[tuple[int, int]]]]:
-    """The queues of a report, each with its ranges.
+    """Return the queues of a report, each with its ranges.
 
-    :raises ValueError: when it is no such message.
+    :raises ValueError: if the data is not a report.
     """
     try:
         report = codec.decode(data).body
@@ -338,11 +340,11 @@ def decode_have(data: bytes) -> list[tuple[bytes, list[tuple[int, int]]]]:
 
 
 def compare(have: Iterable[tuple[int, int]], ids: Sequence[int]) -> tuple[int, list[tuple[int, int]]]:
-    """How many messages of a queue a backup keeps, and the ranges that it has to discard.
+    """Return the number of messages that a backup keeps, and the ranges that it must discard.
 
-    It keeps the ids up to the first one that it has not.
+    A backup keeps ids up to the first one that it lacks.
 
-    :param ids: those of the queue, growing.
+    :param ids: the ids of the queue, ascending.
     """
     kept, lacks = 0, False
     surplus: list[tuple[int, int]] = []
@@ -362,7 +364,7 @@ def compare(have: Iterable[tuple[int, int]], ids: Sequence[int]) -> tuple[int, l
 
 
 def _gaps(first: int, last: int, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What a range has beside the spans in it."""
+    """Yield the parts of a range that ``spans`` do not cover."""
     for span_first, span_last in spans:
         if first < span_first:
             yield first, span_first - 1
@@ -372,7 +374,7 @@ def _gaps(first: int, last: int, spans: Iterable[tuple[int, int]]) -> Iterator[t
 
 
 def in_pieces(spans: Iterable[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
-    """The same ranges, in groups of so many ids at most."""
+    """Yield the same ranges in groups of at most ``most`` ids."""
     piece: list[tuple[int, int]] = []
     left = most
     for first, last in spans:
