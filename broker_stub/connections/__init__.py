@@ -1,1 +1,1 @@
-"""One client connection: its incoming and outgoing links, and their terminus."""
+"""Client connections, their incoming and outgoing links, and the termini of these."""

@@ -2,12 +2,12 @@
 
 Rules
 -----
-* The member accepts a link with its real terminus, or refuses it with a condition and a reason.
-* A receiver from an exchange has a queue of its own, which ends with the link (``targets``), or that of a
-  subscription (``subscriptions``).
-* When its links end, what they wait for is given up, and what they hold is returned.
-* An Attach that asks what became of deliveries (an unsettled map) is answered when everything that has left
-  the queue is complete, so that the answer holds for good (``queueing.confirmations``).
+* The member accepts a link with its actual terminus, or refuses it with a condition and a reason.
+* A receiver from an exchange has its own queue, which is deleted with the link (``targets``), or the queue of
+  a subscription (``subscriptions``).
+* When a link ends, its pending waits are cancelled and its unsettled messages return to the queue.
+* An Attach with an unsettled map asks for the outcome of deliveries. It is answered only when every dequeue
+  of the queue is complete, so that the answer stays valid (``queueing.confirmations``).
 
 Source: AMQP 1.0 part 3, sections 3.5.3 and 3.5.4 (source and target).
 """
@@ -61,7 +61,7 @@ Incoming = IncomingLink | AnonymousIncomingLink | RequestLink
 
 
 class LinkClient(Client, Protocol):
-    """The connection that has the links: their owner, and what carries what they send."""
+    """The connection that owns the links and carries their messages."""
 
     congested: bool
 
@@ -70,19 +70,19 @@ class LinkClient(Client, Protocol):
         """The container id."""
 
     def sent(self, size: int) -> None:
-        """Count what was given to proton."""
+        """Count bytes given to proton."""
 
     def link_failed(self) -> None:
-        """Drop the connection after an error, which must not affect other connections."""
+        """Drop this connection after an error, so that other connections are unaffected."""
 
     def link_closed(self, owner: OutgoingLink | Incoming) -> None:
-        """The client closed the link."""
+        """Handle a link that the client closed."""
 
 
 class ClientLinks:
-    """Those of one connection.
+    """The links of one connection.
 
-    :ivar uses_queues: whether one was attached to a queue that outlives the connection.
+    :ivar uses_queues: true once a link was attached to a queue that outlives the connection.
     """
 
     __slots__ = (
@@ -111,14 +111,14 @@ class ClientLinks:
         self._exchange_queues: dict[OutgoingLink, Queue] = {}
         """The temporary queues of receivers from exchanges."""
         self._ends: dict[OutgoingLink | Incoming, Callable[[], None]] = {}
-        """What to call when links to dynamic queues end."""
+        """Callbacks for the end of links to queues with a lifetime policy."""
         self._subscribed: dict[OutgoingLink, Queue] = {}
-        """The queues of subscriptions."""
+        """The subscription queues of receivers."""
 
     def accept(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
         """Answer a client's Attach.
 
-        :raises AddressRefusedError: when the link is refused.
+        :raises AddressRefusedError: if the link is refused.
         """
         if isinstance(link, ReceiverLink):
             self._accept_incoming(engine, link)
@@ -129,7 +129,7 @@ class ClientLinks:
             self._accept_outgoing(engine, link)
 
     def _resumed(self, link: SenderLink) -> Queue | None:
-        """The queue of a link that asks what became of its deliveries; ``None`` for nothing to answer."""
+        """Return the queue of a link that asks for outcomes of deliveries, or ``None`` for other links."""
         source = link.endpoint.remote_source
         if not link.peer_unsettled or source.dynamic or not self._server.membership.role.serves:
             return None
@@ -137,7 +137,7 @@ class ClientLinks:
         return self._server.addresses.find_queue(source.address or "" if request is None else request.name)
 
     def _owner(self, link: SenderLink) -> bytes | None:
-        """Who accepts over a link, if it asks for confirmations."""
+        """Return the owner of accepts over a link, or ``None`` if it asks for no confirmations."""
         return (
             owner_of(self._client.client_id, peer_fields.link_name(link.endpoint))
             if link.is_asked_to_confirm
@@ -157,15 +157,15 @@ class ClientLinks:
         except AddressRefusedError as refused:
             engine.refuse(link, proton.Condition(refused.condition, refused.description))
         if isinstance(link.owner, OutgoingLink):
-            link.owner.credit_given(link)  # its flow arrived before the link had an owner
+            link.owner.credit_given(link)  # the flow arrived before the link had an owner
 
     def resume(self) -> None:
-        """The connection is no longer congested."""
+        """Deliver again: the connection is no longer congested."""
         for outgoing in tuple(self._outgoing):
             outgoing.resume()
 
     def closed(self, owner: OutgoingLink | Incoming) -> None:
-        """Forget a link that is closed."""
+        """Forget a closed link."""
         owner.link.owner = None
         if isinstance(owner, OutgoingLink):
             self._outgoing.discard(owner)
@@ -177,7 +177,7 @@ class ClientLinks:
         self._detached(owner)
 
     def end(self, *, died: bool) -> None:
-        """All of them end, and their deliveries are returned."""
+        """End all links and return their unsettled messages."""
         self._ended = True
         for owner in (*self._incoming, *self._outgoing):
             owner.link.owner = None
@@ -196,7 +196,7 @@ class ClientLinks:
         return self._targets.temporary_queue(policy)
 
     def _attached(self, owner: OutgoingLink | Incoming, node: Queue | Route, *, is_creator: bool) -> None:
-        """Count the links of a queue whose life may depend on it."""
+        """Count a link to a queue whose lifetime may depend on its links."""
         lifetime = self._server.addresses.lifetimes.get(node) if isinstance(node, Queue) else None
         if lifetime is not None:
             lifetime.attached()
@@ -208,7 +208,7 @@ class ClientLinks:
             end()
 
     def delete_temporary_queues(self) -> None:
-        """The connection has ended."""
+        """Delete the temporary queues of an ended connection."""
         self._targets.delete_temporary()
 
     def _end_exchange_queue(self, outgoing: OutgoingLink) -> None:
@@ -284,7 +284,7 @@ class ClientLinks:
         browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is target
         facts = terminus.node_facts(target, policy)
         terminus.answer_source(link, target.name, facts, browsing=browsing, filters=found.asked)
-        # What an exchange's queue does not select does not come into it.
+        # A filter applies when the exchange fills the queue, so the link need not apply it again.
         selects = found.selects if queue is target else None
         outgoing = OutgoingLink(
             link, queue, self._client, browsing=browsing, selects=selects, owner=self._owner(link)

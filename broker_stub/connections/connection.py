@@ -2,19 +2,19 @@
 
 Rules
 -----
-* A client has ``handshake_timeout`` seconds for its Open, and the same to answer a Close; then the member
-  drops the socket.
-* A client that did not authenticate where that is required gets no Open, and none of its links is answered.
-* When the Open has arrived, the admission controller serves, parks or refuses the client; a refusal is an
-  Open and a Close at once.
-* The member answers the Begins and Attaches of a parked client when it serves the client.  The generation
-  in its own Open is out of date by then, so every Attach carries it.
-* The connection of another site's link is an ordinary client's, whatever its user: it manages nothing.
-* What it may use is limited (``limits``): the Open announces the number of sessions, a link above the limit
-  is refused, and a client that does not even answer refusals is closed.
-* A link whose name or address has a NUL is refused: proton would lead it elsewhere.
-* A link that is refused does not end the connection (``client_links``).
-* No client affects another one: its links, its temporary queues and its congestion are its own.
+* A client has ``handshake_timeout`` seconds to send its Open, and the same time to answer a Close. After that
+  the member drops the socket.
+* If authentication is required, a client without it receives no Open and no answer to its links.
+* When the Open arrives, the admission controller serves, parks or refuses the client. To refuse, the member
+  sends an Open directly followed by a Close.
+* The member answers the Begins and Attaches of a parked client when it serves the client. The generation in
+  the member's Open is outdated by then, so every Attach carries it.
+* The connection of another site's link counts as an ordinary client and may not manage, whatever its user.
+* A connection's use of resources is limited (``limits``). The Open announces the number of sessions. A link
+  above the limit is refused. A client that does not answer refusals is closed.
+* A link is refused if its name or address contains NUL: proton would truncate it and attach another one.
+* A refused link does not end the connection (``client_links``).
+* No client affects another: links, temporary queues and congestion are per connection.
 
 Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links); docs/storms.md (parking).
 """
@@ -53,10 +53,10 @@ from haclient.telemetry.schema import Kind
 
 logger = get_logger("broker_stub.connections.connection")
 
-# As much as the engine writes to the socket in one iteration: more would only wait inside proton.
+# The engine writes this many bytes to the socket per iteration; more would only wait inside proton.
 _BURST = 256 * 1024
 _GENERATION = proton.symbol("haclient:generation")
-# The client chooses its container id, of any length.
+# The client chooses its container id, which may have any length.
 _MAX_ID_LENGTH = 300
 _OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS")
 
@@ -94,11 +94,11 @@ class ClientConnection:
         self.opened_at: float | None = None
         self.congested = False
         self.counted = False
-        """Whether it counts as one of its user's."""
+        """True if it counts toward its user's connections."""
         self.replicates = False
-        """Whether a backup opened it (``haclient:replicate``): only the primary serves it."""
+        """True if a backup opened it (``haclient:replicate``): only the primary serves it."""
         self.wants_park = False
-        """Whether it asked to be parked rather than refused."""
+        """True if the client asked to be parked rather than refused."""
         self._parked = False
         self._unparked = False
         self._linked = False
@@ -127,21 +127,21 @@ class ClientConnection:
 
     @property
     def uses_queues(self) -> bool:
-        """Whether it has attached to a queue that outlives it."""
+        """Return whether a link was attached to a queue that outlives the connection."""
         return self._links.uses_queues
 
     # -- for the broker -------------------------------------------------------------------------
 
     @property
     def is_established(self) -> bool:
-        """Whether it is served and has its first link, so that it is no newcomer any more."""
+        """Return whether it is served and has its first link, so that it no longer counts as a newcomer."""
         return self._linked and not self._parked and not self._closing
 
     def close_with(self, condition: proton.Condition) -> None:
         """Close the connection with a condition; abort it if the client does not answer.
 
-        From here on the member ignores the client: the client has to send again elsewhere what it still
-        sends, and messages that it has not settled return to the queue.
+        The member ignores the client from here on. The client must resend pending messages elsewhere, and its
+        unsettled messages return to their queues.
         """
         self._closing = True
         self._leave_parking(condition)
@@ -171,7 +171,7 @@ class ClientConnection:
     # -- for the engine: connection and session -------------------------------------------------
 
     def opened(self, engine: Engine) -> None:
-        """Serve, park or refuse the client that sent its Open."""
+        """Serve, park or refuse a client that sent its Open."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -200,7 +200,7 @@ class ClientConnection:
             self.close_with(decision)
 
     def _ends_without_open(self) -> bool:
-        """Drop a client that begins without an Open, by which alone it is admitted; proton lets it."""
+        """Drop a client that skips the Open, which proton allows but admission requires."""
         if self.opened_at is None:
             self.engine.abort(proton.Condition(FRAMING_ERROR, "the client sent no AMQP Open first"))
         return self.opened_at is None
@@ -212,18 +212,18 @@ class ClientConnection:
 
     @property
     def reported_id(self) -> str:
-        """The client id for telemetry: a client may have a container id for each of its connections."""
+        """The client id for telemetry: a client may use another container id for each connection."""
         named = self.engine.peer_properties.get(CLIENT_ID)
         return named[:_MAX_ID_LENGTH] if isinstance(named, str) and named else self.client_id
 
     @property
     def description(self) -> str:
-        """The client's user, address and container id, for the log; the client has chosen the last one."""
+        """The client's user, address and container id, for the log; the client chose the container id."""
         return f"{self.user or 'anonymous'!r} at {self.engine.peer} (container {self.client_id!r})"
 
     @property
     def key(self) -> Hashable:
-        """What identifies the client when it connects again."""
+        """The key that identifies the client when it connects again."""
         number = self.engine.peer_properties.get(CONNECTION_NUMBER)
         return self.client_id, number if isinstance(number, int) else None
 
@@ -245,11 +245,11 @@ class ClientConnection:
             if not link.dead:
                 self.link_requested(self.engine, link)
             if isinstance(link, SenderLink) and link.owner is not None:
-                link.owner.credit_given(link)  # its flow arrived before the link had an owner
+                link.owner.credit_given(link)  # the flow arrived before the link had an owner
         self.engine.wake()
 
     def _keep_for_later(self, link: SenderLink | ReceiverLink) -> None:
-        """Keep an Attach for later: proton can neither accept nor refuse it before the Begin."""
+        """Keep an Attach until the client is served: proton can answer it only after the Begin."""
         self._parked_links.append(link)
         if len(self._parked_links) > MAX_PARKED_LINKS:
             self.abort(f"more than {MAX_PARKED_LINKS} links while parked")
@@ -261,7 +261,7 @@ class ClientConnection:
             self._server.record(Kind.MEMBER_UNPARKED, client_id=self.reported_id, condition=condition)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """The client began a session."""
+        """Answer a Begin, unless the client is parked."""
         if self._closing or self._ends_without_open():
             return
         if not self._began and not self._parked and not self.admin:
@@ -272,7 +272,7 @@ class ClientConnection:
             engine.wake()
 
     def _open_sessions(self, local: int) -> list[proton.Session]:
-        """Those that the client has not ended; proton forgets the others."""
+        """Return the sessions that the client has not ended; proton forgets the others."""
         state, found = local | proton.Endpoint.REMOTE_ACTIVE, []
         session = self.engine.connection.session_head(state)
         while session is not None:
@@ -281,23 +281,23 @@ class ClientConnection:
         return found
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """The client sent a Close; ``ended`` follows."""
+        """Ignored: ``ended`` follows."""
 
     def writable_again(self, engine: Engine) -> None:
-        """The socket takes bytes again."""
+        """Send again: the socket accepts bytes."""
         if self.congested:
             self._resume()
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
-        """Release the resources of a connection that has ended."""
+        """Release the resources of an ended connection."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._leave_parking(reason.condition)
-        # A client that closes because of an error, such as our silence, may have used what it was given.
+        # A client that closes with an error, such as a missed heartbeat, may have processed its messages.
         self._end_links(died=not reason.by_peer or reason.condition is not None)
         self._links.delete_temporary_queues()
         self._server.connection_ended(self, reason)
-        # Engine and owner know each other; without this, a dead connection waits for the collector.
+        # Engine and owner refer to each other; cleared, a dead connection need not wait for the collector.
         self._engine = None
 
     def _end_links(self, *, died: bool) -> None:
@@ -307,7 +307,7 @@ class ClientConnection:
     # -- for the engine: links ------------------------------------------------------------------
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """The client attached a link."""
+        """Accept, keep or refuse a link that the client attached."""
         if len(engine.links) > 2 * self._server.limits.links_of(admin=self.admin):
             self._end_flood()
         if self._closing or self._ends_without_open():
@@ -336,7 +336,7 @@ class ClientConnection:
         self._links.accept(engine, link)
 
     def _end_flood(self) -> None:
-        """Close a client that attaches links and does not answer that they are refused."""
+        """Close a client that keeps attaching links without answering their refusals."""
         why = "too many links, with those whose refusal was not answered"
         if self._closing:
             self.abort(why)
@@ -346,28 +346,31 @@ class ClientConnection:
     # -- for the links --------------------------------------------------------------------------
 
     def link_failed(self) -> None:
-        """Drop the connection after an error in a delivery, which is logged."""
+        """Drop the connection after an error in a delivery, which was logged."""
         self.engine.abort(proton.Condition(INTERNAL_ERROR, "a delivery failed"))
 
     def link_closed(self, owner: OutgoingLink | Incoming) -> None:
-        """Forget a link that is closed."""
+        """Forget a closed link."""
         self._links.closed(owner)
 
     def sent(self, size: int) -> None:
-        """Count the bytes that proton has; at a burst, pause until they have left it."""
+        """Count bytes given to proton; after a burst, pause until they have left proton."""
         self._burst += size
         if self._burst >= _BURST and not self.congested:
             self.congested = True
             self.engine.on_written = self._resume
 
     def leaving(self) -> int | None:
-        """Return how many bytes have left so far, while others wait to leave; ``None`` if none wait."""
+        """Return the bytes sent so far if more wait to be sent, else ``None``."""
         engine = self.engine
         waits = not engine.writable or engine.transport.pending() > 0
         return engine.written if waits else None
 
     def _resume(self) -> None:
-        """Bytes may have left proton, for the socket takes them and the client's windows are open."""
+        """Send again if the burst has left proton.
+
+        The socket accepts bytes and the session windows are open.
+        """
         if not self.congested or self.engine.close_reason is not None or not self.engine.writable:
             return
         sessions = self._open_sessions(proton.Endpoint.LOCAL_ACTIVE)

@@ -20,7 +20,7 @@ class ConnectionServer(LinkServer, ReplicaServer, Protocol):
 
     @property
     def handshake_timeout(self) -> float:
-        """Seconds that a client has for its Open, and to answer a Close."""
+        """Seconds that a client has to send its Open, and to answer a Close."""
 
     @property
     def admission(self) -> AdmissionController:
@@ -30,7 +30,7 @@ class ConnectionServer(LinkServer, ReplicaServer, Protocol):
         """Record an event in the telemetry of the member."""
 
     def decide(self, request: ClientConnection) -> Decision | proton.Condition:
-        """Serve, park or refuse a client that has sent its Open."""
+        """Decide whether to serve, park or refuse a client that has sent its Open."""
 
     def connection_ended(self, connection: ClientConnection, reason: CloseReason) -> None:
-        """Remove a connection that has ended."""
+        """Remove an ended connection."""

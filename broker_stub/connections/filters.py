@@ -1,10 +1,10 @@
-"""The filters of a source: which messages of a queue a receiver gets.
+"""The filters of a source, which select the messages that a receiver gets.
 
 Rules
 -----
-* A filter that is not known here is left out of the answer, so the peer learns that it does not hold.
-* One that is known and wrong is refused, with what is wrong about it.
-* The key of a filter is a name of the peer's; what it is, its descriptor says: a symbol or a number.
+* An unknown filter is left out of the answer, so the peer learns that it does not apply.
+* A known but invalid filter is refused with the reason.
+* The peer chooses the key of a filter. The descriptor, a symbol or a number, defines its kind.
 
 Sources: AMQP 1.0 part 3, section 3.5.8 (filter set); the registry of filters of Apache Qpid
 (``apache.org:selector-filter:string``, ``apache.org:no-local-filter:list``).
@@ -31,11 +31,11 @@ NO_LOCAL: Final = ("apache.org:no-local-filter:list", 0x0000468C00000003)
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Those of one source that hold here.
+    """The filters of one source that apply here.
 
-    :param asked: as the peer gave them, by its names.
-    :param selector: the condition on messages; ``None`` for none.
-    :param no_local: the container id whose messages are not wanted; empty for none.
+    :param asked: the filters as the peer sent them, by its keys.
+    :param selector: the condition on messages; ``None`` for all messages.
+    :param no_local: the container id whose messages are excluded; empty for none.
     """
 
     asked: Mapping[str, proton.Described] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Filters:
 
     @property
     def selects(self) -> Selects | None:
-        """Which messages of a queue meet them; ``None`` for all."""
+        """The test whether a message passes the filters; ``None`` if all messages pass."""
         selector, no_local = self.selector, self.no_local
         if selector is None and not no_local:
             return None
@@ -58,7 +58,7 @@ class Filters:
 
     @property
     def options(self) -> QueueOptions:
-        """The same for a queue that an exchange fills."""
+        """The same filters as options of a queue that an exchange fills."""
         return QueueOptions(selector=self.selector.text if self.selector else "", no_local=self.no_local)
 
 
@@ -66,10 +66,10 @@ NO_FILTERS: Final = Filters()
 
 
 def filters(source: proton.Terminus, container: str) -> Filters:
-    """The filters that a source has, as far as they are known here.
+    """Return the known filters of a source.
 
     :param container: the receiver's container id.
-    :raises AddressRefusedError: when one is wrong, or when they cannot be read.
+    :raises AddressRefusedError: if a filter is invalid, or the filters cannot be read.
     """
     if not peer_fields.has_filter(source):
         return NO_FILTERS

@@ -4,20 +4,21 @@ A target is a queue, or an exchange (``exchanges.Route``) with the same methods.
 
 Rules
 -----
-* A link gets a credit of ``CREDIT`` messages, fewer when they are large (``credit``), and again at half of
-  it, unless the target is full.
-* A member without room for messages gives no credit, and keeps what arrives until it has some (``intake``).
+* A link starts with a credit of ``CREDIT`` messages, or fewer if they are large (``credit``). Credit is
+  renewed when half is used, unless the target is full.
+* A member without room for messages gives no credit and keeps arriving messages until it has room
+  (``intake``).
 * A message that arrives after the member closed the link is released.
-* The member settles a delivery when the target has made it safe, not before.
+* The member settles a delivery only when the target has made the message safe.
 * A message that an exchange routes to no queue is released.
-* Bytes that are no message are rejected, and the link continues.  So is a message that raises any other
-  error, unless the store has failed: then the connection ends, and its client sends to another primary.
-* Where users prove who they are, a message with another user's ``user-id`` is rejected.
-* Annotations that mark a message as another site's, or as a dead letter, are removed: only brokers set them.
-  With them a client could have a real dead letter taken for a second copy after a failover.
+* Malformed messages are rejected, and the link continues. Messages that raise other errors are rejected too.
+  Only if the store fails, the connection ends and its client resends to another primary.
+* If users must authenticate, a message with another user's ``user-id`` is rejected.
+* Annotations that mark a message of another site or a dead letter are removed, since only brokers may set
+  them. A client could use them to have a real dead letter dropped as a duplicate after a failover.
 
-Sources: AMQP 1.0 part 2, section 2.6.7 (flow control); part 3, section 3.4; "Anonymous Terminus
-for Message Routing", version 1.0.
+Sources: AMQP 1.0 part 2, section 2.6.7 (flow control); part 3, section 3.4; "Anonymous Terminus for Message
+Routing", version 1.0.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.connections.incoming_links")
 
-# Enough to keep a link of 10 ms round trip at 100,000 messages a second.
+# Enough for 100,000 messages a second on a link with a round trip of 10 ms.
 CREDIT = 1000
-# Bytes of a name in an error.
+# Bytes of a name in an error, at most.
 _LONGEST_NAME = 100
-# Characters of an error that nobody expected, in an outcome: it may name bytes of the message.
+# Characters of an unexpected error in an outcome, at most: the error may quote bytes of the message.
 _LONGEST_DESCRIPTION = 200
 
 
@@ -68,31 +69,31 @@ class Router(Protocol):
     """Finds the target of a message by its ``to``; raises ``AddressRefusedError``."""
 
     def __call__(self, address: str | None, /) -> Queue | Route | RequestHandler:
-        """The target of an address."""
+        """Return the target of an address."""
 
 
 class LinkOwner(Protocol):
-    """The connection that a link belongs to."""
+    """The connection of a link."""
 
     @property
     def client_id(self) -> str:
         """The container id."""
 
     def link_closed(self, owner: IncomingLink | AnonymousIncomingLink | RequestLink) -> None:
-        """The client closed the link."""
+        """Handle a link that the client closed."""
 
 
 Inspect = Callable[[bytes], Envelope]
 
 
 class UserIdError(MalformedMessageError):
-    """A message says that it is another user's."""
+    """A message names another user as its sender."""
 
     condition = UNAUTHORIZED_ACCESS
 
 
 def inspect_of(user: str | None) -> Inspect:
-    """Inspects the messages of one user, where users prove who they are; ``None`` for one who has no name."""
+    """Return the inspection of messages of one authenticated user; ``None`` for a user without a name."""
     name = (user or "").encode()
 
     def inspect(data: bytes) -> Envelope:
@@ -105,16 +106,16 @@ def inspect_of(user: str | None) -> Inspect:
 
 
 class RequestHandler(Protocol):
-    """A node of the broker's own that takes whole messages."""
+    """A node of the broker that handles whole messages, such as management."""
 
     def request(self, data: bytes) -> None:
-        """Take one encoded message."""
+        """Handle one encoded message."""
 
 
 class _MessageLink:
     """The receiving end of a link on which a client sends messages.
 
-    :param inspect: checks a message, and reads what a queue needs of it.
+    :param inspect: checks a message, and reads the fields that a queue needs.
     """
 
     __slots__ = ("_inspect", "_intake", "_kept", "_owner", "_producer", "_window", "link")
@@ -136,14 +137,14 @@ class _MessageLink:
         self._change_credit(self._window.due())
 
     def _violated(self, link: ReceiverLink, condition: proton.Condition) -> None:
-        """Drop what waits without the client's Detach: a client that breaks the rules may send none."""
+        """Drop kept messages without waiting for a Detach, which a misbehaving client may never send."""
         self.end()
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """The peer attached first; nothing is left to do."""
+        """Ignored: the peer attached the link, so it is open already."""
 
     def end(self) -> None:
-        """Drop what waits: its client knows that it was not settled."""
+        """Drop kept messages; the client knows that they were not settled."""
         self._kept.end()
 
     def _change_credit(self, change: int) -> None:
@@ -157,7 +158,7 @@ class _MessageLink:
 class IncomingLink(_MessageLink):
     """The receiving end of a link to one target.
 
-    :param inspect: checks a message, and reads what a queue needs of it.
+    :param inspect: checks a message, and reads the fields that a queue needs.
     """
 
     __slots__ = ("_stalled", "_target")
@@ -177,11 +178,11 @@ class IncomingLink(_MessageLink):
         self._stalled = False
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """Report the closed link to the connection; its messages stay where they are."""
+        """Report the closed link to the connection; its messages stay in the queue."""
         self._owner.link_closed(self)
 
     def end(self) -> None:
-        """Wait for the target no longer, and drop what waits: its client knows that it was not settled."""
+        """Stop waiting for the target and drop kept messages; the client knows that they were not settled."""
         super().end()
         self._intake.stop_waiting(self._grant_again)
         self._target.stop_waiting(self._grant_again)
@@ -209,7 +210,7 @@ class IncomingLink(_MessageLink):
                 reject(link, delivery, RESOURCE_DELETED, f"{target.name} is deleted")
             else:
                 target.enqueue(data, self._done, delivery, envelope, producer=self._producer)
-        except Exception as error:  # noqa: BLE001 - it is logged there
+        except Exception as error:  # noqa: BLE001 - it is logged there  # ``refuse`` logs it
             refuse(link, delivery, error)
 
     def _change_credit(self, change: int) -> None:
@@ -249,11 +250,11 @@ class AnonymousIncomingLink(_MessageLink):
         self._waiting: dict[Queue | Route | Intake, Callable[[], None]] = {}
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """Report the closed link to the connection; its messages stay where they are."""
+        """Report the closed link to the connection; its messages stay in their queues."""
         self._owner.link_closed(self)
 
     def end(self) -> None:
-        """Wait for the targets no longer, and drop what waits: its client knows that it was not settled."""
+        """Stop waiting for targets and drop kept messages; the client knows that they were not settled."""
         super().end()
         for target, call in self._waiting.items():
             target.stop_waiting(call)
@@ -272,7 +273,7 @@ class AnonymousIncomingLink(_MessageLink):
             self._change_credit(due)
 
     def _take(self, delivery: DeliveryPointer | None, data: bytes, *, again: bool = False) -> None:
-        """Put a message into its target, or keep it; ``again`` is for one that was kept."""
+        """Put a message into its target, or keep it; ``again`` marks one that was kept before."""
         try:
             envelope = self._inspect(data)
             data = _without_broker_annotations(data)
@@ -292,11 +293,11 @@ class AnonymousIncomingLink(_MessageLink):
                 target.request(data)
         except AddressRefusedError as refused:
             reject(self.link, delivery, refused.condition, refused.description)
-        except Exception as error:  # noqa: BLE001 - it is logged there
+        except Exception as error:  # noqa: BLE001 - it is logged there  # ``refuse`` logs it
             refuse(self.link, delivery, error)
 
     def _hold(self, target: Queue | Route | Intake) -> None:
-        """Give one credit less until a target is no longer full."""
+        """Reduce the credit by one until the target is no longer full."""
         self._window.hold(target)
         if target not in self._waiting:
             self._waiting[target] = call = functools.partial(self._grant_again, target)
@@ -314,7 +315,7 @@ class AnonymousIncomingLink(_MessageLink):
 
 
 class RequestLink:
-    """The receiving end of a link to a node of the broker's own."""
+    """The receiving end of a link to a node of the broker, such as management."""
 
     __slots__ = ("_handler", "_owner", "link")
 
@@ -328,17 +329,17 @@ class RequestLink:
         self.link.grant(CREDIT)
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """The peer attached first; nothing is left to do."""
+        """Ignored: the peer attached the link, so it is open already."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
         """Report the closed link to the connection."""
         self._owner.link_closed(self)
 
     def end(self) -> None:
-        """It waits for nothing."""
+        """Do nothing: this link keeps no messages."""
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """Hand a request to the node."""
+        """Pass a request to the node."""
         if delivery is not None:
             link.settle(delivery)
         link.grant(1)
@@ -346,20 +347,20 @@ class RequestLink:
 
 
 def _without_broker_annotations(data: bytes) -> bytes:
-    """A client's message without what only brokers say of one."""
+    """Return a client's message without the annotations that only brokers may set."""
     data = without_origin(data)
     return message_annotations.without(data, DEAD_LETTER_ID) if DEAD_LETTER_ID in data else data
 
 
 def _is_stored(target: Queue | Route) -> bool:
-    """Whether what it takes needs room on a disk."""
+    """Return whether the target's messages need room on disk."""
     return isinstance(target, Route) or not target.temporary
 
 
 def refuse(link: ReceiverLink, delivery: DeliveryPointer | None, error: Exception) -> None:
-    """Settle a message that its target has not taken, with the reason.
+    """Settle a message that its target did not accept, with the reason.
 
-    :raises StoreFailedError: for that error: the client keeps the message for another primary.
+    :raises StoreFailedError: if the store failed: the client keeps the message for another primary.
     """
     match error:
         case MalformedMessageError():
@@ -375,7 +376,7 @@ def refuse(link: ReceiverLink, delivery: DeliveryPointer | None, error: Exceptio
 
 
 def reject(link: ReceiverLink, delivery: DeliveryPointer | None, condition: str, description: str) -> None:
-    """Reject one message; one that was sent settled is dropped and logged."""
+    """Reject one message; a pre-settled one is dropped and logged."""
     if delivery is None:
         logger.warning("a message sent at most once was dropped: %s: %s", condition, description)
         return
@@ -384,7 +385,7 @@ def reject(link: ReceiverLink, delivery: DeliveryPointer | None, condition: str,
 
 
 def release(link: ReceiverLink, delivery: DeliveryPointer | None, error: UnroutableError | str) -> None:
-    """Release one message; one that was sent settled is dropped, for no sender waits for it."""
+    """Release one message; a pre-settled one is dropped, because no sender waits for it."""
     if delivery is None:
         logger.debug("a message sent at most once was dropped: %s", error)
     else:

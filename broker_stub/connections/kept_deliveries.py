@@ -1,9 +1,9 @@
-"""What arrives on a link while nothing may be stored: kept in order, unsettled, and taken later.
+"""Deliveries that arrive on a link while nothing may be stored: kept in order, unsettled, and handled later.
 
-There is never more of it than the credit that the link was given before.
+Their number never exceeds the credit given before.
 
-It refers to its link only while something is kept: a link that ends is freed at once then, and proton's
-objects in the order in which proton expects it, which a collection of cycles does not keep to.
+A ``KeptDeliveries`` refers to its link only while it holds deliveries. A link that ends is then freed at
+once, and proton's objects in the order that proton expects; the cycle collector ignores that order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Take = Callable[[DeliveryPointer | None, bytes], None]
 
 
 class KeptDeliveries:
-    """Those of one link."""
+    """The kept deliveries of one link."""
 
     __slots__ = ("_entries", "_intake", "_restart")
 
@@ -28,14 +28,14 @@ class KeptDeliveries:
         self._restart: Callable[[], None] | None = None
 
     def add(self, delivery: DeliveryPointer | None, data: bytes, take: Take) -> None:
-        """Keep one until the intake goes on, and call ``take`` for it and those that follow."""
+        """Keep a delivery until the intake restarts; then call ``take`` for it and its successors."""
         if self._restart is None:
             self._restart = functools.partial(self._take_all, take)
             self._intake.when_restarted(self._restart)
         self._entries.append((delivery, data))
 
     def end(self) -> None:
-        """The link is gone: drop what was kept, and wait no longer."""
+        """Drop the kept deliveries of an ended link."""
         if self._restart is not None:
             self._intake.stop_waiting(self._restart)
             self._restart = None

@@ -16,11 +16,11 @@ from broker_stub.sites.site import Site
 
 
 class LinkServer(Protocol):
-    """The member, for the links of a client."""
+    """The member, as the links of a client see it."""
 
     @property
     def auth(self) -> Auth:
-        """The users of the member, and what each may do."""
+        """The users of the member and their permissions."""
 
     @property
     def limits(self) -> ConnectionLimits:
@@ -47,19 +47,19 @@ class LinkServer(Protocol):
         """The replication between sites."""
 
     def management(self, *, admin: bool, by: str) -> RequestHandler:
-        """The management node, for one client.
+        """Return the management node for one client.
 
-        :param admin: whether the cluster-admin sends the requests.
+        :param admin: true if the cluster-admin sends the requests.
         :param by: the client, for the log.
         """
 
 
 class ReplicaServer(Protocol):
-    """The member, for the links of a backup."""
+    """The member, as the links of a backup see it."""
 
     @property
     def replica_set(self) -> ReplicaSet | None:
         """The backups; ``None`` on a member that is not primary."""
 
     def open_properties(self) -> dict[str, Any]:
-        """The properties of the member's Open."""
+        """Return the properties of the member's Open."""

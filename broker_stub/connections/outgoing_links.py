@@ -2,15 +2,15 @@
 
 Rules
 -----
-* A message leaves unchanged; only a redelivery and a message with a TTL get a new header, and what consumers
-  have added is in its annotations.
-* A client that does not read delays its own connection only: ``OutgoingConnection`` takes no messages
-  while a burst waits inside proton, and resumes the links afterwards.
-* A link that is closed in order returns its messages unchanged; one that died returns them with the delivery
-  count increased.
-* A message that is larger than the client takes stays in the queue, and the link is closed.
-* In rcv-settle-mode *second* an outcome is settled when it has taken effect: accepted and rejected when the
-  dequeue is complete (``queueing.confirmations``).  What a link was given when it ends still takes effect.
+* A message is sent unchanged, with two exceptions. Redeliveries and messages with a TTL get a new header.
+  Annotations that consumers have added are merged.
+* A client that does not read delays only its own connection. ``OutgoingConnection`` accepts no messages while
+  a burst waits inside proton, and resumes the links afterwards.
+* If a link closes normally, its messages return unchanged; if it died, their delivery count is increased.
+* A message larger than the client accepts stays in the queue, and the link is closed.
+* In rcv-settle-mode *second* an outcome is settled when it has taken effect: for accepted and rejected, when
+  the dequeue is complete (``queueing.confirmations``). Outcomes received before the link ends still take
+  effect.
 * When its queue is deleted, the link is closed.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (drain); part 3, sections 3.2.1 and 3.4.
@@ -42,8 +42,8 @@ from haclient.printable.log import get_logger
 logger = get_logger("broker_stub.connections.outgoing_links")
 
 _MAX_UINT = 0xFFFFFFFF
-# proton counts credit as a signed number.  A little below zero it is most often a client that took credit
-# back which was used by then; not on a link that has sent nothing.
+# proton counts credit as a signed number. A value a little below zero usually means that a client reduced its
+# credit after the messages were sent. On a link that has sent nothing, it is an overflow.
 _MAX_CREDIT, _OVERFLOW = 2**31 - 1, -(2**30)
 
 
@@ -53,19 +53,20 @@ class OutgoingConnection(Protocol):
     congested: bool
 
     def sent(self, size: int) -> None:
-        """Count what was given to proton."""
+        """Count bytes given to proton."""
 
     def link_failed(self) -> None:
-        """Drop the connection after an error, which must not affect other connections."""
+        """Drop this connection after an error, so that other connections are unaffected."""
 
     def link_closed(self, owner: OutgoingLink) -> None:
-        """The client closed the link."""
+        """Handle a link that the client closed."""
 
 
 class OutgoingLink:
     """The sending end of a link from one queue.
 
-    :param owner: who accepts over it, if it asks for confirmations; see ``queueing.confirmations``.
+    :param owner: owner of accepts over this link, if it asks for confirmations; see
+        ``queueing.confirmations``.
     """
 
     __slots__ = (
@@ -96,12 +97,12 @@ class OutgoingLink:
         self._drained = False
         self._settles: bool = link.endpoint.remote_snd_settle_mode == proton.Link.SND_SETTLED
         self._max_size: int = link.endpoint.remote_max_message_size
-        # A message is not taken out of the queue before it is known to be small enough.
+        # A message must not leave the queue before it is known to be small enough.
         settles = self._settles and not self._max_size
         self._consumer: Consumer = queue.subscribe(self, browsing=browsing, settles=settles, selects=selects)
         self._owner = owner
         self._accepted: list[tuple[DeliveryPointer, Message]] = []
-        """What was accepted in this iteration of the event loop, and waits to be confirmed."""
+        """Messages accepted in this iteration of the event loop, not yet confirmed."""
         if owner is not None:
             link.confirm_outcomes()
             link.set_tag_scope(queue.confirmations.scope)
@@ -110,11 +111,11 @@ class OutgoingLink:
     # -- for the queue --------------------------------------------------------------------------
 
     def capacity(self) -> int:
-        """How many messages the link accepts now."""
+        """Return the number of messages that the link accepts now."""
         return 0 if self._connection.congested else self.link.credit
 
     def deliver(self, message: Message) -> None:
-        """Send the message."""
+        """Send a message."""
         try:
             data = message.data
             if message.annotations:
@@ -130,17 +131,17 @@ class OutgoingLink:
             if self._settles:
                 self._queue.accept(self._consumer, message)
         except Exception:
-            # This runs while another connection sends a message; that one is not at fault.
+            # This runs while another connection enqueues a message; that connection is not at fault.
             logger.exception("delivery failed; its connection is ended")
             self._connection.link_failed()
 
     def idle(self) -> None:
-        """The queue has looked at all messages: go on, or answer a drain."""
+        """Continue, or answer a drain, after the queue has offered all messages."""
         if not self.link.dead:
             self.credit_given(self.link)
 
     def queue_deleted(self) -> None:
-        """The queue is gone."""
+        """Close the link: its queue was deleted."""
         self._close(RESOURCE_DELETED, f"{self._queue.name} is deleted", died=False)
 
     def _with_header(self, message: Message, data: bytes) -> bytes:
@@ -152,7 +153,7 @@ class OutgoingLink:
     # -- for the engine -------------------------------------------------------------------------
 
     def link_opened(self, link: SenderLink) -> None:
-        """The peer attached first; nothing is left to do."""
+        """Ignored: the peer attached the link, so it is open already."""
 
     def credit_given(self, link: SenderLink) -> None:
         """Deliver more messages, or answer a drain."""
@@ -185,20 +186,20 @@ class OutgoingLink:
     def outcome_given(
         self, link: SenderLink, delivery: DeliveryPointer, token: Message, outcome: Outcome
     ) -> None:
-        """Apply the outcome of a message to the queue, and confirm it when that is complete."""
+        """Apply the outcome of a message to the queue, and confirm it when the effect is complete."""
         if outcome is ACCEPTED:
             if not self._accepted:
                 asyncio.get_running_loop().call_soon(self._take_accepted)
             self._accepted.append((delivery, token))
         elif outcome.state is OutcomeState.REJECTED:
-            # A dead letter has left when its copy is complete: before that, a failover brings it back.
+            # A dead letter has left when its copy is complete; before that, a failover restores it.
             gone = functools.partial(
                 self._queue.confirmations.when_recorded, self._confirm_rejected, delivery
             )
             why = outcome.description or outcome.condition or ""
             self._queue.reject(self._consumer, token, why, gone)
         else:
-            # Before the message is available again: it may be the next one on this link, with the same tag.
+            # Confirm before the message is available again: this link may get it next, with the same tag.
             link.confirm(delivery, outcome.state, at_once=True)
             self.settled(link, token, outcome)
 
@@ -222,23 +223,23 @@ class OutgoingLink:
         self.link.confirm(delivery, OutcomeState.REJECTED)
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """The client closed the link."""
+        """End the link that the client closed."""
         self.end(died=False)
         self._connection.link_closed(self)
 
     def resolve(self, tags: Iterable[bytes]) -> dict[bytes, int]:
-        """What became of deliveries that its client has in doubt; see ``Confirmations.resolve``."""
+        """Return the outcomes of the client's unsettled deliveries; see ``Confirmations.resolve``."""
         return {} if self._owner is None else self._queue.confirmations.resolve(tags, self._owner)
 
     # -- for the connection ---------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Deliver again after a congestion."""
+        """Deliver again after congestion."""
         self.credit_given(self.link)
 
     @property
     def closed(self) -> bool:
-        """Whether the link has ended."""
+        """Return whether the link has ended."""
         return self.link.dead
 
     def steal(self) -> None:

@@ -1,13 +1,13 @@
-"""The links of a connection that a backup opened: control, data, and the way back (``replication.wire``).
+"""The links of a backup's connection: control, data and reports (``replication.wire``).
 
 Rules
 -----
-* They are for the cluster-admin, at the primary.
-* The control link comes first; a member that speaks another version of the wire is refused it, and so is one
-  with the name of another.
-* A report of what the backup has is settled when the events of its queues have started, and gives new credit
-  then: so the primary starts a few hundred queues at a time, however many there are.
-* A report of no queue says that the backup commits something large, and goes on with it.
+* They require the cluster-admin and a primary.
+* The control link comes first. It is refused if the backup speaks another version of the wire, or has the
+  name of another member.
+* A report of the backup's ids is settled when the events of its queues have started, and only then renews the
+  credit. So the primary starts a few hundred queues at a time, whatever their total.
+* An empty report means that a large commit of the backup makes progress.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.connections.replica_links")
 
-# Reports on their way: each is followed by the events of its queues.
+# Reports in transit, at most: each is followed by the events of its queues.
 _REPORTS = 4
 
 
@@ -42,7 +42,7 @@ class BackupConnection(OutgoingConnection, Protocol):
 
 
 class ReplicaLinks:
-    """What a backup has attached (the owner of the link with its reports)."""
+    """The links that a backup has attached (the owner of the report link)."""
 
     __slots__ = ("_connection", "_replica", "_server")
 
@@ -52,12 +52,12 @@ class ReplicaLinks:
         self._replica: Replica | None = None
 
     def pump(self) -> None:
-        """The connection takes more."""
+        """Send more: the connection has capacity again."""
         if self._replica is not None:
             self._replica.pump()
 
     def end(self) -> None:
-        """The connection has ended."""
+        """Fail the replica: its connection has ended."""
         if self._replica is not None:
             replica, self._replica = self._replica, None
             replica.fail("its connection ended")
@@ -65,9 +65,9 @@ class ReplicaLinks:
     # -- attaching ------------------------------------------------------------------------------
 
     def accept(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """The backup attached a link.
+        """Accept a link that the backup attached.
 
-        :raises AddressRefusedError: when it may not, or not now.
+        :raises AddressRefusedError: if the backup must not attach it, or not now.
         """
         replica_set = self._server.replica_set
         if replica_set is None or not self._connection.admin:
@@ -118,15 +118,15 @@ class ReplicaLinks:
     # -- the owner of the link with the reports -------------------------------------------------
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """The backup attached first."""
+        """Ignored: the backup attached the link, so it is open already."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """Without it, it is no replica."""
+        """Fail the replica: it cannot be one without its report link."""
         if self._replica is not None:
             self._replica.fail("it detached the link with its reports")
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """The backup says what it has of some queues."""
+        """Start the events of the queues in a report."""
         replica = self._replica
         if replica is None:
             return

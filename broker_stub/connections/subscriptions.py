@@ -2,19 +2,19 @@
 
 Theory of operation
 -------------------
-A subscription is a queue, bound to its exchange with the key in the source's address.  Its name is made of
-the name of the link and the container id, by which the client, or another one, finds it again.  So it has
-what a queue has: it is replicated, bounded and listed.
+A subscription is a queue, bound to its exchange with the key in the source's address. Its name consists of
+the link's name and the container id, so that the same or another client finds it again. Like any queue, it is
+replicated, bounded and listed.
 
-Rules (those of Qpid JMS, which Apache Artemis and the Qpid brokers understand)
+Rules (of Qpid JMS, which Apache Artemis and the Qpid brokers understand)
 -----
-* The name of the subscription is that of the link up to ``|``.  It belongs to the container id, unless it is
+* The name of the subscription is the link's name up to ``|``. It belongs to the container id, unless it is
   shared and ``global``.
-* A durable one is kept when its link is detached or lost, and deleted when the link is closed and no other is
-  left.  One that is shared and not durable ends with its last link, and is not replicated.
-* One that is not shared has one link: a second one takes over.
-* A subscription that comes again with another address or filter is a new one, unless somebody uses it.
-* A source that is null is that of the durable subscription of the link's name: it can be closed.
+* A durable subscription is kept when its link is detached or lost. It is deleted when its last link is
+  closed. A shared, nondurable subscription ends with its last link and is not replicated.
+* A subscription that is not shared has one link: a second link takes over.
+* If a client attaches with another address or filter, the subscription is replaced, unless it is in use.
+* A null source means the durable subscription of the link's name; this allows a client to close it.
 
 Sources: AMQP 1.0 part 2, section 2.6.6 (detached and closed), part 3, section 3.5.3 (source); Apache Qpid
 JMS, ``AmqpSubscriptionTracker``.
@@ -46,12 +46,12 @@ _DELIMITER = "|"
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """What an Attach asks for.
+    """The subscription that an Attach requests.
 
-    :param name: of the subscription's queue.
-    :param durable: whether it outlives its links.
-    :param shared: whether it may have several.
-    :param is_lookup: the source is null: it must be there already.
+    :param name: name of the subscription's queue.
+    :param durable: true if it outlives its links.
+    :param shared: true if it may have several links.
+    :param is_lookup: true if the source is null: the subscription must exist.
     """
 
     name: str
@@ -63,17 +63,19 @@ class SubscriptionRequest:
 def requested_subscription(
     link: SenderLink, container: str, *, is_exchange: bool
 ) -> SubscriptionRequest | None:
-    """The subscription that an Attach asks for; ``None`` for a queue, or for one that ends with the link.
+    """Return the subscription that an Attach requests.
 
-    :param is_exchange: whether the source's address is one.
-    :raises AddressRefusedError: when it has no name.
+    ``None`` means a queue, or a subscription that ends with its link.
+
+    :param is_exchange: true if the source's address is an exchange.
+    :raises AddressRefusedError: if the link has no name.
     """
     source = link.endpoint.remote_source
     asked = peer_fields.capabilities(source)
     if source.type == proton.Terminus.UNSPECIFIED and not source.dynamic and source.address is None:
         return SubscriptionRequest(_name(link, container), durable=True, shared=False, is_lookup=True)
     shared = SHARED in asked
-    # A queue keeps its messages, whether a durable source asks for that or not.
+    # A queue keeps its messages, whether or not the source is durable.
     durable = _is_durable(source) and (shared or TOPIC in asked or is_exchange)
     if not shared and not durable:
         return None
@@ -100,11 +102,12 @@ class Subscriptions:
         self._links: dict[Queue, dict[OutgoingLink, None]] = {}
 
     def open(self, request: SubscriptionRequest, route: Route, key: str, options: QueueOptions) -> Queue:
-        """The queue of a subscription; made if need be.
+        """Return the queue of a subscription, created if necessary.
 
-        :param key: that of the binding.
-        :param options: with what the subscription gets.
-        :raises AddressRefusedError: when it is in use for something else, or cannot be made.
+        :param key: key of the binding.
+        :param options: options of the queue, which contain the filters.
+        :raises AddressRefusedError: if the name is in use for another subscription, or the queue cannot be
+            created.
         """
         queue = self._addresses.find_queue(request.name)
         if queue is not None:
@@ -124,9 +127,9 @@ class Subscriptions:
         return queue
 
     def find(self, request: SubscriptionRequest) -> tuple[Queue, str]:
-        """The queue of a durable subscription that must be there, and its topic.
+        """Return the queue of an existing durable subscription, and its topic.
 
-        :raises AddressRefusedError: when it is not, or when it is in use.
+        :raises AddressRefusedError: if the subscription does not exist or is in use.
         """
         queue = self._addresses.find_queue(request.name)
         if queue is None:
@@ -140,16 +143,16 @@ class Subscriptions:
         return (each for exchange in self._addresses.exchanges for each in exchange.bindings_of(queue))
 
     def attached(self, queue: Queue, owner: OutgoingLink, *, shared: bool) -> None:
-        """A link uses a subscription; where it is not shared, others lose it."""
+        """Add a link to a subscription; if it is not shared, close its other links."""
         if not shared:
             for other in tuple(self._links.get(queue, ())):
                 other.steal()
         self._links.setdefault(queue, {})[owner] = None
 
     def detached(self, queue: Queue, owner: OutgoingLink, *, closed: bool) -> None:
-        """A link uses it no longer.
+        """Remove a link from a subscription.
 
-        :param closed: whether the client gave the subscription up.
+        :param closed: true if the client closed the link, which ends the subscription.
         """
         links = self._links.get(queue)
         if links is None or owner not in links:

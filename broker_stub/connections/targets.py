@@ -1,14 +1,14 @@
-"""Resolves the addresses of one connection's links, and checks what its user may use.
+"""Resolves the addresses of one connection's links, and checks its user's permissions.
 
 Rules
 -----
-* A passive member serves the connection's own temporary queues and the management node only.
-* A receiver from an exchange gets a temporary queue of its own, bound with the key in its address
-  ``exchange/key``; without a key it is bound with ``#`` to a topic exchange and with nothing to a fanout
-  exchange, while a direct exchange requires a key.  The queue ends with the link, so this receiver misses
-  the messages between a failover and its new attach; an application that needs them binds a queue.
-* No client can shut the cluster-admin out by making queues: it gets the queues for the responses to its
-  requests also at the limit of all queues.
+* A passive member serves only the management node and the connection's own temporary queues.
+* A receiver from an exchange gets its own temporary queue, bound with the key in its address
+  ``exchange/key``. Without a key, the binding is ``#`` for a topic exchange and empty for a fanout exchange;
+  a direct exchange requires a key. The queue ends with the link, so this receiver misses the messages between
+  a failover and its new attach. If an application needs them, it binds a queue.
+* Clients cannot lock out the cluster-admin by creating queues. Even at the limit of all queues, the admin
+  gets queues for the responses to its requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.options import QueueOptions
 from broker_stub.queueing.queue import Queue
 
-# A connection that manages has one.
+# A management connection has one.
 _ADMIN_TEMPORARY_QUEUES = 16
 _DEFAULT_KEYS = {ExchangeType.TOPIC: "#", ExchangeType.FANOUT: ""}
 
@@ -63,7 +63,7 @@ class Targets:
         self._temporary: set[Queue] = set()
 
     def temporary_queue(self, policy: LifetimePolicy) -> Queue:
-        """A new queue that ends with the connection, or earlier.
+        """Create a queue that ends with the connection, or earlier.
 
         :param policy: see ``node_lifetime``.
         """
@@ -88,7 +88,7 @@ class Targets:
     def to_send(
         self, address: str | None, wanted: NodeProperties = NO_NODE_PROPERTIES
     ) -> Queue | Route | RequestHandler:
-        """The node that the client sends to."""
+        """Return the node that the client sends to."""
         self._check_may_use(address)
         if address == MANAGEMENT:
             return self._server.management(admin=self._client.admin, by=self._client.description)
@@ -100,19 +100,19 @@ class Targets:
         return target
 
     def to_receive(self, address: str | None, wanted: NodeProperties) -> Queue | Route:
-        """The node that the client receives from."""
+        """Return the node that the client receives from."""
         self._check_may_use(address)
         self._check_may_receive_site_events(address)
         return self._server.addresses.resolve(address, **wanted)
 
     def is_exchange(self, address: str | None) -> bool:
-        """Whether an exchange has the address, with a key or without."""
+        """Return whether the address is an exchange, with or without a key."""
         return bool(address) and self._server.addresses.find_route(str(address)) is not None
 
     def queue_of(self, target: Queue | Route, options: QueueOptions) -> Queue:
-        """The queue to receive from: the target, or a temporary one that is bound to an exchange.
+        """Return the queue to receive from: the target, or a temporary queue bound to an exchange.
 
-        :param options: of the temporary one.
+        :param options: options of the temporary queue.
         """
         queue = self._bound_queue(target, options) if isinstance(target, Route) else target
         if queue.exclusive_to not in (None, self._client):
@@ -122,9 +122,9 @@ class Targets:
     def subscription(
         self, request: SubscriptionRequest, source: Terminus, options: QueueOptions
     ) -> tuple[Queue, str]:
-        """The queue of a subscription, and its topic.
+        """Return the queue of a subscription, and its topic.
 
-        :param options: of the queue, if it is new.
+        :param options: options of the queue, if it is new.
         """
         subscriptions = self._server.subscriptions
         if request.is_lookup:

@@ -1,4 +1,4 @@
-"""Reads the terminus of a peer's Attach, and answers with what holds here.
+"""Reads the terminus of a peer's Attach, and answers with the properties that apply here.
 
 Source: AMQP 1.0 part 2, section 2.7.3 (attach); part 3, sections 3.5.3 and 3.5.4 (source and target).
 """
@@ -30,7 +30,7 @@ _POLICIES: Final[dict[int | str, LifetimePolicy]] = {int(each): each for each in
 
 
 def mirror(link: SenderLink | ReceiverLink) -> None:
-    """Answer a link between members with the terminus that was asked for."""
+    """Answer a link between members with the requested terminus."""
     endpoint = link.endpoint
     endpoint.source.copy(endpoint.remote_source)
     endpoint.target.copy(endpoint.remote_target)
@@ -39,9 +39,9 @@ def mirror(link: SenderLink | ReceiverLink) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node is, for the answer to an Attach.
+    """The capabilities and properties of a node, for the answer to an Attach.
 
-    :param capabilities: those that it has.
+    :param capabilities: its capabilities.
     :param properties: its node properties, by name.
     """
 
@@ -50,9 +50,9 @@ class NodeFacts:
 
 
 def node_facts(node: Queue | Route, policy: LifetimePolicy | None = None) -> NodeFacts:
-    """The facts of a queue or an exchange.
+    """Return the facts of a queue or an exchange.
 
-    :param policy: of a dynamic node.
+    :param policy: the lifetime policy of a dynamic node.
     """
     if isinstance(node, Route):
         exchange = node.exchange
@@ -66,9 +66,9 @@ def node_facts(node: Queue | Route, policy: LifetimePolicy | None = None) -> Nod
 
 
 def lifetime_policy(terminus: proton.Terminus) -> LifetimePolicy:
-    """The lifetime policy that a dynamic node is asked for.
+    """Return the requested lifetime policy of a dynamic node.
 
-    :raises AddressRefusedError: for one that there is not.
+    :raises AddressRefusedError: if the policy is unknown.
     """
     asked = peer_fields.node_properties(terminus).get(LIFETIME_PROPERTY)
     if asked is None:
@@ -81,7 +81,7 @@ def lifetime_policy(terminus: proton.Terminus) -> LifetimePolicy:
 
 
 def answer_target(link: ReceiverLink, address: str | None, node: NodeFacts) -> None:
-    """Answer with the target as it is here: what this member does not support is left out."""
+    """Answer with the actual target: unsupported parts are left out."""
     asked, own = link.endpoint.remote_target, link.endpoint.target
     own.type = asked.type
     if address is not None:
@@ -89,7 +89,7 @@ def answer_target(link: ReceiverLink, address: str | None, node: NodeFacts) -> N
     own.dynamic = asked.dynamic
     _answer_node(asked, own, node)
     source = link.endpoint.source
-    source.copy(link.endpoint.remote_source)  # the sender's own, and not this member's to change
+    source.copy(link.endpoint.remote_source)  # the sender's terminus, which this member does not change
     _answer_settle_modes(link)
 
 
@@ -102,10 +102,10 @@ def answer_source(
     filters: Mapping[str, proton.Described] | None = None,
     durable: bool = False,
 ) -> None:
-    """Answer with the source as it is here: what this member does not support is left out.
+    """Answer with the actual source: unsupported parts are left out.
 
-    :param filters: those that decide what is sent, by name, as the peer gave them.
-    :param durable: whether the source outlives the link.
+    :param filters: the filters that apply, by the peer's keys.
+    :param durable: true if the source outlives the link.
     """
     asked, own = link.endpoint.remote_source, link.endpoint.source
     own.type = proton.Terminus.SOURCE
@@ -125,21 +125,22 @@ def answer_source(
         own.outcomes.put_object(_symbols(sorted(outcomes)))
     _answer_node(asked, own, node)
     target = link.endpoint.target
-    target.copy(link.endpoint.remote_target)  # the receiver's own
+    target.copy(link.endpoint.remote_target)  # the receiver's terminus, which this member does not change
     _answer_settle_modes(link)
 
 
 def _answer_settle_modes(link: SenderLink | ReceiverLink) -> None:
     endpoint = link.endpoint
     endpoint.snd_settle_mode = endpoint.remote_snd_settle_mode
-    # A sender that confirms answers with its own.  A receiver settles at once in either mode: what it accepts
-    # is safe then, and senders that ask for *second*, and wait to be settled, would wait for ever.
+    # A sender that confirms outcomes sets its own mode. A receiver settles at once in either mode: an
+    # accepted message is safe then. Senders that request *second*, and wait to be settled, would wait
+    # forever.
     is_receiver = isinstance(link, ReceiverLink)
     endpoint.rcv_settle_mode = endpoint.remote_rcv_settle_mode if is_receiver else proton.Link.RCV_FIRST
 
 
 def _answer_node(asked: proton.Terminus, own: proton.Terminus, node: NodeFacts) -> None:
-    """Of what was asked for, what holds."""
+    """Answer with the requested capabilities and properties that apply."""
     names = peer_fields.capabilities(asked) & node.capabilities
     if names:
         own.capabilities.put_object(_symbols(sorted(names)))
@@ -150,17 +151,17 @@ def _answer_node(asked: proton.Terminus, own: proton.Terminus, node: NodeFacts) 
 
 
 def _symbols(names: Iterable[str]) -> proton.Array:
-    undescribed: Any = proton.UNDESCRIBED  # the annotation of its argument leaves out its own constant
+    undescribed: Any = proton.UNDESCRIBED  # proton's annotation of this argument omits its own constant
     return proton.Array(undescribed, proton.Data.SYMBOL, *map(proton.symbol, names))
 
 
 def properties(link: SenderLink) -> dict[str, Any]:
-    """The properties of the peer's Attach, by plain string."""
+    """Return the properties of the peer's Attach, by plain string."""
     return peer_fields.properties(link.endpoint)
 
 
 class NodeProperties(TypedDict):
-    """The node properties of a queue that the attach creates."""
+    """The node properties of a queue that the Attach creates."""
 
     replicate: str | None
     site: str | None
@@ -171,9 +172,10 @@ NO_NODE_PROPERTIES = NodeProperties(replicate=None, site=None, options=NO_OPTION
 
 
 def node_properties(terminus: proton.Terminus) -> NodeProperties:
-    """``x-qpid-replicate``, ``x-qpid-site-replicate`` and the options of the node properties.
+    """Return ``x-qpid-replicate``, ``x-qpid-site-replicate`` and the options of the node properties.
 
-    :raises AddressRefusedError: when one that begins with ``x-`` is unknown, or an option has a wrong value.
+    :raises AddressRefusedError: if a property that begins with ``x-`` is unknown, or an option has an invalid
+        value.
     """
     given = peer_fields.node_properties(terminus)
     if not given:
@@ -195,9 +197,9 @@ def node_properties(terminus: proton.Terminus) -> NodeProperties:
 
 
 def check_is_topic(source: proton.Terminus, *, is_exchange: bool) -> None:
-    """Refuse a subscription to a queue: its messages would be shared with others.
+    """Refuse a subscription to a queue, since other receivers would take some of its messages.
 
-    :raises AddressRefusedError: when the topic is no exchange.
+    :raises AddressRefusedError: if the topic is not an exchange.
     """
     if "topic" in peer_fields.capabilities(source) and not is_exchange:
         raise AddressRefusedError(

@@ -1,11 +1,11 @@
-"""The bytes of messages whose last frame has not arrived, of one connection and of all.  No I/O.
+"""The bytes of messages whose last frame has not arrived, per connection and in total. No I/O.
 
 Rules
 -----
-* At a connection's limit its largest unfinished message is dropped, and its link closed.
-* At the limit of all connections, the same happens on the connection that keeps most: connections that keep
-  little are not affected by those that keep much.
-* Waiting instead would not help: the end of a message comes behind what the member would not read.
+* At a connection's limit its largest unfinished message is dropped, and the message's link is closed.
+* At the limit of all connections, the connection with the most bytes drops its largest message. Connections
+  with few bytes are not affected by others.
+* Waiting would not help: the end of a message follows frames that the member would not read.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from haclient.engine.links import ReceiverLink
 
 
 class UnfinishedMessages:
-    """Those of all connections.
+    """The unfinished messages of all connections.
 
     :param limit: bytes of all connections.
-    :param connection_limit: bytes of one.
+    :param connection_limit: bytes of one connection.
     """
 
     __slots__ = ("_connection_limit", "_connections", "_limit", "size")
@@ -32,11 +32,11 @@ class UnfinishedMessages:
         self.size = 0
 
     def of_connection(self) -> UnfinishedOfConnection:
-        """The part of a new connection."""
+        """Return the part of a new connection."""
         return UnfinishedOfConnection(self)
 
     def changed(self, connection: UnfinishedOfConnection, change: int) -> None:
-        """A connection keeps more bytes, or fewer."""
+        """Apply a change in the bytes that a connection keeps."""
         self.size += change
         if not connection.size:
             self._connections.discard(connection)
@@ -50,7 +50,7 @@ class UnfinishedMessages:
 
 
 class UnfinishedOfConnection:
-    """Those of one connection."""
+    """The unfinished messages of one connection."""
 
     __slots__ = ("_all", "_sizes", "size")
 
@@ -60,7 +60,7 @@ class UnfinishedOfConnection:
         self.size = 0
 
     def changed(self, link: ReceiverLink, size: int) -> None:
-        """A link keeps that many bytes now."""
+        """Set the bytes that a link keeps."""
         change = size - self._sizes.get(link, 0)
         if size:
             self._sizes[link] = size
@@ -70,7 +70,7 @@ class UnfinishedOfConnection:
         self._all.changed(self, change)
 
     def drop_largest(self, why: str) -> None:
-        """Drop the largest, and close its link."""
+        """Drop the largest unfinished message, and close its link."""
         link = max(self._sizes, key=lambda each: self._sizes[each])
         link.discard(
             proton.Condition(RESOURCE_LIMIT_EXCEEDED, f"too many bytes of unfinished messages: {why}")
