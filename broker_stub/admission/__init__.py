@@ -1,1 +1,1 @@
-"""Decides which clients a member lets in, and when."""
+"""Admission of clients: which ones a member accepts, and when."""

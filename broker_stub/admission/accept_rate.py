@@ -1,42 +1,42 @@
-"""Adapts the accept rate to how fast connection setups complete (``--accept-rate auto``).  No I/O.
+"""Adapts the accept rate to the duration of connection setups (``--accept-rate auto``). No I/O.
 
 Theory of operation
 -------------------
-Additive increase, multiplicative decrease, adjusted every ``INTERVAL``.  Two measurements show overload:
-the event loop runs late, which delays the clients that are connected; and admitted connections need much
-longer from the accepted socket to the Begin than the fastest one so far.  In either case the rate is
-multiplied by ``DECREASE``.  In neither case, and if a client had to wait for a slot, it grows by
+The rate follows additive increase, multiplicative decrease, adjusted every ``INTERVAL``. Two measurements
+indicate overload. First, the event loop runs late, which delays connected clients. Second, admitted
+connections need much longer from the accepted socket to the Begin than the fastest one so far. In either case
+the rate is multiplied by ``DECREASE``. Otherwise, if a client had to wait for a slot, the rate grows by
 ``INCREASE`` of the start rate.
 
 Rules
 -----
-* The rate stays between an eighth and four times the start rate: a member that is busy with other
-  work still lets clients in, and a measurement is not off by more.
-* The rate does not change while no client waits: an unused limit teaches nothing.
+* The rate stays between an eighth and four times the start rate. A member busy with other work still admits
+  clients, and the start measurement is not off by more.
+* The rate does not change while no client waits: an unused limit yields no information.
 
-Sources: Chiu and Jain, "Analysis of the increase and decrease algorithms for congestion avoidance"
-(1989); the fastest as the base as in TCP Vegas (Brakmo and Peterson, 1995).
+Sources: Chiu and Jain, "Analysis of the increase and decrease algorithms for congestion avoidance" (1989);
+the fastest as the base as in TCP Vegas (Brakmo and Peterson, 1995).
 """
 
 from __future__ import annotations
 
-# Seconds between two adjustments: some dozens of setups; a storm of seconds still has several.
+# Seconds between two adjustments: some dozens of setups, and several intervals even in a short storm.
 INTERVAL = 0.25
 # Linear growth doubles the rate in five seconds.
 INCREASE = 0.05
 DECREASE = 0.7
 _SPAN_BELOW, _SPAN_ABOVE = 8, 4
-# A loop that is later than this delays every answer by as much, in seconds.
+# Seconds; a loop that is later than this delays every answer equally.
 _MAX_LAG = 0.02
-# A setup within this time counts as fast, whatever the fastest was, in seconds.
+# Seconds; a setup within this time counts as fast, whatever the fastest was.
 _FAST = 0.1
 _SLOWER = 4
 
 
 class AutoRate:
-    """Adapts a rate.
+    """The adaptive accept rate.
 
-    :param start: setups a second, as measured.
+    :param start: measured setups per second.
     """
 
     __slots__ = ("_ceiling", "_count", "_fastest", "_floor", "_seconds", "_step", "_waited", "rate")
@@ -52,7 +52,7 @@ class AutoRate:
         self._seconds = 0.0
 
     def completed(self, seconds: float) -> None:
-        """Record how long the setup of an admitted client took."""
+        """Record the duration of an admitted client's setup."""
         self._count += 1
         self._seconds += seconds
         self._fastest = min(self._fastest, seconds)

@@ -1,17 +1,17 @@
-"""Authentication and authorization: who a client is, and what it may do.
+"""Authentication and authorization: the user of a client, and the user's permissions.
 
 Rules
 -----
-* SASL proves the user.  Names are what the file of users says, and have no realm behind ``@``.
-* Where users authenticate by password, clients without a name are let in only if that is asked for.
-* A client that skips SASL has not authenticated: where nobody is anonymous, it gets no Open.
+* SASL proves the user. Names are written as in the file of users, without a realm after ``@``.
+* If users authenticate by password, clients without a name are admitted only if that is configured.
+* A client that skips SASL is not authenticated: unless anonymous clients are admitted, it gets no Open.
 * ANONYMOUS has no name, and is never the cluster-admin, whatever name the client sends with it.
-* A passive member serves the cluster-admin only.  It redirects every other client to the primary when it
-  knows the primary, and refuses them otherwise (AMQP 1.0 part 2, sections 2.8.15, 2.8.16; the Open
-  property says at once that the Open is no success).
+* A passive member serves only the cluster-admin. It redirects all other clients to the primary if it knows
+  the primary, else it refuses them (AMQP 1.0 part 2, sections 2.8.15, 2.8.16). A property of the Open reports
+  at once that the connection is refused.
 * Only the cluster-admin may use ``$management``.
-* Where users authenticate, only the cluster-admin and the link users receive site events, and only the
-  cluster-admin sends any.  Where no client has a name, every client may.
+* If users authenticate, only the cluster-admin and the link users receive site events, and only the
+  cluster-admin sends them. If no client has a name, every client may do both.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from haclient.engine.wire.server_sasl import Login
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auth:
-    """How users authenticate, and which one is the cluster-admin.
+    """The authentication of users, and the name of the cluster-admin.
 
-    :param users: directory of the Cyrus user database; ``None`` when no user has a password.
-    :param anonymous: whether clients may connect without a name; ``None`` for only without ``users``.
-    :param external: whether a TLS client certificate authenticates.
+    :param users: directory of the Cyrus user database; ``None`` if no user has a password.
+    :param anonymous: true if clients may connect without a name; ``None`` to allow it only without ``users``.
+    :param external: true if a TLS client certificate authenticates.
     :param link_users: users that may receive the events of this site's queues, besides the cluster-admin.
     """
 
@@ -41,17 +41,17 @@ class Auth:
     link_users: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        # Offering no mechanism would mean every one that proton has, ANONYMOUS among them.
+        # If no mechanism is offered, proton offers all that it has, including ANONYMOUS.
         if not self._mechanisms():
             raise ValueError("nobody could connect: there are neither users nor certificates")
 
     @property
     def lets_anonymous_in(self) -> bool:
-        """Whether clients may connect without a name."""
+        """Return whether clients may connect without a name."""
         return self.users is None if self.anonymous is None else self.anonymous
 
     def sasl_server(self) -> SaslServer:
-        """The mechanisms to offer."""
+        """Return the SASL mechanisms to offer."""
         config = None if self.users is None else str(self.users)
         return SaslServer(mechanisms=self._mechanisms(), config_dir=config, realms=False)
 
@@ -62,27 +62,27 @@ class Auth:
         return (*offered, "ANONYMOUS") if self.lets_anonymous_in else offered
 
     def has_authenticated(self, login: Login | None) -> bool:
-        """Whether the client did what this member requires before it is given an Open."""
+        """Return whether the client meets this member's requirements for an Open."""
         return self.lets_anonymous_in or self.user(login) is not None
 
     def user(self, login: Login | None) -> str | None:
-        """The authenticated name, ``None`` for anonymous."""
+        """Return the authenticated name, ``None`` for anonymous."""
         return None if login is None or login.mechanism == "ANONYMOUS" else login.user
 
     def is_admin(self, user: str | None) -> bool:
-        """Whether the user is the cluster-admin."""
+        """Return whether the user is the cluster-admin."""
         return user is not None and user == self.admin
 
     def may_send_site_events(self, user: str | None) -> bool:
-        """Whether the member applies site events that this client sends."""
+        """Return whether the member applies site events that this client sends."""
         return self._users_are_anonymous or self.is_admin(user)
 
     def may_receive_site_events(self, user: str | None) -> bool:
-        """Whether this client may receive the events of this site's queues."""
+        """Return whether this client may receive the events of this site's queues."""
         return self.may_send_site_events(user) or user in self.link_users
 
     def checks_user_id(self, user: str | None) -> bool:
-        """Whether this client sends its own messages only; the cluster-admin moves those of others."""
+        """Return whether this client may send only its own messages; the cluster-admin also moves others'."""
         return not self._users_are_anonymous and not self.is_admin(user)
 
     @property

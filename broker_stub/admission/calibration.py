@@ -1,21 +1,22 @@
-"""Measures how many connections this machine can set up in a second (``--accept-rate measured``).
+"""Measures the connection setups per second of this machine (``--accept-rate measured``).
 
 Theory of operation
 -------------------
-It runs real handshakes with both ends in this process, through the engine that serves clients, from the
-headers to the answered Begin, without sockets.  It counts the processor time of the member's side, so that
-a busy machine does not look slow.  The median of ``_HANDSHAKES``, or of those that fit into ``_TIME``, is the
-cost of one setup in memory.  The first ones fill caches, and count only where there is no time for more.
+The measurement runs real handshakes with both ends in this process, through the engine that serves clients.
+They go from the headers to the answered Begin, without sockets. Only processor time of the member's side
+counts, so that a busy machine does not look slow. The cost of one setup in memory is the median of
+``_HANDSHAKES`` runs, or of as many as fit into ``_TIME``. The first runs fill caches; they count only if
+there is no time for more.
 
 Rules
 -----
-* A setup over a socket costs ``_SOCKET`` times as much as one in memory.  Where every client needs a
-  password, the server's part of SCRAM is added (``_SCRAM_ITERATIONS``).  Where anonymous clients are
-  allowed, it assumes that few clients have a password; a member with many of both wants ``auto``.
-* New connections get half of a core (``_SHARE``); the other half is for established connections and for
+* A setup over a socket costs ``_SOCKET`` times as much as one in memory. If every client needs a password,
+  the server's part of SCRAM is added (``_SCRAM_ITERATIONS``). If anonymous clients are allowed, few clients
+  are assumed to have a password; a member with many of both should use ``auto``.
+* New connections get half of a core (``_SHARE``). The other half is for established connections and for
   refusing clients.
-* TLS is measured with the member's own certificate, and without a client's: a handshake that fails
-  because it lacks one counts up to that point.
+* TLS is measured with the member's own certificate and without a client certificate. If the handshake fails
+  because that is required, the cost up to that point counts.
 """
 
 from __future__ import annotations
@@ -36,25 +37,25 @@ from haclient.engine.settings import Settings
 
 _T = TypeVar("_T")
 
-# Seconds that a measurement takes at most; nobody notices it at a start.
+# Seconds that a measurement takes, at most: not noticeable during a start.
 _TIME = 0.06
 _WARM_UP, _HANDSHAKES = 10, 25
 _SHARE = 0.5
-# Measured with benchmarks/bench_flood.py --cost: accept, the loop and the kernel, beside the engine.
+# Measured with benchmarks/bench_flood.py --cost: accept, loop and kernel, in addition to the engine.
 _SOCKET = 2.5
-# RFC 5802's Hi() with 4096 iterations; Cyrus calls HMAC anew for each, and takes this many times as long.
+# RFC 5802's Hi() with 4096 iterations; Cyrus calls HMAC separately for each and takes 5.5 times as long.
 _SCRAM_ITERATIONS, _SCRAM_FACTOR = 4096, 5.5
-# Steps of both ends before it gives up: a handshake with TLS takes about ten.
+# Steps of both ends before giving up: a handshake with TLS takes about ten.
 _MAX_STEPS = 100
 
 
 def measure(settings: Settings) -> float:
-    """Setups a second that a member with these settings should admit.
+    """Return the setups per second that a member with these settings should admit.
 
-    :param settings: the member's, for the connections of its clients.
+    :param settings: the member's settings for client connections.
     """
     server = settings.sasl_server
-    # The same directory: Cyrus reads its configuration once in a process.
+    # The same directory: Cyrus reads its configuration only once per process.
     offered = None if server is None else replace(server, mechanisms=("ANONYMOUS",))
     anonymous = replace(settings, sasl_server=offered)
     costs: list[float] = []
@@ -62,12 +63,12 @@ def measure(settings: Settings) -> float:
     while len(costs) < _WARM_UP + _HANDSHAKES and (time.monotonic() < end or not costs):
         costs.append(handshake(anonymous))
     costs = costs[_WARM_UP:] or costs
-    median = sorted(costs)[len(costs) // 2]  # the library's own loads decimal and fractions: a megabyte
+    median = sorted(costs)[len(costs) // 2]  # ``statistics`` loads decimal and fractions: a megabyte
     return _SHARE / (median * _SOCKET + password_cost(settings))
 
 
 def password_cost(settings: Settings) -> float:
-    """Processor seconds of a password's check; none where it is not needed."""
+    """Return the processor seconds of a password check; 0 if none is required."""
     server = settings.sasl_server
     if server is None or server.config_dir is None or "ANONYMOUS" in server.mechanisms:
         return 0.0
@@ -77,7 +78,7 @@ def password_cost(settings: Settings) -> float:
 
 
 def handshake(settings: Settings) -> float:
-    """Set one connection up in memory; the processor seconds of the member's side."""
+    """Set up one connection in memory; return the processor seconds of the member's side."""
     clock = _Stopwatch()
     server, client = clock.timed(_End, settings), _End(_client_settings(settings))
     client.engine.open()
@@ -102,7 +103,7 @@ def _client_settings(settings: Settings) -> Settings:
 
 
 class _Stopwatch:
-    """Adds up the processor time of what is called through it."""
+    """Adds up the processor time of the calls made through it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -126,7 +127,7 @@ class _End:
         self.engine.connection_made(cast("asyncio.Transport", self))
 
     def step(self) -> bytes:
-        """Run the scheduled calls; return the bytes for the other end."""
+        """Run the scheduled calls; return the bytes for the peer end."""
         soon, self._scheduled = self._scheduled, []
         for call, arguments in soon:
             call(*arguments)
@@ -135,69 +136,69 @@ class _End:
         return sent
 
     def feed(self, data: bytes) -> None:
-        """Take the bytes that the other end sent."""
+        """Feed the bytes from the peer end to the engine."""
         if data and self.engine.close_reason is None:
             self.engine.data_received(data)
 
     # -- the owner ------------------------------------------------------------------------------
 
     def opened(self, engine: Engine) -> None:
-        """The peer's Open."""
+        """Answer the peer's Open, on the member's side."""
         if self._serves:
             engine.open(properties={"product": "calibration", "haclient:generation": proton.ulong(1)})
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """The peer's Begin."""
+        """Note the peer's Begin, and answer it on the member's side."""
         self.begun = True
         if self._serves:
             session.open()
             engine.wake()
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """No client attaches a link here."""
+        """Do nothing: no client attaches a link here."""
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """Neither end closes."""
+        """Do nothing: neither end closes."""
 
     def writable_again(self, engine: Engine) -> None:
-        """There is no socket that could be full."""
+        """Do nothing: no socket can be full."""
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
-        """The measurement ended."""
+        """Do nothing: the measurement ended."""
 
     # -- the socket -----------------------------------------------------------------------------
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """The buffer has no limit."""
+        """Do nothing: the buffer has no limit."""
 
     def is_closing(self) -> bool:
-        """Not before the end."""
+        """Return false: the connection stays open until the end."""
         return False
 
     def write(self, data: bytes) -> None:
-        """Keep it for the next step."""
+        """Keep the bytes for the next step."""
         self._output += data
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there are no resources to release."""
 
     abort = close
 
     # -- the event loop -------------------------------------------------------------------------
 
     def call_soon(self, call: Callable[..., object], *arguments: Any) -> _NullHandle:
-        """Run it in the next step."""
+        """Schedule a call for the next step."""
         self._scheduled.append((call, arguments))
         return _NULL_HANDLE
 
     def call_later(self, _delay: float, _call: Callable[..., object], *_arguments: Any) -> _NullHandle:
-        """A handshake in memory does not live that long."""
+        """Ignore the call: a handshake in memory ends before any timer."""
         return _NULL_HANDLE
 
     call_at = call_later
 
     def time(self) -> float:
-        """Seconds."""
+        """Return monotonic seconds."""
         return time.monotonic()
 
 

@@ -2,23 +2,23 @@
 
 Theory of operation
 -------------------
-``decide`` judges every Open.  A member that serves asks its ``RateLimiter``: either a slot is free now, or
-the refusal says when (``retry-after``), or the client is parked until then.  A passive member parks clients
-that ask for it, and redirects the others to the primary; when it redirects faster than a primary like
-itself admits, the redirect carries ``retry-after`` as well.  When the member's role changes,
-``role_changed`` gives every parked connection a slot: to be served, or to be redirected to the new primary.
+``decide`` judges every Open. On a serving member it asks the ``RateLimiter``. If no slot is free, the refusal
+names the time of a slot (``retry-after``), or the client is parked until then. A passive member parks clients
+that ask for it, and redirects the others to the primary. If it redirects faster than a primary like itself
+admits, the redirect carries ``retry-after`` as well. When the member's role changes, ``role_changed`` gives
+every parked connection a slot: to be served, or to be redirected to the new primary.
 
 Rules
 -----
 * The cluster-admin and its replication links take no slot and never wait.
-* A client that is parked wherever it could be refused needs one attempt only.  When the parking limit is
-  reached, the member ignores the request to be parked.
-* Parked connections are served or redirected at the accept rate, like all others.  Those that will be
+* If members park a client instead of refusing it, one attempt is enough. When the parking limit is reached,
+  the member ignores the request to be parked.
+* Parked connections are served or redirected at the accept rate, like all others. Connections to be
   redirected stay until their slot, and so need no ``retry-after``.
-* A member that admits all at once (``unlimited``, ``announced``) refuses nobody, and sends no
-  ``retry-after``; see ``fleet``.
-* Parked connections stay when a passive member learns again of the primary that it knows; only a new
-  primary gives them slots.
+* A member that admits all clients at once (``unlimited``, ``announced``) refuses none for its rate, and sends
+  no ``retry-after``; see ``fleet``.
+* If a passive member learns again of the primary that it knows, parked connections stay; only a new primary
+  gives them slots.
 
 Sources: docs/storms.md; AMQP 1.0 part 2, sections 2.8.15 and 2.8.16.
 """
@@ -43,29 +43,29 @@ from broker_stub.amqp.conditions import RESOURCE_LIMIT_EXCEEDED
 from broker_stub.election.roles import Membership
 from haclient.engine.settings import Settings
 
-# Clients on one busy machine arrive in bursts: the slots of the last tenth of a second are still usable, or
-# they pass unused while their clients wait for a processor.
+# Clients on one busy machine arrive in bursts. The slots of the last tenth of a second stay usable; otherwise
+# they expire while their clients wait for a processor.
 _BURST_WINDOW = 0.1
 
 
 class RateSource(enum.StrEnum):
-    """How the member finds an accept rate that is not given as a number."""
+    """The source of an accept rate that is not given as a number."""
 
     MEASURED = "measured"
     AUTO = "auto"
     ANNOUNCED = "announced"
-    """The member admits all at once, and announces what it has measured: its clients spread their dials."""
+    """Admit all clients at once and announce the measured rate: clients spread their dials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionOptions:
-    """How many clients a member admits, and how fast.
+    """The number and rate of clients that a member admits.
 
-    :param rate: setups a second, ``math.inf`` for no limit, or how to find the number.
-    :param burst: clients admitted at once after an idle time; ``None`` for those of ``_BURST_WINDOW``.
+    :param rate: setups per second, ``math.inf`` for no limit, or the source of the number.
+    :param burst: clients admitted at once after an idle time; ``None`` for the slots of ``_BURST_WINDOW``.
     :param max_handshakes: most connections without an Open.
     :param park_limit: most parked connections.
-    :param park_timeout: most seconds that a connection is parked.
+    :param park_timeout: most seconds that a connection stays parked.
     """
 
     rate: float | RateSource = math.inf
@@ -76,7 +76,7 @@ class AdmissionOptions:
 
 
 class Decision(enum.Enum):
-    """What the member does with a client that it does not refuse."""
+    """The treatment of a client that is not refused."""
 
     ADMIT = enum.auto()
     PARK = enum.auto()
@@ -90,17 +90,17 @@ class AdmissionRequest(ParkedConnection, Protocol):
 
     @property
     def key(self) -> Hashable:
-        """What identifies the client when it connects again."""
+        """The key that identifies the client when it connects again."""
 
     @property
     def wants_park(self) -> bool:
-        """Whether it may be parked."""
+        """Return whether the client may be parked."""
 
 
 class AdmissionController:
     """Admits the clients of one member.
 
-    :param membership: the member's role now; ``role_changed`` reports changes.
+    :param membership: the member's current role; ``role_changed`` reports changes.
     """
 
     def __init__(
@@ -124,13 +124,13 @@ class AdmissionController:
         self._admitted = self._refused = self._redirected = self._parked = 0
 
     def start(self, settings: Settings) -> None:
-        """Measure how fast setups are, if the rate depends on it.
+        """Measure the speed of setups, if the rate depends on it.
 
         :param settings: the settings of client connections.
         """
         if not isinstance(self._options.rate, RateSource):
             return
-        from broker_stub.admission import calibration  # noqa: PLC0415 - not where the rate is given
+        from broker_stub.admission import calibration  # noqa: PLC0415 - only if the rate is not given
 
         measured = calibration.measure(settings)
         if self._options.rate is RateSource.ANNOUNCED:
@@ -152,7 +152,7 @@ class AdmissionController:
     def decide(self, request: AdmissionRequest, *, full: str) -> Decision | proton.Condition:
         """Serve the client, park it, or refuse it with a condition.
 
-        :param full: why there is no room for another connection, empty when there is.
+        :param full: the reason why there is no room for another connection; empty if there is.
         """
         if request.admin:
             return self._decide_admin(request)
@@ -176,7 +176,8 @@ class AdmissionController:
     def _wait_for_slot(self, request: AdmissionRequest) -> float:
         if self._rate_limiter.rate == math.inf:
             return 0.0
-        # A parked client keeps its connection until its slot; others must be recognised when they return.
+        # A parked client keeps its connection until its slot; other clients must be recognised when they
+        # return.
         name = request if request.wants_park and not self.parking.full else request.key
         wait = self._rate_limiter.reserve(name, self._loop.time())
         if wait > 0 and self._auto is not None:
@@ -206,9 +207,9 @@ class AdmissionController:
         )
 
     def announcement(self, connections: int) -> dict[str, Any]:
-        """What the Open of this member says about its clients, if anything.
+        """Return the properties of the Open that announce the fleet's size and rate, if any.
 
-        :param connections: those of all clients, now.
+        :param connections: current connections of all clients.
         """
         if self._announced_rate is None or not self._membership.role.serves:
             return {}
@@ -222,7 +223,7 @@ class AdmissionController:
     # -- slots ----------------------------------------------------------------------------------
 
     def role_changed(self, membership: Membership) -> None:
-        """Take the member's new role, or new knowledge of the primary."""
+        """Apply the member's new role, or new knowledge of the primary."""
         before, self._membership = self._membership, membership
         if membership.role.serves:
             if not before.role.serves:
@@ -237,7 +238,7 @@ class AdmissionController:
         return lambda connection: admission.reserve(connection, now)
 
     def _run_slot(self, connection: ParkedConnection, at_once: bool) -> None:  # noqa: FBT001  (called by ``Parking``)
-        """Run the slot of a parked connection; one that did not have to wait has reserved it already."""
+        """Run the slot of a parked connection, unless it has to wait for another one."""
         membership = self._membership
         limiter = self._rate_limiter if membership.role.serves else self._redirect_limiter
         wait = 0.0 if at_once else limiter.reserve(connection, self._loop.time())
@@ -268,7 +269,7 @@ class AdmissionController:
         self._schedule_tick()
 
     def status(self) -> dict[str, Any]:
-        """Counts of clients by decision, for the status."""
+        """Return counts of clients by decision, for the status."""
         rate = self._rate_limiter.rate
         return {
             "rate": None if rate == math.inf else rate,
@@ -288,5 +289,8 @@ def _burst(rate: float) -> float:
 
 
 def _primary_identity(membership: Membership) -> tuple[object, ...]:
-    """Identifies a primary: without an arbiter, one that is promoted again was never lost in between."""
+    """Return a key that changes with the primary.
+
+    Without an arbiter, a primary may be promoted again without a loss in between, so the generation counts.
+    """
     return membership.primary, None if membership.arbitrated else membership.generation

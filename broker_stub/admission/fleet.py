@@ -1,10 +1,11 @@
-"""What a primary that sends no ``retry-after`` announces, so that its clients spread their dials.  No I/O.
+"""Announces the size of the fleet, so that clients spread their dials. No I/O.
 
-Its Open has the connections that it has had at once lately, and those that it can set up in a second
-(``haclient.retry.fleet``).  A client reads them when it connects, and uses them when the primary is lost.
+A primary that sends no ``retry-after`` announces two numbers in its Open (``haclient.retry.fleet``): its
+recent maximum of concurrent connections, and the setups per second that it can handle. A client reads them
+when it connects, and uses them when the primary is lost.
 
-Rule: "lately" is the current day and the one before, from the start of the member on: at night many clients
-are away, and those that connect then must know the others as well.
+Rule: "recent" means the current and the previous day, counted from the member's start. At night many clients
+are disconnected, and a client that connects then must know of the others as well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _DAY = 86_400.0
 
 
 class Peak:
-    """The most connections at once, of one to two days."""
+    """The most concurrent connections within the last one to two days."""
 
     __slots__ = ("_before", "_ends", "_most")
 
@@ -28,7 +29,7 @@ class Peak:
         self._ends = now + _DAY
 
     def note(self, connections: int, now: float) -> int:
-        """Take the number of the moment; return the most.
+        """Record the current number; return the maximum.
 
         :param now: monotonic seconds.
         """
@@ -41,5 +42,5 @@ class Peak:
 
 
 def announcement(connections: int, setup_rate: float) -> dict[str, Any]:
-    """The properties for an Open."""
+    """Return the properties for an Open."""
     return {CONNECTIONS: proton.ulong(connections), SETUP_RATE: setup_rate}

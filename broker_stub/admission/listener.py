@@ -1,18 +1,18 @@
-"""Accepts sockets, and begins with one of them in each iteration of the event loop.
+"""Accepts sockets, at a bounded rate per iteration of the event loop.
 
-asyncio's own server accepts as many as its backlog is long before anything else runs again, and
-libuv's as many as there are; when every client of a dead primary connects in the same second,
-established connections would wait for all of them.
+asyncio's own server accepts as many sockets as its backlog holds before anything else runs, and libuv's
+server all that are waiting. When every client of a dead primary connects in the same second, established
+connections would wait for all of them.
 
 Rules
 -----
-* An iteration accepts one socket for each address; the others wait in the kernel, up to ``_BACKLOG``.
-  Making an engine takes a quarter of a millisecond, and in a storm an iteration is not much longer.
-* A socket without a first byte gets no engine yet (``silent_sockets``), and costs a tenth of one: of those an
-  iteration accepts up to ``_BATCH``, for a health probe may wait behind thousands of them.
-* Accepting pauses, never for long, when the handshakes say so, and when file descriptors (or buffers)
-  run out: the oldest handshake is aborted then, for the next client may be the cluster-admin.
-* The engine does TLS, so there is none here.
+* An iteration accepts one socket for each address; the others wait in the kernel, up to ``_BACKLOG``. Making
+  an engine takes a quarter of a millisecond, and in a storm an iteration is not much longer.
+* A socket without a first byte gets no engine yet (``silent_sockets``), and costs a tenth of one. An
+  iteration accepts up to ``_BATCH`` of these, because a health probe may wait behind thousands of them.
+* Accepting pauses briefly if ``Handshakes`` requires it, or if file descriptors or buffers run out. In the
+  second case the oldest handshake is aborted, because the next client may be the cluster-admin.
+* There is no TLS here: the engine handles it.
 
 Sources: accept(2), "error handling"; listen(2), ``net.core.somaxconn``.
 """
@@ -37,19 +37,19 @@ logger = get_logger("broker_stub.admission.listener")
 
 # Every client of a dead primary connects in the same second; Linux limits this to somaxconn (4096).
 _BACKLOG = 4096
-# Together as long as an engine takes, or two.
+# Together they take as long as one or two engines.
 _BATCH = 16
-# Seconds until it tries again when no descriptor was left.
+# Seconds until the next attempt after descriptors ran out.
 _PAUSE = 0.05
-# Descriptors for store, arbiter, telemetry, and the links to the other members.
+# Descriptors for store, arbiter, telemetry, and the links to other members.
 _FILES = 200
 _EXHAUSTED_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def most_connections(handshakes: int) -> int:
-    """How many connections the process has descriptors for, beside its handshakes and its own files.
+    """Return the number of connections for which the process has descriptors.
 
-    The handshakes get at most a quarter of the descriptors, and the files an eighth.
+    Subtracts handshakes, at most a quarter of the descriptors, and the member's own files, at most an eighth.
     """
     limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
@@ -61,29 +61,29 @@ class PendingHandshakes(Protocol):
     """The handshakes, as the listener sees them: see ``Handshakes``."""
 
     def accept_delay(self, now: float) -> float:
-        """Seconds to wait before the next socket is accepted, 0.0 for none."""
+        """Return the seconds until the next socket may be accepted; 0.0 for now."""
 
     def begin_delay(self, now: float) -> float:
-        """Seconds to wait before the next engine is made."""
+        """Return the seconds until the next engine may be made; 0.0 for now."""
 
     def wait_for(self, silent: PendingHandshake, now: float) -> None:
-        """A socket was accepted whose client has sent nothing."""
+        """Add an accepted socket whose client has sent nothing."""
 
     def spoke(self, silent: PendingHandshake, now: float) -> None:
-        """It has sent something now."""
+        """Remove a socket whose client has sent its first byte."""
 
     def done(self, handshake: PendingHandshake) -> None:
-        """It has ended without."""
+        """Remove an ended connection."""
 
     def abort_oldest(self, why: str) -> None:
-        """Abort the oldest handshake, if there is any."""
+        """Abort the oldest handshake, if any."""
 
 
 class Listener:
     """The listening sockets of a member.
 
-    :param make: a protocol for each accepted socket.
-    :param timeout: seconds that a client has for its first byte.
+    :param make: makes a protocol for each accepted socket.
+    :param timeout: seconds that a client has to send its first byte.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class Listener:
         self._unreported = 0
 
     async def listen(self, address: Endpoint) -> None:
-        """Start to accept.
+        """Start accepting.
 
-        :raises OSError: when it cannot listen on the address.
+        :raises OSError: if it cannot listen on the address.
         """
         found = await self._loop.getaddrinfo(
             address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -130,7 +130,7 @@ class Listener:
         return port
 
     def close(self) -> None:
-        """Stop to accept."""
+        """Stop accepting."""
         self._stop()
         for task in self._connecting:
             task.cancel()
@@ -162,7 +162,7 @@ class Listener:
         self._resume_timer = self._loop.call_later(seconds, self._start)
 
     def _ready(self, listening: socket.socket) -> None:
-        """Accept one of the waiting sockets whose client has sent something, or some of the silent ones."""
+        """Accept one waiting socket whose client has sent bytes, or several silent ones."""
         for _ in range(_BATCH):
             accepted = self._accept(listening)
             if accepted is None:
@@ -210,7 +210,7 @@ class Listener:
             self._unreported, self._last_report_at = 0, now
 
     def _spoke(self, silent: SilentSocket, accepted: socket.socket) -> None:
-        """Begin in one of the next iterations: a thousand may speak in the same."""
+        """Queue a socket to begin in a later iteration: a thousand clients may send in the same one."""
         self._silent.discard(silent)
         self._handshakes.spoke(silent, self._loop.time())
         self._spoken.append(accepted)

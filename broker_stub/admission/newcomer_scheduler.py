@@ -1,23 +1,22 @@
-"""Reads newcomers' bytes in small time slices, so that established connections do not wait for all of them.
+"""Reads newcomers' bytes in small time slices, so that established connections need not wait for all of them.
 
 Theory of operation
 -------------------
-One iteration of the event loop reads every socket that has something to read.  In a storm that is a hundred
-newcomers at a time, and established connections wait for the whole iteration.  So the events of a newcomer's
-socket only go into a queue: its bytes, its end of file, its loss.  Each iteration spends one ``TimeSlice``
-on that queue, and between two slices the loop polls all sockets again.  The bytes of an established
-connection go to its engine at once.
+One iteration of the event loop reads every readable socket. In a storm that is a hundred newcomers at a time,
+and established connections wait for the whole iteration. So the events of a newcomer's socket (bytes, end of
+file, loss) only enter a queue. Each iteration spends one ``TimeSlice`` on that queue, and between two slices
+the loop polls all sockets again. The bytes of an established connection go to its engine at once.
 
-A client that is refused or parked counts as a newcomer: its heartbeats, its answer to the Close and its end
-are scheduled here as well.  So is the Attach of one that was just admitted, which costs more than its Open.
-And so is the end of an established connection, for a thousand of them may end at once.
+A refused or parked client counts as a newcomer: its heartbeats, its answer to the Close and its end are
+scheduled here as well. The Attach of a newly admitted client is scheduled too, because it costs more than its
+Open. So is the end of an established connection, because a thousand may end at once.
 
 Rules
 -----
-* A slice is processor time: on a busy machine newcomers get the same part of what the member gets.
-* Work that has begun is finished: a slice only says whether to begin with the next piece.
+* A slice is processor time: on a busy machine newcomers get the same share of the member's time.
+* Work that has begun is finished: the slice only decides whether the next piece begins.
 * One connection's bytes keep their order, and precede its end.
-* Every slice runs at least one connection, however long that takes: a password's check does not stop halfway.
+* Every slice runs at least one connection, however long it takes: a password check cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from typing import cast
 
 from haclient.engine.protocol import Engine
 
-# Processor seconds: one or two steps of a handshake.  A message of an established connection takes a few
-# iterations of the loop, and between two slices an iteration costs some twenty microseconds more.
+# Processor seconds: one or two steps of a handshake. A message of an established connection takes a few
+# iterations of the loop; between two slices an iteration costs some twenty microseconds more.
 TIME_SLICE = 0.0005
 
 
 class TimeSlice:
-    """The slice of one iteration, from now on."""
+    """The time slice of one iteration, which starts on construction."""
 
     __slots__ = ("_end",)
 
@@ -45,12 +44,12 @@ class TimeSlice:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether the others have to wait for the next iteration."""
+        """Return whether the remaining connections must wait for the next iteration."""
         return time.thread_time() >= self._end
 
 
 class NewcomerScheduler:
-    """The queue of one member's connections with unread events.  Belongs to its event loop."""
+    """The queue of a member's connections with unread events; belongs to its event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -58,7 +57,7 @@ class NewcomerScheduler:
         self._next: asyncio.Handle | None = None
 
     def enqueue(self, protocol: ScheduledProtocol) -> None:
-        """Queue a connection; the end of an established one, such as a backup's, before all newcomers."""
+        """Queue a connection; an ended established one, such as a backup's, goes before all newcomers."""
         if protocol.passes_through:
             self._waiting.appendleft(protocol)
         else:
@@ -78,8 +77,8 @@ class NewcomerScheduler:
 class ScheduledProtocol(asyncio.Protocol):
     """The protocol of one connection's socket.
 
-    :param is_established: whether the connection is no longer a newcomer.
-    :ivar passes_through: whether its bytes go to the engine at once.
+    :param is_established: returns whether the connection is no longer a newcomer.
+    :ivar passes_through: true if its bytes go to the engine at once.
     """
 
     __slots__ = (
@@ -108,13 +107,13 @@ class ScheduledProtocol(asyncio.Protocol):
         self._socket: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the socket was accepted."""
-        # uvloop's transports derive from nothing of asyncio's, so this cannot be an isinstance.
+        """Pass the accepted socket to the engine (called by asyncio)."""
+        # uvloop's transports do not derive from asyncio's, so this cannot be an isinstance check.
         self._socket = cast("asyncio.Transport", transport)
         self._engine.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: the peer sent bytes."""
+        """Pass bytes to the engine, or queue them (called by asyncio)."""
         if self.passes_through:
             self._engine.data_received(data)
         else:
@@ -122,13 +121,13 @@ class ScheduledProtocol(asyncio.Protocol):
             self._queue()
 
     def eof_received(self) -> bool:
-        """asyncio: the peer will send no more.  The socket stays open until the engine knows."""
+        """Queue the end of file; the socket stays open until the engine has seen it (called by asyncio)."""
         self._eof = True
         self._queue()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the socket is closed."""
+        """Queue the loss of the socket (called by asyncio)."""
         self._lost = (exc,)
         self._queue()
 
@@ -138,7 +137,7 @@ class ScheduledProtocol(asyncio.Protocol):
             self._scheduler.enqueue(self)
 
     def run_once(self) -> None:
-        """Hand the queued events to the engine."""
+        """Pass the queued events to the engine."""
         self._queued = False
         engine, socket = self._engine, self._socket
         self._feed_data()
@@ -156,9 +155,9 @@ class ScheduledProtocol(asyncio.Protocol):
             self._engine.data_received(data[0] if len(data) == 1 else b"".join(data))
 
     def pause_writing(self) -> None:
-        """asyncio: the socket's buffer is full."""
+        """Report a full socket buffer to the engine (called by asyncio)."""
         self._engine.pause_writing()
 
     def resume_writing(self) -> None:
-        """asyncio: the socket's buffer has space again."""
+        """Report to the engine that the socket buffer has space again (called by asyncio)."""
         self._engine.resume_writing()

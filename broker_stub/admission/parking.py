@@ -1,17 +1,17 @@
-"""Parks clients until the member serves, or knows the member that does.
+"""Parks clients until the member serves, or knows the serving member.
 
 Theory of operation
 -------------------
-A client asks for it in its Open (``haclient:park``), and the member confirms it in its own; it does not
-answer the Begin.  A parked connection costs the member a socket and its heartbeats, and has finished the
-expensive part when its slot is due: TCP, TLS and SASL.  ``Parking`` knows the parked connections, since when
-they are parked, and when their slots are due; the ``controller`` decides what a slot does.
+A client requests parking in its Open (``haclient:park``). The member confirms it in its own Open, but does
+not answer the Begin. A parked connection costs the member a socket and heartbeats. When its slot is due,
+the expensive part (TCP, TLS, SASL) is done. ``Parking`` stores the parked connections, the start of their
+parking, and the times of their slots. The ``controller`` decides the effect of a slot.
 
 Rules
 -----
 * At most ``limit`` connections are parked, each for at most ``timeout`` seconds.
-* Slots run in the order in which they are due, and those that are due together in the order in which the
-  clients connected.  One iteration of the event loop releases as many as fit into a ``TimeSlice``.
+* Slots run in the order of their times; slots of the same time run in the order of connecting. One iteration
+  of the event loop releases as many as fit into a ``TimeSlice``.
 * ``remove`` is called for every connection, whatever ends its parking.
 
 Source: docs/storms.md.
@@ -35,18 +35,18 @@ class ParkedConnection(Hashable, Protocol):
     """A connection that can be parked."""
 
     def unpark(self) -> None:
-        """Serve it; it calls ``remove``."""
+        """Serve the connection; calls ``remove``."""
 
     def close_with(self, condition: proton.Condition) -> None:
-        """Close it; it calls ``remove``."""
+        """Close the connection; calls ``remove``."""
 
 
 class Parking:
     """The parked connections of one member.
 
     :param limit: most connections.
-    :param timeout: most seconds that a connection is parked.
-    :param run_slot: called when a slot is due, with whether it was due at once.
+    :param timeout: most seconds that a connection stays parked.
+    :param run_slot: called when a slot is due; the second argument is true if the slot had no wait.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Parking:
 
     @property
     def full(self) -> bool:
-        """Whether the parking limit is reached."""
+        """Return whether the parking limit is reached."""
         return len(self._since) >= self._limit
 
     def park(self, connection: ParkedConnection) -> None:
@@ -82,7 +82,7 @@ class Parking:
             self._expire()
 
     def remove(self, connection: ParkedConnection) -> bool:
-        """Park it no longer; return whether it was parked."""
+        """Remove a connection; return whether it was parked."""
         return self._since.pop(connection, None) is not None
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Parking:
         self._arm_timer()
 
     def schedule_all(self, wait: Callable[[ParkedConnection], float]) -> None:
-        """Give every connection a slot, in the order in which they were parked."""
+        """Give every connection a slot, in the order of parking."""
         self._due = [self._entry(connection, wait(connection)) for connection in self._since]
         heapq.heapify(self._due)
         self._arm_timer()
@@ -138,7 +138,7 @@ class Parking:
     # -- the timeout ----------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        """Close connections that are parked too long, and schedule the next check."""
+        """Close connections that were parked too long, and schedule the next check."""
         self._expiry = None
         now, time_slice = self._loop.time(), TimeSlice()
         why = f"parked for {self._timeout:g} s without a slot"

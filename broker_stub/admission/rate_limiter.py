@@ -1,25 +1,25 @@
-"""Limits the connections that a member sets up in a second, and reserves slots for the others.  No I/O.
+"""Limits the connection setups of a member per second, and reserves slots for waiting clients. No I/O.
 
 Theory of operation
 -------------------
-Time is divided into slots, ``1/rate`` apart.  Each client gets the next free one.  A slot that is not in
-the future admits the client.  Otherwise it is reserved under the client's name, and the client learns how
-long to wait: the k-th refused client has a slot k slots later, so all of them together connect at ``rate``.
-Up to ``burst`` slots of an idle time can be used later (a token bucket, expressed as the Generic Cell Rate
-Algorithm does, by the time of the next slot alone).
+Time is divided into slots, ``1/rate`` apart. Each client gets the next free slot. If the slot is not in the
+future, the client is admitted. Otherwise the slot is reserved under the client's name, and the client learns
+how long to wait. The k-th refused client has a slot k slots later, so all of them together connect at
+``rate``. Up to ``burst`` slots of an idle time can be used later. This is a token bucket, expressed like the
+Generic Cell Rate Algorithm by the time of the next slot alone.
 
 Rules
 -----
-* A client that connects within ``grace`` seconds after its slot, or less than one slot before it, is
-  admitted, and its slot is used up.
-* A client that connects too early learns what remains of the same slot: asking often gains nothing.
-* A slot that its client did not use is a credit for the next new client; there are at most ``burst``
-  of them, for unused slots cannot be saved up.
-* A new rate holds for slots that are reserved from then on; earlier reservations stay.
-* Every call takes amortised constant time: slots are given out in the order of their times, so unused
-  ones are at one end.
+* A client that connects within ``grace`` seconds after its slot, or less than one slot before it, is admitted
+  and uses up its slot.
+* A client that connects too early learns the remaining time of the same slot: asking often gains nothing.
+* A slot that its client did not use is a credit for the next new client. There are at most ``burst`` credits,
+  since unused slots cannot be saved up.
+* A new rate applies to later reservations; earlier reservations stay.
+* Every call takes amortised constant time: slots are assigned in the order of their times, so unused slots
+  are at one end.
 
-Each client needs a name of its own: two connections under one name share one slot.
+Each client needs its own name: two connections under one name share one slot.
 
 Sources: ITU-T I.371, annex A (the algorithm as virtual scheduling); docs/storms.md.
 """
@@ -29,20 +29,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 
-# The connections of one application may come together; what the primary does at once stays short.
+# Connections of one application may arrive together; the primary's work in one burst stays short.
 DEFAULT_BURST = 8.0
 # Clients add jitter to ``retry-after``, a dial takes time, and a busy client is late.
 DEFAULT_GRACE = 2.0
 
 
 class RateLimiter:
-    """Gives out slots.
+    """Assigns slots to clients.
 
-    :param rate: setups a second; ``math.inf`` admits every client.
-    :param burst: how many clients may connect at once after an idle time.
+    :param rate: setups per second; ``math.inf`` admits every client.
+    :param burst: number of clients that may connect at once after an idle time.
     :param grace: seconds that a slot stays reserved.
-    :param reuse: whether an unused slot goes to another client: not where clients are redirected to another
-        member, which alone sees whether they connect.
+    :param reuse: true if an unused slot goes to another client. False if clients are redirected: only the
+        other member sees whether they connect.
     """
 
     __slots__ = ("_credits", "_free", "_grace", "_interval", "_rate", "_reuse", "_slots", "_waiting", "burst")
@@ -67,7 +67,7 @@ class RateLimiter:
 
     @property
     def rate(self) -> float:
-        """Setups a second."""
+        """Setups per second."""
         return self._rate
 
     @rate.setter
@@ -79,11 +79,11 @@ class RateLimiter:
 
     @property
     def waiting(self) -> int:
-        """How many slots are reserved."""
+        """The number of reserved slots."""
         return len(self._waiting)
 
     def reserve(self, client: Hashable, now: float) -> float:
-        """Seconds until the client's slot; 0.0 admits it now."""
+        """Return the seconds until the client's slot; 0.0 admits it now."""
         self._expire(now)
         slot = self._waiting.get(client)
         if slot is None:

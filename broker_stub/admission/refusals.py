@@ -28,21 +28,21 @@ _MAX_RETRY_AFTER_MS = 2**32 - 1
 
 
 def passive_refusal(membership: Membership) -> proton.Condition:
-    """The Close condition of a member that does not serve: a redirect if it knows the primary."""
+    """Return the Close condition of a member that does not serve: a redirect if it knows the primary."""
     if membership.primary is None:
         return proton.Condition(CONNECTION_FORCED, "this member is passive and knows no primary")
     return redirect(membership.primary)
 
 
 def redirect(primary: Endpoint) -> proton.Condition:
-    """The Close condition that redirects a client to the primary."""
+    """Return the Close condition that redirects a client to the primary."""
     return proton.Condition(
         CONNECTION_REDIRECT, f"the primary is {primary}", cast("PythonAMQPData", endpoint_fields(primary))
     )
 
 
 def with_retry_after(condition: proton.Condition, wait: float) -> proton.Condition:
-    """The condition with ``retry-after`` in AMQP's ``info`` map; unchanged for no wait.
+    """Return the condition with ``retry-after`` in AMQP's ``info`` map; unchanged if the wait is 0.
 
     :param wait: seconds.
     """
@@ -54,5 +54,5 @@ def with_retry_after(condition: proton.Condition, wait: float) -> proton.Conditi
 
 
 def refused_open() -> dict[str, bool]:
-    """The Open property with which a client does not wait for a Begin."""
+    """Return the Open property that keeps a refused client from waiting for a Begin."""
     return {ESTABLISHMENT_FAILED: True}

@@ -1,10 +1,10 @@
-"""Keeps an accepted socket until its client has sent a first byte, for a small part of what an engine costs.
+"""Keeps an accepted socket until its client has sent a first byte, at a small part of an engine's cost.
 
-The client speaks first in AMQP, with TLS and without, and its first bytes follow the end of its TCP
-handshake.  Whoever sends nothing may never do so.
+In AMQP the client sends first, with or without TLS, and its first bytes directly follow the TCP handshake. A
+client that sends nothing may never do so.
 
-Source: AMQP 1.0 part 2, section 2.2; ``TCP_DEFER_ACCEPT`` in tcp(7) does the same inside Linux, but with
-SYN cookies, so in a flood, the kernel hands the silent ones over all the same.
+Source: AMQP 1.0 part 2, section 2.2; ``TCP_DEFER_ACCEPT`` in tcp(7) does the same inside Linux. But with SYN
+cookies, so in a flood, the kernel hands over silent sockets nonetheless.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable
 
 
 class SilentSocket:
-    """An accepted socket without a first byte (a ``PendingHandshake``); it ends by one of its callbacks.
+    """An accepted socket without a first byte (a ``PendingHandshake``); it ends with one of its callbacks.
 
     :param timeout: seconds until it is closed.
-    :param spoke: called when the first byte can be read; the socket is the caller's again.
-    :param ended: called with the reason when it was closed: after the time-out, or by ``abort``; without one
-        when the peer has closed it.
+    :param spoke: called when the first byte can be read; the caller owns the socket again.
+    :param ended: called with the reason when it was closed by the timeout or ``abort``; with an empty reason
+        if the peer closed it.
     """
 
     __slots__ = ("_ended", "_loop", "_socket", "_spoke", "_timer")
@@ -42,7 +42,7 @@ class SilentSocket:
         loop.add_reader(accepted, self._readable)
 
     def abort(self, why: str) -> None:
-        """Close it: its client has said nothing that could be answered."""
+        """Close the socket: its client has sent nothing that could be answered."""
         self._release()
         self._socket.close()
         self._ended(self, why)
@@ -61,7 +61,7 @@ class SilentSocket:
 
 
 def has_spoken(accepted: socket.socket) -> bool | None:
-    """Whether a byte can be read; ``None`` when none will ever come."""
+    """Return whether a byte can be read; ``None`` if none will ever arrive."""
     try:
         return True if accepted.recv(1, socket.MSG_PEEK) else None
     except (BlockingIOError, InterruptedError):

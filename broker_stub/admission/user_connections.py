@@ -1,6 +1,6 @@
-"""Counts the connections of each user.  No I/O.
+"""Counts the connections of each user. No I/O.
 
-Rule: the cluster-admin is not counted: a health probe is always let in.
+Rule: the cluster-admin is not counted, so that a health probe is always admitted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 
 
 class UserConnections:
-    """The users with connections.
+    """The number of connections of each user.
 
     :param limit: connections of one user, and of all anonymous clients together; ``None`` for no limit.
     """
@@ -19,7 +19,7 @@ class UserConnections:
         self._counts: Counter[str | None] = Counter()
 
     def refusal_reason(self, user: str | None) -> str:
-        """Why a user may have no further connection, empty when it may."""
+        """Return the reason why a user may have no further connection; empty if it may."""
         if self._limit is None or self._counts[user] < self._limit:
             return ""
         who = "anonymous clients have" if user is None else f"user {user!r} has"
@@ -31,11 +31,11 @@ class UserConnections:
         return self._counts.total()
 
     def add(self, user: str | None) -> None:
-        """A connection of the user was let in."""
+        """Count an admitted connection of the user."""
         self._counts[user] += 1
 
     def remove(self, user: str | None) -> None:
-        """A connection that was added has ended."""
+        """Stop counting a connection that has ended."""
         self._counts[user] -= 1
         if not self._counts[user]:
             del self._counts[user]

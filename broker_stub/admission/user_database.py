@@ -1,7 +1,8 @@
 """The users of a cluster in a Cyrus sasldb directory, as ``haclient.engine.sasl`` writes it.
 
-Rule: a name is one that Cyrus keeps as it is.  Cyrus takes what is behind ``@`` for a realm, and drops white
-space around a name: ``cluster-admin@mail.example`` and ``cluster-admin `` would be the cluster-admin.
+Rule: only names that Cyrus keeps unchanged are allowed. Cyrus takes the part after ``@`` as a realm, and
+strips white space around a name: ``cluster-admin@mail.example`` and ``cluster-admin `` would be the
+cluster-admin.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from pathlib import Path
 from haclient.engine import sasl
 
 DEFAULT_ADMIN = "cluster-admin"
-# SCRAM first: a client that may choose takes the first it knows.
+# SCRAM first: a client takes the first mechanism that it knows.
 PASSWORD_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN")
 
 
 def password_realms() -> tuple[str, ...]:
-    """The realms under which Cyrus looks for a user without one: the names of this host."""
+    """Return the realms in which Cyrus looks for a user without a realm: the names of this host."""
     name = socket.gethostname()
     try:
         canonical = socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)[0][3]
@@ -27,7 +28,7 @@ def password_realms() -> tuple[str, ...]:
 
 
 def name_error(name: str) -> str:
-    """Why no user can have this name; empty if one can."""
+    """Return the reason why a user name is not allowed; empty if it is."""
     if "@" in name:
         return f"the user name {name!r} has an @: Cyrus SASL takes what follows for a realm"
     if name != name.strip() or not name.isprintable():
@@ -38,8 +39,8 @@ def name_error(name: str) -> str:
 def write_users(directory: Path, passwords: dict[str, str]) -> None:
     """Write a user database for a member.
 
-    :raises ValueError: for a name that Cyrus would change.
-    :raises haclient.engine.sasl.SaslUnavailableError: without Cyrus SASL.
+    :raises ValueError: if Cyrus would change a name.
+    :raises haclient.engine.sasl.SaslUnavailableError: if Cyrus SASL is missing.
     """
     for name in passwords:
         if why := name_error(name):

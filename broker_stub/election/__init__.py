@@ -1,1 +1,1 @@
-"""Who may be primary: roles, generations, claims and the arbiter."""
+"""The election of the primary: roles, generations, claims and the arbiter."""

@@ -1,4 +1,4 @@
-"""The decisions on generations: the rules of ``generation``, one function each.  No I/O."""
+"""The decisions on generations: the rules of ``generation``, one function each. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker_stub.election.generation_steps import (
 
 
 def may_promote(state: GenerationState, record: ArbiterRecord) -> Refusal | None:
-    """Rules 1 and 5: whether this member is eligible."""
+    """Return the reason why this member is not eligible (rules 1 and 5), or ``None`` if it is."""
     if is_record(state.pending, record):
         return None
     wrong = other_cluster(state, record)
@@ -49,7 +49,7 @@ _ARBITER_LOST = "this store belongs to cluster {}, and the arbiter's record to n
 
 
 def other_cluster(state: GenerationState, record: ArbiterRecord) -> Refusal | None:
-    """Rule 5: whether the arbiter is another cluster's."""
+    """Return a refusal if the arbiter belongs to another cluster (rule 5), else ``None``."""
     if not state.cluster or not record.cluster or state.cluster == record.cluster:
         return None
     return Refusal(
@@ -61,10 +61,12 @@ def other_cluster(state: GenerationState, record: ArbiterRecord) -> Refusal | No
 def may_follow(
     state: GenerationState, primary: PrimaryIdentity, *, arbiter: ArbiterRecord | None, empty: bool
 ) -> Refusal | None:
-    """Rules 4 and 5: whether this member may erase what it knows and catch up from a primary.
+    """Return the reason why this member must not erase its state and catch up from a primary (rules 4 and 5).
 
-    :param arbiter: what this member's own arbiter holds; ``None`` if it cannot be read.
-    :param empty: whether the store has no queue and no exchange.
+    ``None`` means that it may.
+
+    :param arbiter: the record of this member's own arbiter; ``None`` if it cannot be read.
+    :param empty: true if the store has no queue and no exchange.
     """
     if state.cluster and state.cluster != primary.cluster:
         return Refusal(
@@ -87,7 +89,7 @@ def may_follow(
 def _may_adopt(
     state: GenerationState, primary: PrimaryIdentity, arbiter: ArbiterRecord | None, *, empty: bool
 ) -> Refusal | None:
-    """Rule 5 for a store without a cluster."""
+    """Apply rule 5 to a store without a cluster."""
     if arbiter is None:
         return Refusal(
             f"this store belongs to no cluster yet, and the arbiter, which must confirm {primary.cluster},"
@@ -110,10 +112,10 @@ def _may_adopt(
 
 
 def superseded(held: ArbiterRecord, asked: Pending | None, read: ArbiterRecord) -> str | None:
-    """Rule 6: why a primary must step down after it read the arbiter.
+    """Return the reason to step down after a primary has read the arbiter (rule 6), or ``None``.
 
     :param held: the record that it won last.
-    :param asked: what it is asking for, if it is.
+    :param asked: the record that it is asking for, if any.
     """
     if read.cluster != held.cluster or read.generation < held.generation:
         return None
@@ -126,32 +128,32 @@ def superseded(held: ArbiterRecord, asked: Pending | None, read: ArbiterRecord) 
 
 
 def must_shrink(ready: frozenset[str], dropped: str) -> bool:
-    """Rule 2: whether a new generation is needed before anything is settled without that replica."""
+    """Return whether a new generation is needed before settling anything without this replica (rule 2)."""
     return dropped in ready
 
 
 def propose(record: ArbiterRecord | int, claim: str) -> Pending:
-    """What to ask the arbiter for next."""
+    """Return the next generation to ask the arbiter for."""
     return Pending((record if isinstance(record, int) else record.generation) + 1, claim)
 
 
 def adopt(state: GenerationState, record: ArbiterRecord) -> GenerationState:
-    """A member that is eligible by its pending takes that record."""
+    """Take the arbiter's record as own state, if this member is eligible by its pending."""
     return holding(record) if is_record(state.pending, record) else state
 
 
 def note_pending(state: GenerationState, pending: Pending) -> GenerationState:
-    """Remember what is being asked for, in place of what was before."""
+    """Replace the noted pending."""
     return replace(state, pending=pending)
 
 
 def claimed(record: ArbiterRecord) -> GenerationState:
-    """After the compare-and-set: the record is this member's."""
+    """Return the state after winning the compare-and-set: the record is this member's."""
     return holding(record)
 
 
 def hand_over(state: GenerationState, record: ArbiterRecord) -> GenerationState:
-    """A ready replica gets the generation; a late one never takes it back."""
+    """Return the state of a ready replica that receives a generation; a late message never lowers it."""
     if state.generation is not None and state.generation > record.generation:
         return state
     later = state.pending if state.pending and state.pending.generation > record.generation else None
@@ -159,20 +161,20 @@ def hand_over(state: GenerationState, record: ArbiterRecord) -> GenerationState:
 
 
 def erase(state: GenerationState, cluster: str) -> GenerationState:
-    """Before catch-up discards anything: this member is not eligible, and its content is that cluster's."""
+    """Return the state before catch-up discards anything: not eligible, with content of that cluster."""
     return replace(state, generation=None, pending=None, claim="", cluster=cluster)
 
 
 def holding(record: ArbiterRecord) -> GenerationState:
-    """A member that has everything that was settled up to a record."""
+    """Return the state of a member that has every message settled up to a record."""
     return GenerationState(record.generation, None, record.claim, record.cluster)
 
 
 def known_generation(state: GenerationState) -> int:
-    """The highest generation that a member has or has noted."""
+    """Return the highest generation that a member has or has noted."""
     return max(state.generation or 0, state.pending.generation if state.pending else 0)
 
 
 def is_record(pending: Pending | None, record: ArbiterRecord) -> bool:
-    """Whether the arbiter did as a pending asks; a claim is never used twice."""
+    """Return whether the arbiter granted a pending; a claim is never used twice."""
     return pending is not None and (pending.generation, pending.claim) == (record.generation, record.claim)

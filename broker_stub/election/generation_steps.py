@@ -1,4 +1,4 @@
-"""What ``broker_stub.election.generation`` speaks in: records, and the steps that its machines ask for."""
+"""The records of ``broker_stub.election.generation``, and the steps that its state machines request."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class ArbiterRecord:
-    """What the arbiter holds; an arbiter that was never used holds (0, "").
+    """The record of the arbiter; an arbiter that was never used holds (0, "").
 
-    :param cluster: the cluster's UUID; empty in a record of a version that had none.
+    :param cluster: the cluster's UUID; empty in a record of a version without it.
     :param origin: the generation of the arbiter when the UUID was made.
     """
 
@@ -24,7 +24,7 @@ class ArbiterRecord:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A generation that a member has asked for, or heard that its primary asks for."""
+    """A generation that a member has asked for, or that its primary announced to ask for."""
 
     generation: int
     claim: str
@@ -32,9 +32,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class PrimaryIdentity:
-    """What a primary says of itself to a member that wants to follow it.
+    """The identity of a primary, as sent to a member that wants to follow it.
 
-    :param cluster: the UUID of its cluster; empty for a version that has none.
+    :param cluster: the UUID of its cluster; empty for a version without it.
     """
 
     generation: int
@@ -43,13 +43,13 @@ class PrimaryIdentity:
 
 @dataclass(frozen=True, slots=True)
 class GenerationState:
-    """What one member has durably.
+    """The durable state of one member.
 
-    :param generation: the generation of whose settled messages it has all; ``None`` when that is not
-        known (in catch-up, after the loss of its store).  A store that was never part of a cluster has 0.
-    :param claim: the claim of ``generation``; empty where that is 0, erased, or of a version without it.
-    :param cluster: the UUID of the cluster that the content belongs to; empty in a store that was never part
-        of one, or of a version without it.
+    :param generation: the member has all messages settled up to this generation. ``None`` if that is unknown
+        (in catch-up, after the loss of its store); 0 for a store that was never part of a cluster.
+    :param claim: the claim of ``generation``; empty if that is 0, erased, or of a version without claims.
+    :param cluster: the UUID of the content's cluster; empty in a store that was never part of one, or of a
+        version without it.
     """
 
     generation: int | None = 0
@@ -60,7 +60,7 @@ class GenerationState:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something is not allowed; its text names both generations."""
+    """The reason why a request is not allowed; its text names both generations."""
 
     text: str
 
@@ -86,7 +86,7 @@ class NotePending:
 
 @dataclass(frozen=True, slots=True)
 class AwaitNoted:
-    """Call ``noted`` for each acknowledgement; nothing else to do.  ``dropped`` ends the wait too."""
+    """Wait, and call ``noted`` for each acknowledgement; ``dropped`` ends the wait too."""
 
     replicas: frozenset[str]
 
@@ -100,7 +100,7 @@ class WritePending:
 
 @dataclass(frozen=True, slots=True)
 class CompareAndSet:
-    """Ask the arbiter, and call ``compared``, or ``unreachable`` when the outcome is not known."""
+    """Ask the arbiter; call ``compared``, or ``unreachable`` if the outcome is unknown."""
 
     expected: ArbiterRecord
     new: ArbiterRecord
@@ -123,12 +123,12 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True)
 class StartWaiting:
-    """From now on settle nothing without the acknowledgement of this replica."""
+    """From now on, settle nothing without the acknowledgement of this replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitDrained:
-    """Wait until the replica has acknowledged all that was settled before ``StartWaiting``."""
+    """Wait until the replica has acknowledged everything settled before ``StartWaiting``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,28 +138,31 @@ class AwaitNoShrink:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All is written: this member may settle in this record's generation (its own, for ``ShrinkInSync``)."""
+    """Everything is written: settling is allowed in this record's generation.
+
+    For ``ShrinkInSync`` the record is the primary's own.
+    """
 
     record: ArbiterRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Stay what you are."""
+    """The request is refused; the member keeps its role."""
 
     refusal: Refusal
 
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """Settle nothing more, close the clients' connections, and search the primary."""
+    """Settle nothing more, close the clients' connections, and search for the primary."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class IsReady:
-    """The replica counts as ready: when it drops, rule 2 applies."""
+    """The replica counts as ready: if it drops, rule 2 applies."""
 
 
 PromotionStep: TypeAlias = WritePending | CompareAndSet | WriteGeneration | Done | Refused

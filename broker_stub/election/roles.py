@@ -1,13 +1,13 @@
-"""The states of this member, as a table.  No I/O.
+"""The roles of this member and the moves between them, as tables. No I/O.
 
-States
+Roles
 ------
 A member with an arbiter has these (docs/replication.md):
 
-``connecting``  searches the primary.
-``catchup``     receives what it lacks.
+``connecting``  searches for the primary.
+``catchup``     receives the messages that it lacks.
 ``ready``       has every settled message.
-``recovering``  is promoted: takes messages, settles none yet.
+``recovering``  is promoted: accepts messages, but settles none yet.
 ``primary``     serves clients.
 
 An operator sets the role of a member without an arbiter: ``passive`` or ``primary``.
@@ -15,11 +15,11 @@ An operator sets the role of a member without an arbiter: ``passive`` or ``prima
 Rules
 -----
 * The tables ``WITH_ARBITER`` and ``BY_OPERATOR`` are complete: any other move is an error and changes
-  nothing.  ``scripts/state_diagrams.py`` draws them into docs/internals/member.md.
-* What decides over a promotion from ``connecting`` or ``ready`` is the arbiter (``generation``);
-  in ``catchup`` a promotion is refused without asking it, unless it is forced.
-* Without an arbiter, a promotion makes a generation higher than any this member has heard of.
-* A member follows a primary only of a generation that is not below its own.
+  nothing. ``scripts/state_diagrams.py`` draws them into docs/internals/member.md.
+* The arbiter decides on a promotion from ``connecting`` or ``ready`` (``generation``). In ``catchup`` a
+  promotion is refused without asking the arbiter, unless it is forced.
+* Without an arbiter, a promotion makes a generation higher than any that this member knows.
+* A member follows a primary only if the primary's generation is not below its own.
 
 Source: Apache Qpid, "An active-passive, hot-standby design", "Broker discovery and lifecycle".
 """
@@ -34,7 +34,7 @@ from haclient.cluster_url.endpoint import Endpoint
 
 
 class Role(enum.StrEnum):
-    """What this member is in the cluster."""
+    """The role of this member in the cluster."""
 
     CONNECTING = "connecting"
     CATCHUP = "catchup"
@@ -45,12 +45,12 @@ class Role(enum.StrEnum):
 
     @property
     def serves(self) -> bool:
-        """Whether clients are let in."""
+        """Return whether clients are admitted."""
         return self in (Role.PRIMARY, Role.RECOVERING)
 
 
 class Move(enum.StrEnum):
-    """What can be asked of a member, or happen to it."""
+    """A request to a member, or an event that changes its role."""
 
     PROMOTE = "promote"
     FORCE = "force-primary"
@@ -83,7 +83,7 @@ WITH_ARBITER: Moves = {
     (Role.PRIMARY, Move.SHRUNK): Role.PRIMARY,
     (Role.RECOVERING, Move.DEMOTE): Role.CONNECTING,
     (Role.PRIMARY, Move.DEMOTE): Role.CONNECTING,
-    # The supervisor's report of where the primary is serves for redirects only.
+    # The supervisor's report of the primary's address only serves redirects.
     (Role.CONNECTING, Move.FOLLOW): Role.CONNECTING,
     (Role.CATCHUP, Move.FOLLOW): Role.CATCHUP,
     (Role.READY, Move.FOLLOW): Role.READY,
@@ -99,16 +99,16 @@ BY_OPERATOR: Moves = {
 
 
 class MoveRefusedError(Exception):
-    """A move that the table does not have, or that a newer generation forbids."""
+    """A move that the table lacks, or that a newer generation forbids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What this member is, and what it knows of the primary.
+    """The role of this member, and its knowledge of the primary.
 
-    :param generation: the highest this member has served in or heard of; 0 for none.
-    :param primary: where the primary is, as far as a member that does not serve knows.
-    :param arbitrated: whether an arbiter decides.
+    :param generation: the highest generation in which this member served or that it knows; 0 for none.
+    :param primary: the address of the primary, if known, on a member that does not serve.
+    :param arbitrated: true if an arbiter decides.
     """
 
     role: Role = Role.PASSIVE
@@ -122,11 +122,11 @@ class Membership:
         return replace(self, role=role, generation=max(self.generation + 1, at_least), primary=None)
 
     def demote(self, primary: Endpoint | None = None) -> Membership:
-        """Serve no longer."""
+        """Stop serving."""
         return replace(self, role=self._move(Move.DEMOTE), primary=primary)
 
     def follow(self, primary: Endpoint | None, *, generation: int = 0) -> Membership:
-        """Record where the primary is, or that it is unknown."""
+        """Record the address of the primary, or that it is unknown."""
         role = self._move(Move.FOLLOW)
         if primary is not None and generation < self.generation:
             raise MoveRefusedError(
@@ -135,37 +135,37 @@ class Membership:
         return replace(self, role=role, generation=max(generation, self.generation), primary=primary)
 
     def found(self, primary: Endpoint | None, generation: int) -> Membership:
-        """A primary is followed."""
+        """Begin to catch up from a primary."""
         generation = max(generation, self.generation)
         return replace(self, role=self._move(Move.FOUND), primary=primary, generation=generation)
 
     def caught_up(self, generation: int) -> Membership:
-        """The primary handed over its generation."""
+        """Become ready: the primary handed over its generation."""
         return replace(self, role=self._move(Move.CAUGHT_UP), generation=max(generation, self.generation))
 
     def lost(self) -> Membership:
-        """The primary is followed no longer."""
+        """Return to ``connecting``: the primary was lost."""
         return replace(self, role=self._move(Move.LOST), primary=None)
 
     def serve(self, generation: int, *, force: bool = False) -> Membership:
-        """The arbiter gave this member a generation; ``recovering`` until ``recovered``."""
+        """Serve in a generation from the arbiter; ``recovering`` until ``recovered``."""
         role = self._move(Move.FORCE if force else Move.PROMOTE)
         return replace(self, role=role, generation=generation, primary=None)
 
     def shrunk(self, generation: int) -> Membership:
-        """This primary goes on without a replica that was ready, in another generation."""
+        """Continue in another generation, without a replica that was ready."""
         return replace(self, role=self._move(Move.SHRUNK), generation=generation)
 
     def redirect_to(self, primary: Endpoint | None) -> Membership:
-        """Send clients to the primary that the supervisor reports, which this member may not follow."""
+        """Redirect clients to the primary that the supervisor reports; this member need not follow it."""
         return replace(self, role=self._move(Move.FOLLOW), primary=primary)
 
     def recovered(self) -> Membership:
-        """What is complete may be settled."""
+        """Become ``primary``: complete messages may be settled."""
         return replace(self, role=self._move(Move.RECOVERED))
 
     def check(self, move: Move) -> None:
-        """Refuse a move that the table does not have.
+        """Refuse a move that the table lacks.
 
         :raises MoveRefusedError: with the reason.
         """

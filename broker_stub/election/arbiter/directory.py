@@ -1,24 +1,24 @@
 """An arbiter in a directory that all members can write: a local disk for a local pair, or a shared one.
 
     record       the record; replaced whole, by rename, and never written in place
-    initialised  there since the first record: without ``record`` beside it, that was lost
-    lock         held with flock during a compare-and-set; the kernel lets go of it when its holder dies
+    initialised  exists since the first record: if ``record`` is missing, it was lost
+    lock         held with flock during a compare-and-set; released by the kernel if its holder dies
 
 Rules
 -----
-* The directory is private to the user that all members run as (mode 0700, and 0600 for what is in it):
-  whoever may open ``lock``, for reading too, can hold it for ever.  Members of different users cannot
-  share it.
-* The directory must exist.  A share that is not mounted must not look like a new cluster: make it a
-  directory *inside* the share, which is not there when the share is not.
-* An empty directory was never used: (0, "").  If ``initialised`` is there and ``record`` is not, somebody
-  deleted it: unavailable, until it is put back or all members are started anew on an empty directory.
-* Bytes reach the disk before the name does (fsync of the file, rename, fsync of the directory), so that
-  a process that dies at any point leaves the old record or the new one.
-* Whatever takes longer than the timeout is given up.  A rename that a hanging disk applies later is
-  like one whose outcome was not known; the work checks the clock before it, so that the window is small.
+* The directory is private to the user that runs all members (mode 0700, and 0600 for its files). A user who
+  may open ``lock``, even for reading, can hold it forever. Members of different users cannot share it.
+* The directory must exist. An unmounted share must not look like a new cluster: make it a directory *inside*
+  the share, which is missing while the share is not mounted.
+* An empty directory means an unused arbiter: (0, ""). If ``initialised`` exists without ``record``, the
+  record was deleted. The arbiter is then unavailable, until the record is restored or all members start again
+  with an empty directory.
+* Bytes reach the disk before the name does (fsync of the file, rename, fsync of the directory). So a process
+  that dies at any point leaves the old or the new record.
+* A call that takes longer than the timeout is abandoned. If a hanging disk applies the rename later, that
+  equals an unknown outcome. The clock is checked before the rename, so the window is small.
 
-The file system must have ``flock`` between all who use it and atomic renames: local ones, NFS 4 and the
+The file system must provide atomic renames, and ``flock`` between all its users: local ones, NFS 4 and the
 usual cluster file systems do.
 """
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 _FILES = frozenset({"record", "record.new", "initialised", "lock"})
 
-# A waiting flock can't be given up, so it is tried this often (seconds).
+# Seconds between attempts: a waiting flock cannot be cancelled.
 _TRY_AGAIN = 0.01
 
 _INITIALISED = """\
@@ -54,7 +54,7 @@ Do not delete that file: without it no member can become primary.
 class DirectoryArbiter:
     """The record in a directory.
 
-    :param path: the directory; it exists.
+    :param path: the directory; it must exist.
     :param timeout: seconds that a call may take.
     """
 
@@ -64,15 +64,15 @@ class DirectoryArbiter:
         self._threads = Threads()
 
     async def read(self) -> ArbiterRecord:
-        """The record."""
+        """Return the record."""
         return await self._bounded(lambda _: _read(self._path))
 
     async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
-        """Replace the record if it is ``expected``."""
+        """Replace the record if it is ``expected``; return whether it was."""
         return await self._bounded(lambda deadline: _compare_and_set(self._path, expected, new, deadline))
 
     async def close(self) -> None:
-        """Nothing is open between two calls."""
+        """Do nothing: no resource stays open between calls."""
 
     async def _bounded(self, work: Callable[[float], T]) -> T:
         try:
@@ -104,7 +104,7 @@ def _read(path: Path) -> ArbiterRecord:
         with contextlib.suppress(FileNotFoundError):
             return decode(record.read_bytes(), str(record))
         if not initialised.exists():
-            path.stat()  # if the directory itself is missing
+            path.stat()  # raises if the directory itself is missing
             return ArbiterRecord()
     raise ArbiterUnavailableError(f"{record} is missing although {initialised.name} is there: it was deleted")
 
@@ -114,7 +114,7 @@ def _compare_and_set(path: Path, expected: ArbiterRecord, new: ArbiterRecord, de
     with _locked(path / "lock", deadline):
         if _read(path) != expected:
             return False
-        # Left by one that died, the same name is written anew: only the holder of the lock does.
+        # A process that died may have left the file; only the lock holder writes it, so it is overwritten.
         fsync.write(path / "record.new", encode(new))
         if time.monotonic() > deadline:
             raise ArbiterUnavailableError(f"{path} is too slow: the record was left as it is")
@@ -156,7 +156,7 @@ def _try_lock(descriptor: int, path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    # Somebody may have deleted the file meanwhile: a lock on it excludes no one.
+    # The file may have been deleted meanwhile: a lock on it would exclude no other process.
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False

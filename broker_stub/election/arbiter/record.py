@@ -1,8 +1,9 @@
-"""What an arbiter is, and its record as bytes.
+"""The interface of an arbiter, and the encoding of its record.
 
 The record is one line of JSON: ``{"number": 7, "claim": "5f0c...", "cluster": "61d2...", "origin": 0,
-"check": "9a3b..."}``.  People can read it; the check keeps a cut or edited one from being believed.  A
-version that knew no cluster wrote none; it takes a record with one for corrupted, and so never drops it.
+"check": "9a3b..."}``. It is readable for people; the check detects a truncated or edited record. A version
+without cluster UUIDs wrote no ``cluster``. It treats a record with one as corrupted, and so never drops the
+UUID.
 """
 
 from __future__ import annotations
@@ -15,47 +16,47 @@ from broker_stub.election.generation import ArbiterRecord
 
 
 class ArbiterUnavailableError(Exception):
-    """The arbiter did not answer, or with something that cannot be its record."""
+    """The arbiter did not answer, or its answer is not a valid record."""
 
 
 class ArbiterMissingError(ArbiterUnavailableError):
-    """There is no such arbiter; somebody has to make it."""
+    """The arbiter does not exist; an operator must create it."""
 
 
 class Arbiter(Protocol):
-    """Holds the record."""
+    """The holder of the record."""
 
     async def read(self) -> ArbiterRecord:
-        """The record; (0, "") if there was never one.
+        """Return the record; (0, "") if there was never one.
 
-        :raises ArbiterUnavailableError: if it is unknown.
+        :raises ArbiterUnavailableError: if the record is unknown.
         """
         ...
 
     async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
-        """Replace the record if it is ``expected``; whether it was.
+        """Replace the record if it is ``expected``; return whether it was.
 
-        :raises ArbiterUnavailableError: if that is unknown: the record may have been replaced.
+        :raises ArbiterUnavailableError: if the outcome is unknown: the record may have been replaced.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections.  Never waits for an arbiter that does not answer."""
+        """Close connections, without waiting for an arbiter that does not answer."""
         ...
 
 
 def encode(record: ArbiterRecord) -> bytes:
-    """The record as a line."""
+    """Encode a record as a line."""
     named = {"cluster": record.cluster, "origin": record.origin} if record.cluster else {}
     fields = {"number": record.generation, "claim": record.claim, **named, "check": _check(record)}
     return json.dumps(fields).encode() + b"\n"
 
 
 def decode(data: bytes, where: str) -> ArbiterRecord:
-    """The record in a line.
+    """Decode the record in a line.
 
-    :param where: what holds it, for the error.
-    :raises ArbiterUnavailableError: if it isn't one.
+    :param where: the location of the line, for the error.
+    :raises ArbiterUnavailableError: if the line is not a valid record.
     """
     try:
         fields = json.loads(data)

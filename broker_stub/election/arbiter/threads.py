@@ -1,4 +1,4 @@
-"""Work that blocks, and may hang, beside the loop."""
+"""Runs blocking work, which may hang, outside the event loop."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 
-# How much later than its own deadline the work is waited for (seconds): its own error says more.
+# Seconds to wait beyond the deadline of the work: its own error is more specific.
 _GRACE = 0.5
-# Calls that may hang at the same time: a promotion, a shrink, and a few reads that were given up.
+# Calls that may hang at the same time: a promotion, a shrink, and a few abandoned reads.
 _MOST_HANGING = 8
 
 
 class Threads:
-    """Threads that nobody waits for, for the calls of one arbiter; at most a few hang at the same time."""
+    """Daemon threads for the calls of one arbiter; a bounded number may hang at the same time."""
 
     def __init__(self) -> None:
         self._free = threading.BoundedSemaphore(_MOST_HANGING)
 
     async def run(self, work: Callable[[float], T], *, timeout: float) -> T:
-        """Like ``asyncio.to_thread``, but neither the loop nor the interpreter waits for work that hangs.
+        """Run work like ``asyncio.to_thread``, but without waiting forever for work that hangs.
 
-        :param work: is given its deadline, by ``time.monotonic()``, and should end by itself then.
+        Neither the loop nor the interpreter waits for it.
+
+        :param work: called with its deadline, by ``time.monotonic()``; should end by itself at the deadline.
         :param timeout: seconds until that deadline.
-        :raises TimeoutError: if it hangs, and the thread is left to itself; or if so many hang already.
+        :raises TimeoutError: if the work hangs, and its thread is abandoned; or if too many threads hang
+            already.
         """
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Callable[[], T]] = loop.create_future()

@@ -1,4 +1,4 @@
-"""Arbiters by URL."""
+"""Opens an arbiter by URL."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from broker_stub.election.arbiter.memory import MemoryArbiter
 from broker_stub.election.arbiter.record import Arbiter
 from haclient.version import install_extra
 
-# Long enough for a busy disk or an election in ZooKeeper; clients wait for it, so not longer.
+# Seconds: long enough for a busy disk or an election in ZooKeeper; not longer, since clients wait for it.
 TIMEOUT = 5.0
 
 FORMS = "directory:/path, zookeeper:[user:password@]host:port,host:port/path or memory:"
 
 
 def open_arbiter(url: str, *, timeout: float = TIMEOUT) -> Arbiter:
-    """The arbiter that a URL names.  Nothing is opened or asked before the first call.
+    """Return the arbiter that a URL names; it connects only at the first call.
 
-    :param url: ``directory:/path``, ``zookeeper:host:port,host:port/path`` or ``memory:``.  The last one
-        is new each time: members that shall share it are given the same object.  ZooKeeper's hosts may follow
-        ``user:password@``, percent-encoded.
+    :param url: ``directory:/path``, ``zookeeper:host:port,host:port/path`` or ``memory:``. A ``memory:``
+        arbiter is new each time: to share it, give members the same object. ``user:password@``,
+        percent-encoded, may precede ZooKeeper's hosts.
     :param timeout: seconds that a call may take.
-    :raises ValueError: for another URL, or when a library is missing; it says which.
+    :raises ValueError: for another URL, or if a library is missing; the text names it.
     """
     kind, colon, rest = url.partition(":")
     match kind if colon else "":
@@ -39,7 +39,7 @@ def open_arbiter(url: str, *, timeout: float = TIMEOUT) -> Arbiter:
 
 
 def _without_credentials(url: str) -> str:
-    """What an error may quote."""
+    """Return the URL without credentials, for an error message."""
     kind, colon, rest = url.partition(":")
     _, at, hosts = rest.rpartition("@")
     return f"{kind}{colon}...@{hosts}" if at else url

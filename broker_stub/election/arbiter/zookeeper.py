@@ -1,20 +1,20 @@
 """An arbiter in ZooKeeper, through kazoo.
 
-    PATH/record       the record; its version is what compare-and-set compares
-    PATH/initialised  made with the first record: without ``record`` beside it, that was lost
+    PATH/record       the record; compare-and-set compares its version
+    PATH/initialised  made with the first record: if ``record`` is missing, it was lost
 
 Rules
 -----
-* A call has a session of its own.  Calls are rare, a session takes milliseconds, and one that is left
-  open would apply later what its caller has given up: kazoo keeps requests while it reconnects.
-* A read comes after ``sync``: a server may lag behind the ensemble.
-* When the connection is lost in the middle of a set, it is read back: no other member uses the claim, so
-  the record shows whether it was set.  ZooKeeper takes no request of a session from its old connection once
-  it has moved to a new one, so what is read then is final.
-* If there is no answer in time, the outcome is not known.
-* With a user and a password the nodes are theirs alone: nobody else reads, writes or deletes them.  Nodes
-  that an arbiter without credentials has made become theirs with the next set.  Without credentials whoever
-  reaches ZooKeeper can write the record.
+* Each call has its own session. Calls are rare, and a session takes milliseconds. In a session left open,
+  kazoo keeps requests while it reconnects, and would apply later a request that its caller has abandoned.
+* A read follows ``sync``: a server may lag behind the ensemble.
+* If the connection is lost during a set, the record is read back. No other member uses the claim, so the
+  record shows whether it was set. Once a session has moved to a new connection, ZooKeeper accepts no request
+  from its old one. So the record read then is final.
+* Without an answer in time, the outcome is unknown.
+* With user and password, only that user can read, write or delete the nodes. Nodes made by an arbiter without
+  credentials become that user's with the next set. Without credentials, every client that reaches ZooKeeper
+  can write the record.
 
 Sources: ZooKeeper Programmer's Guide, "Consistency Guarantees", "ZooKeeper Sessions" and "ACL".
 """
@@ -46,7 +46,7 @@ from broker_stub.election.generation import ArbiterRecord
 
 T = TypeVar("T")
 
-# Of the time for a call, what one server may be silent: the rest is for another server.
+# The share of a call's time that one server may be silent; the rest is for another server.
 _SESSION_SHARE = 0.4
 
 _INITIALISED = b"The generation record of a haclient cluster is beside this node. Do not delete it."
@@ -56,7 +56,7 @@ class ZooKeeperArbiter:
     """The record in ZooKeeper.
 
     :param hosts: ``host:port,host:port``.
-    :param path: where the nodes are; made when they are needed.
+    :param path: the parent of the nodes; created if necessary.
     :param timeout: seconds that a call may take.
     :param credentials: user and password, for ZooKeeper's scheme ``digest``; ``None`` for none.
     """
@@ -71,15 +71,15 @@ class ZooKeeperArbiter:
         self._threads = Threads()
 
     async def read(self) -> ArbiterRecord:
-        """The record."""
+        """Return the record."""
         return await self._ask(lambda session: session.repeat(session.read)[0])
 
     async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
-        """Replace the record if it is ``expected``."""
+        """Replace the record if it is ``expected``; return whether it was."""
         return await self._ask(lambda session: session.compare_and_set(expected, new))
 
     async def close(self) -> None:
-        """Nothing is open between two calls."""
+        """Do nothing: no resource stays open between calls."""
 
     async def _ask(self, question: Callable[[_Session], T]) -> T:
         try:
@@ -110,14 +110,14 @@ class ZooKeeperArbiter:
                 raise TimeoutError
             return question(_Session(client, self._path, deadline, acl))
         finally:
-            # It says goodbye to the server, and waits long for one that does not answer.
+            # Closing the session takes long if the server does not answer.
             threading.Thread(target=_stop, args=(client,), name="arbiter-goodbye", daemon=True).start()
 
 
 class _Session:
     """One client, for one call.
 
-    :param acl: of every node, ``None`` where there are no credentials.
+    :param acl: the ACL of every node; ``None`` without credentials.
     """
 
     def __init__(self, client: Any, path: str, deadline: float, acl: list[Any] | None) -> None:
@@ -129,7 +129,7 @@ class _Session:
         self._deadline = deadline
 
     def read(self) -> tuple[ArbiterRecord, int | None]:
-        """The record and its version, ``None`` if there was never one."""
+        """Return the record and its version, which is ``None`` if there was never one."""
         self._wait(self._client.sync_async(self._path))
         with contextlib.suppress(NoNodeError):
             data, stat = self._wait(self._client.get_async(self._record))
@@ -142,7 +142,7 @@ class _Session:
         raise ArbiterUnavailableError(f"{self._record} is missing in ZooKeeper: it was deleted")
 
     def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
-        """Until it is known how that ended."""
+        """Replace the record if it is ``expected``; repeat until the outcome is known."""
         asked = False
 
         def attempt() -> bool | None:
@@ -156,7 +156,7 @@ class _Session:
         return self.repeat(attempt)
 
     def repeat(self, attempt: Callable[[], T | None]) -> T:
-        """Again after the loss of the connection, and while there is no result."""
+        """Repeat an attempt after a lost connection, and while it returns no result."""
         while True:
             with contextlib.suppress(ConnectionLoss, SessionExpiredError):
                 result = attempt()
@@ -178,7 +178,7 @@ class _Session:
 
     def _create(self, new: ArbiterRecord) -> bool:
         parent, _, _ = self._path.rpartition("/")
-        if parent:  # where the arbiters of other clusters may be, with other credentials
+        if parent:  # the parent may have arbiters of other clusters, with other credentials
             self._wait(self._client.ensure_path_async(parent, acl=OPEN_ACL_UNSAFE))
         self._wait(self._client.ensure_path_async(self._path))
         self._restrict(self._path)
@@ -194,7 +194,7 @@ class _Session:
         raise failures[0]
 
     def _restrict(self, node: str) -> None:
-        """Give a node to the user of the credentials; one that is missing is no error."""
+        """Give a node to the user of the credentials; a missing node is no error."""
         if self._acl is None:
             return
         with contextlib.suppress(NoNodeError):
