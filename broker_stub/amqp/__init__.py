@@ -1,1 +1,1 @@
-"""Facts of AMQP without state: how messages are formatted, and the names of conditions."""
+"""Stateless parts of AMQP: message formats, and names of conditions."""

@@ -28,6 +28,6 @@ LINK_MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 LINK_STOLEN = "amqp:link:stolen"
 
 ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
-"""The property of an Open that a Close follows at once."""
+"""The property of an Open that is directly followed by a Close."""
 RETRY_AFTER = proton.symbol("retry-after")
-"""Milliseconds, in the ``info`` map of a refusal: when the client may connect again."""
+"""Milliseconds until the client may connect again, in the ``info`` map of a refusal."""

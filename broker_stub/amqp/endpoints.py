@@ -1,4 +1,4 @@
-"""An endpoint as text, and as AMQP writes it into a Close or an Open.
+"""Endpoints as text, and as fields of an AMQP Close or Open.
 
 Source: AMQP 1.0 part 2, section 2.8.16 (redirect); ``failover-server-list`` as Qpid JMS reads it.
 """
@@ -17,9 +17,9 @@ _MAX_PORT = 65535
 def parse_endpoint(text: str) -> Endpoint:
     """Parse ``[amqp://|amqps://]host:port``; an IPv6 literal has brackets.
 
-    Unlike in a cluster URL the port may be 0: where a member listens, it takes a free one.
+    Unlike in a cluster URL, the port may be 0: a listening member then takes a free one.
 
-    :raises ValueError: when the text has another form.
+    :raises ValueError: if the text has another form.
     """
     scheme, separator, rest = text.rpartition("://")
     if separator and scheme not in ("amqp", "amqps"):
@@ -35,7 +35,7 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def endpoint_fields(endpoint: Endpoint) -> dict[str, Any]:
-    """The map of an endpoint in a redirect's ``info`` and in ``failover-server-list``."""
+    """Return the map of an endpoint for a redirect's ``info`` or ``failover-server-list``."""
     return {
         symbol("network-host"): endpoint.host,
         symbol("port"): ushort(endpoint.port),

@@ -1,9 +1,9 @@
-"""Changes the sections in front of the bare message, which an intermediary may change.
+"""Changes the sections before the bare message, which an intermediary may change.
 
 Rules
 -----
-* Keys and values stay encoded: what is not changed keeps its bytes.
-* A key is a symbol; the two encodings of one are the same key.
+* Keys and values stay encoded: unchanged parts keep their bytes.
+* A key is a symbol; its two encodings are the same key.
 * The bare message (properties, application properties, body) keeps its bytes.
 
 Source: AMQP 1.0 part 3, sections 3.2 (the order of sections) and 3.2.10 (annotations).
@@ -32,7 +32,7 @@ _MAX_UINT8 = 255
 
 
 class MessageParts(NamedTuple):
-    """A message, cut where its annotations begin and end; each section with its descriptor, or empty.
+    """A message, split before and after its annotations; each section with its descriptor, or empty.
 
     :param rest: the bare message, and a footer.
     """
@@ -44,9 +44,9 @@ class MessageParts(NamedTuple):
 
 
 def split(data: bytes) -> MessageParts:
-    """Cut a message.
+    """Split a message into its parts.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are not an AMQP message.
     """
     found = dict.fromkeys(range(HEADER, MESSAGE_ANNOTATIONS + 1), b"")
     position = 0
@@ -65,10 +65,10 @@ def split(data: bytes) -> MessageParts:
 
 
 def read(section: bytes) -> dict[bytes, bytes]:
-    """The encoded values of a section by their encoded keys; each symbol in its shortest encoding.
+    """Return the encoded values of a section by encoded key; symbols in their shortest encoding.
 
-    :param section: with its descriptor; empty for none.
-    :raises MalformedMessageError: when it is no map.
+    :param section: the section with its descriptor; empty for none.
+    :raises MalformedMessageError: if it is not a map.
     """
     if not section:
         return {}
@@ -79,9 +79,9 @@ def read(section: bytes) -> dict[bytes, bytes]:
 
 
 def read_map(data: bytes, start: int = 0) -> dict[bytes, bytes]:
-    """The same, of the encoded map at ``start``.
+    """Return the encoded values of the encoded map at ``start``; see ``read``.
 
-    :raises MalformedMessageError: when it is no map.
+    :raises MalformedMessageError: if it is not a map.
     """
     try:
         return _read_pairs(data, *items(data, start))
@@ -106,7 +106,7 @@ def _shortest(key: bytes) -> bytes:
 
 
 def section_of(values: Mapping[bytes, bytes]) -> bytes:
-    """Message annotations, with their descriptor, of what ``read`` gives; empty when that is nothing."""
+    """Encode the values of ``read`` as message annotations, with the descriptor; empty for no values."""
     if not values:
         return b""
     content = b"".join(part for pair in values.items() for part in pair)
@@ -114,9 +114,9 @@ def section_of(values: Mapping[bytes, bytes]) -> bytes:
 
 
 def changed(section: bytes, changes: Mapping[bytes, bytes], removed: Iterable[bytes] = ()) -> bytes:
-    """Message annotations with other values in them; encoded keys and values.
+    """Return message annotations with changed values; keys and values are encoded.
 
-    :raises MalformedMessageError: when the section is no map.
+    :raises MalformedMessageError: if the section is not a map.
     """
     values = read(section)
     for key in removed:
@@ -125,9 +125,9 @@ def changed(section: bytes, changes: Mapping[bytes, bytes], removed: Iterable[by
 
 
 def without(data: bytes, name: bytes) -> bytes:
-    """A message without the message annotation of this name.
+    """Return a message without the message annotation of this name.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are not an AMQP message.
     """
     parts, key = split(data), symbol(name)
     if key not in read(parts.message_annotations):
@@ -137,7 +137,7 @@ def without(data: bytes, name: bytes) -> bytes:
 
 
 def is_symbol(key: bytes) -> bool:
-    """Whether an encoded key is a symbol, in its shortest encoding."""
+    """Return whether an encoded key is a symbol, in its shortest encoding."""
     return key[0] == _SYMBOL8 or key[0] == _SYMBOL32
 
 
@@ -145,14 +145,14 @@ def is_symbol(key: bytes) -> bool:
 
 
 def symbol(name: bytes) -> bytes:
-    """An encoded symbol."""
+    """Encode a symbol."""
     if len(name) > _MAX_UINT8:
         return b"\xb3" + struct.pack(">I", len(name)) + name
     return b"\xa3" + bytes([len(name)]) + name
 
 
 def string(text: str) -> bytes:
-    """An encoded string."""
+    """Encode a string."""
     encoded = text.encode()
     if len(encoded) > _MAX_UINT8:
         return b"\xb1" + struct.pack(">I", len(encoded)) + encoded
@@ -160,10 +160,10 @@ def string(text: str) -> bytes:
 
 
 def uint(number: int) -> bytes:
-    """An encoded unsigned integer of 32 bits."""
+    """Encode an unsigned integer of 32 bits."""
     return b"\x70" + struct.pack(">I", number)
 
 
 def timestamp(milliseconds: int) -> bytes:
-    """An encoded timestamp, in milliseconds since the epoch."""
+    """Encode a timestamp, in milliseconds since the epoch."""
     return b"\x83" + struct.pack(">q", milliseconds)

@@ -1,4 +1,4 @@
-"""Writes the header of a message anew: when it is delivered again, has a time to live, or is a dead letter.
+"""Rewrites the header of a message for a redelivery, a time to live, or a dead letter.
 
 Source: AMQP 1.0 part 3, section 3.2.1.
 """
@@ -9,21 +9,22 @@ import struct
 
 from broker_stub.amqp.message_format import HEADER, compound_end, descriptor, fields_of
 
-# Where a field stands in the list.
+# Positions of fields in the list.
 _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = 2, 3, 4
 _NULL, _FALSE = b"\x40", b"\x42"
-# A constructor and eight bytes; no field of a proper header is wider than five.
+# A constructor and eight bytes; no field of a valid header is wider than five.
 _WIDEST_HEADER_FIELD = 9
 
 
 def with_header(
     data: bytes, *, delivery_count: int, ttl_ms: int | None = None, keep_ttl: bool = True
 ) -> bytes:
-    """The message with a header that differs from the sender's.
+    """Return the message with a changed header.
 
-    :param delivery_count: written as it is; any but 0 also clears ``first-acquirer``.
-    :param ttl_ms: what is left of the time to live (part 3, section 3.2.1); ``None`` for no other one.
-    :param keep_ttl: whether the field stays then.
+    :param delivery_count: written unchanged; a value above 0 also clears ``first-acquirer``.
+    :param ttl_ms: remaining time to live, in milliseconds (part 3, section 3.2.1); ``None`` to write no new
+        one.
+    :param keep_ttl: without ``ttl_ms``: keep the sender's field.
     """
     fields: list[bytes] = []
     position = 0

@@ -1,9 +1,9 @@
-"""The commands: ``serve`` one member, run a ``pair``, and manage members that run.
+"""The commands: ``serve`` one member, run a ``pair``, and manage running members.
 
-Exit codes, for scripts: 0 done, 1 refused (the reason is on standard error), 2 usage,
-3 not reachable, 130 and 143 ended by SIGINT and SIGTERM before its own end.
+Exit codes, for scripts: 0 done, 1 refused (the reason is on standard error), 2 usage, 3 not reachable, 130
+and 143 interrupted by SIGINT and SIGTERM.
 
-A command's module is imported when it is asked for: a member starts without what only people look at.
+A command's module is imported on use, so that a member starts without the libraries of interactive commands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options of ``serve`` and ``pair`` for the admission of clients, and for what these may use."""
+"""The options of ``serve`` and ``pair`` for the admission of clients and their use of resources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNLIMITED = "unlimited"
 _DEFAULTS = AdmissionOptions()
 _STORE, _CONNECTION = DEFAULT_STORE_LIMITS, DEFAULT_CONNECTION_LIMITS
 _COUNT = click.IntRange(1)
-# A frame is read whole before its message can be refused.
+# A frame is read completely before its message can be refused.
 _MOST_FRAME_SIZE = 16 * 1024 * 1024
 # Name, type, default and help, in the order of the table in docs/broker-stub.md.
 _LIMITS: tuple[tuple[str, click.ParamType[Any], Any, str], ...] = (
@@ -42,7 +42,7 @@ _LIMITS: tuple[tuple[str, click.ParamType[Any], Any, str], ...] = (
     ),
     (
         "--min-idle-timeout",
-        click.FloatRange(LEAST_IDLE_TIMEOUT),  # no heartbeat leaves faster
+        click.FloatRange(LEAST_IDLE_TIMEOUT),  # heartbeats are never sent faster
         _CONNECTION.idle_timeout,
         "Seconds; a client that asks for a shorter idle-time-out is refused.",
     ),
@@ -127,14 +127,14 @@ def limit_options(command: _F) -> _F:
     return handshakes(limit(timeout(command)))
 
 
-# -- what clients may use -------------------------------------------------------------------------
+# -- resources that clients may use ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberLimits:
-    """What clients may use of a member.
+    """The limits on a member's resources that clients may use.
 
-    :param serve_arguments: the same as arguments of ``serve``.
+    :param serve_arguments: the same limits as arguments of ``serve``.
     """
 
     store: StoreLimits
@@ -146,7 +146,7 @@ class MemberLimits:
 
 
 def member_limits(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command, which gets them as its argument ``limits``."""
+    """Add the limit options to a command, which receives them as its argument ``limits``."""
 
     @functools.wraps(command)
     def run(**arguments: Any) -> None:

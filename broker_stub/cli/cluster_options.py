@@ -1,9 +1,9 @@
-"""The options of ``serve`` for a member of a replicated cluster: store, arbiter, addresses of the others.
+"""The options of ``serve`` for a member of a replicated cluster: store, arbiter, addresses of other members.
 
 Rules
 -----
 * Without an arbiter no member knows whether its store is the newest, so a store on disk needs one.
-* With an arbiter the command line makes no member primary: the arbiter decides each promotion.
+* With an arbiter the command line cannot make a member primary: the arbiter decides each promotion.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _MOST_MIB = 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterArguments:
-    """A member with an arbiter.
+    """The arguments of a member with an arbiter.
 
     :param store: a directory, or ``memory``.
-    :param broker_url: a cluster URL, or the addresses of the members with commas between them.
-    :param separate: whether members look for each other there even when clients are given other addresses.
-    :param credentials: the cluster-admin's.
+    :param broker_url: a cluster URL, or the addresses of the members, separated by commas.
+    :param separate: true if members search each other there even when clients are given other addresses.
+    :param credentials: the cluster-admin's credentials.
     :param tls_ca: certificates of the authority that signs the members' (PEM); ``None`` trusts the system's.
-    :param force_primary: take over at the start, whatever the store lacks.
-    :param secure_delete: overwrite what is deleted from the store.
-    :param disk: at how much room left on the store's disk the member does what.
+    :param force_primary: take over at the start, even if the store lacks messages.
+    :param secure_delete: overwrite data deleted from the store.
+    :param disk: the levels of free room on the store's disk at which the member acts.
     :raises click.UsageError: for an invalid arbiter or broker URL.
     """
 
@@ -75,8 +75,8 @@ class ClusterArguments:
     async def opened(self, progress: StartProgress) -> AsyncIterator[ClusterSetup]:
         """Keep store and arbiter open while the body runs.
 
-        :param progress: where to count what is read of the store.
-        :raises broker_stub.store.StoreFailedError: when the store cannot be used.
+        :param progress: counts the messages read from the store.
+        :raises broker_stub.store.StoreFailedError: if the store cannot be used.
         """
         window = DEFAULT_LIMITS.duplicates
         if self.store == MEMORY:
@@ -117,14 +117,14 @@ class ClusterArguments:
             desired_capabilities=(CAPABILITY,),
             startup_deadline=None,
             backoff_max=LONGEST_PAUSE,
-            # The member's own links are no application's: its log reports their failovers.
+            # The log reports failovers of the member's own links; they are no application's telemetry.
             telemetry="",
         )
         return connect() if self.tls_ca is None else connect(tls_ca=str(self.tls_ca))
 
 
 def disk_options(command: _F) -> _F:
-    """Add the levels of a disk that fills up to a command."""
+    """Add the options for the levels of a disk that fills up to a command."""
     levels = (
         ("warn", "1024, or a fifth of the file system", "the member warns"),
         ("hold", "256, or a tenth", "producers get no credit"),
@@ -137,11 +137,11 @@ def disk_options(command: _F) -> _F:
 
 
 def disk_limits(store: str, warn: int | None, hold: int | None, stop: int | None) -> DiskLimits:
-    """The levels for a store.
+    """Return the disk limits for a store.
 
-    :param store: a directory, which need not be there yet, or ``memory``.
-    :param warn: MiB, as ``hold`` and ``stop``; ``None`` for the default.
-    :raises click.UsageError: when they are not in that order.
+    :param store: a directory, which need not exist yet, or ``memory``.
+    :param warn: MiB, like ``hold`` and ``stop``; ``None`` for the default.
+    :raises click.UsageError: if the levels are not in that order.
     """
     given = [None if each is None else each * MIB for each in (warn, hold, stop)]
     if store == MEMORY:
@@ -157,7 +157,7 @@ def disk_limits(store: str, warn: int | None, hold: int | None, stop: int | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenOptions:
-    """Which of the options that exclude or require each other are set."""
+    """The presence of options that exclude or require each other."""
 
     arbiter: bool
     name: bool
@@ -174,7 +174,7 @@ class GivenOptions:
 def check(given: GivenOptions) -> None:
     """Refuse options that contradict each other.
 
-    :raises click.UsageError: with what to do instead.
+    :raises click.UsageError: with the alternative.
     """
     for reason in _contradictions(given):
         raise click.UsageError(reason)

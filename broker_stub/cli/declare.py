@@ -245,7 +245,7 @@ def _given(**attributes: str | int | None) -> dict[str, str | int]:
 
 
 def _line(facts: _Facts) -> str:
-    """One line for people, without the attributes that only programs need."""
+    """Return one line for people, without the attributes that only programs need."""
     if "removed" in facts:
         return f"removed {facts['removed']}"
     if "queue" in facts:

@@ -1,8 +1,8 @@
-"""Runs a member as a process: its event loop, its resource limits, its start, and its end with its parent.
+"""Runs a member as a process: event loop, resource limits, progress of the start, and end with the parent.
 
-A large store takes its time, and whoever waits for the member must know that it moves.  So there is a
-report once a second, but only when there was progress: without one for a while, nothing moves.  With
-``--json`` it is a line of its own on the standard output, before the one that says ``listening``.
+Opening a large store takes time, and a supervisor must see that it makes progress. So the start is reported
+once a second, but only if there was progress since the last report. With ``--json`` the report is a line on
+standard output, before the ``listening`` line.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ import click
 
 from haclient.printable.log import get_logger
 
-if TYPE_CHECKING:  # a supervisor has an event loop, and no store
+if TYPE_CHECKING:  # a supervisor has an event loop, but no store
     from broker_stub.store import StartProgress
 
 logger = get_logger("broker_stub.cli.event_loop")
 
 # Linux, <sys/prctl.h>.
 _PR_SET_PDEATHSIG = 1
-# A collection delays every client.  Young objects are traversed a thousand at a time, which takes half a
-# millisecond, and five thousand at most; all of them, hardly ever: a queue of a million messages, or
-# thousands of connections, are objects that never form cycles, and would be traversed for nothing.
+# A collection delays every client. Young objects are traversed a thousand at a time (half a millisecond), and
+# five thousand at most. Full collections are rare: a queue of a million messages, or thousands of
+# connections, are objects that never form cycles.
 _GC_THRESHOLDS = (1_000, 5, 4_000)
-# The default of --max-connections, and a quarter of a megabyte.
+# The default of --max-connections, rounded up; costs a quarter of a megabyte.
 _DESCRIPTORS = 32_768
-# Seconds between two reports of a start: the shortest start that anybody should hear of.
+# Seconds between two reports of a start; shorter starts are not reported.
 _REPORT_INTERVAL = 1.0
 
 
 def event_loop(choice: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """The event loop to run on: ``asyncio``, ``uvloop``, or ``auto`` for the faster installed one."""
+    """Return the factory of an event loop: ``asyncio``, ``uvloop``, or ``auto`` for the fastest installed."""
     installed = importlib.util.find_spec("uvloop") is not None
     if choice == "uvloop" and not installed:
         raise click.UsageError("uvloop is not installed")
@@ -57,13 +57,13 @@ def event_loop(choice: str) -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def run(main: Coroutine[Any, Any, int], *, loop: str) -> int:
-    """Run a coroutine on a loop of that kind, and return its exit code."""
+    """Run a coroutine on the chosen kind of loop, and return its exit code."""
     with asyncio.Runner(loop_factory=event_loop(loop)) as runner:
         return runner.run(main)
 
 
 def tune() -> None:
-    """Raise the limit of sockets as far as allowed, and reduce the work of kernel and garbage collector."""
+    """Raise the limit of descriptors as far as allowed; reduce the work of kernel and garbage collector."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if sys.platform == "linux":
@@ -75,9 +75,9 @@ def tune() -> None:
 def _raise_descriptor_limit(limit: int) -> None:
     """Grow the kernel's table of descriptors to its final size at once.
 
-    Linux doubles it when it is full, at 64, 128, 256 and so on, and in a process of several threads the
-    ``accept`` that triggers it waits until every processor has left the old one: 7 to 18 ms, in which
-    no client is served (``expand_fdtable``, ``synchronize_rcu``).
+    Linux doubles the table when it is full, at 64, 128, 256 and so on. In a process with several threads, the
+    ``accept`` that triggers this waits until every processor has left the old table. That takes 7 to 18 ms,
+    in which no client is served (``expand_fdtable``, ``synchronize_rcu``).
     """
     most = _DESCRIPTORS if limit == resource.RLIM_INFINITY else min(limit, _DESCRIPTORS)
     with Path(os.devnull).open("rb") as anything:
@@ -87,9 +87,9 @@ def _raise_descriptor_limit(limit: int) -> None:
 def end_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process when its parent ends (Linux only).
 
-    SIGKILL ends a stopped or hung member too.
+    SIGKILL also ends a stopped or hung member.
 
-    :param parent: the parent's process id; if it has ended already this process exits at once.
+    :param parent: the parent's process id; if the parent has ended already, this process exits at once.
     """
     if sys.platform != "linux":
         logger.warning("members end with their parent on Linux only")
@@ -106,7 +106,7 @@ def end_with_parent(parent: int) -> None:
 
 @contextlib.asynccontextmanager
 async def reported(progress: StartProgress, *, name: str, as_json: bool) -> AsyncIterator[None]:
-    """Report while the body runs."""
+    """Report the progress of the start while the body runs."""
     task = asyncio.create_task(_report(progress, name, as_json=as_json), name="report the start")
     try:
         yield

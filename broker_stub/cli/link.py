@@ -43,9 +43,9 @@ SOURCE_PASSWORD = click.option(
 
 
 def source_options(source: str, source_password_file: str | None) -> dict[str, str]:
-    """The options of a link's exchange that name its source.
+    """Return the options of a link's exchange that name its source.
 
-    :raises click.UsageError: when they are invalid.
+    :raises click.UsageError: if they are invalid.
     """
     options = {FROM: source}
     if source_password_file is not None:
@@ -138,7 +138,7 @@ def remove(
 
 
 async def links_of(client: AdminClient) -> list[_Facts]:
-    """Every link of a member."""
+    """Return every link of a member."""
     links: list[_Facts] = (await client.status()).facts["site"].get("links", [])
     return links
 

@@ -30,7 +30,7 @@ from haclient.cluster_url.url import ClusterURL
 from haclient.command_line.signals import run
 from haclient.printable.lines import echo_line
 
-# A promotion waits for the arbiter, which has five seconds, and for what is being applied.
+# A promotion waits up to five seconds for the arbiter, and until all received events are applied.
 _MOVE_TIMEOUT = 20.0
 
 
@@ -78,7 +78,7 @@ def _print_each(
         if answer.result is None:
             echo_line(answer.error, err=True)
         elif not as_json:
-            click.echo(line(answer.result))  # it has several
+            click.echo(line(answer.result))  # the report has several lines
 
 
 def _is_unexpected(found: MemberStatus, expected: tuple[str, ...]) -> bool:

@@ -3,7 +3,7 @@
 Rules
 -----
 * The primary is the member whose status says that it serves; of two, the one with the higher generation.
-* A member that cannot be reached is reported, and the requests to the others continue.
+* An unreachable member is reported, and the requests to the other members continue.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MembersType(click.ParamType[list[Endpoint]]):
     name = "url"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Endpoint]:
-        """Every member of the URL."""
+        """Return every member of the URL."""
         scheme, separator, hosts = str(value).rpartition("://")
         return [ADDRESS.convert(f"{scheme}{separator}{host}", param, ctx) for host in hosts.split(",")]
 
@@ -57,15 +57,15 @@ MEMBERS = click.argument("members", metavar="URL...", type=MembersType(), nargs=
 
 
 def flatten(members: Iterable[list[Endpoint]]) -> list[Endpoint]:
-    """All members of several URLs, each once."""
+    """Return all members of several URLs, without duplicates."""
     return list(dict.fromkeys(address for group in members for address in group))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """The answer of one member, or the reason why there is none.
+    """The answer of one member, or the reason for its absence.
 
-    :param code: the exit code; 0 where there is a result.
+    :param code: the exit code; 0 if there is a result.
     """
 
     address: Endpoint
@@ -74,7 +74,7 @@ class Answer(Generic[T]):
     code: int = 0
 
     def plain(self) -> Any:
-        """For ``--json``."""
+        """Return the answer for ``--json``."""
         if self.result is None:
             return {"address": self.address.authority, "error": self.error}
         return self.result.facts if isinstance(self.result, MemberStatus) else self.result
@@ -104,15 +104,15 @@ class MemberRequests:
             return Answer(address, error=_named(address, error), code=UNREACHABLE)
 
     def with_timeout_at_most(self, timeout: float) -> MemberRequests:
-        """The same with a shorter timeout."""
+        """Return the same requests with a timeout of at most ``timeout`` seconds."""
         return replace(self, timeout=min(self.timeout, timeout))
 
     async def status(self, addresses: Iterable[Endpoint]) -> list[Answer[MemberStatus]]:
-        """Read the status of several members at the same time."""
+        """Read the status of several members concurrently."""
         return await asyncio.gather(*(self.one(address, AdminClient.status) for address in addresses))
 
     async def everywhere(self, addresses: Iterable[Endpoint]) -> list[Answer[MemberStatus]]:
-        """Read the status of these members and of all that they know of."""
+        """Read the status of these members and of all members that they know."""
         answers: dict[Endpoint, Answer[MemberStatus]] = {}
         unasked = list(addresses)
         while unasked:
@@ -128,7 +128,7 @@ class MemberRequests:
     async def at_primary(
         self, addresses: Iterable[Endpoint], call: Callable[[AdminClient], Awaitable[T]]
     ) -> Answer[T]:
-        """Send a request to the primary among these members and those that they know of."""
+        """Send a request to the primary among these members and the members that they know."""
         answers = await self.with_timeout_at_most(STATUS_TIMEOUT).everywhere(addresses)
         primary = primary_of(answers)
         if primary is not None:
@@ -142,7 +142,7 @@ class MemberRequests:
 
 
 def primary_of(answers: Iterable[Answer[MemberStatus]]) -> Endpoint | None:
-    """The member that serves in the highest generation."""
+    """Return the member that serves in the highest generation."""
     serving = [
         (answer.result.generation, answer.address)
         for answer in answers
@@ -152,7 +152,7 @@ def primary_of(answers: Iterable[Answer[MemberStatus]]) -> Endpoint | None:
 
 
 def _known_to(answer: Answer[MemberStatus]) -> list[Endpoint]:
-    """The members that a member knows of; they have TLS where it has."""
+    """Return the members that a member knows; they use TLS if it does."""
     if answer.result is None:
         return []
     facts = answer.result.facts
@@ -162,7 +162,7 @@ def _known_to(answer: Answer[MemberStatus]) -> list[Endpoint]:
 
 
 def _identity(answer: Answer[MemberStatus]) -> tuple[object, ...]:
-    """A key that is the same for two addresses of one member."""
+    """Return a key that is equal for two addresses of one member."""
     if answer.result is None:
         return (answer.address,)
     facts = answer.result.facts
@@ -177,7 +177,7 @@ def _named(address: Endpoint, error: Exception) -> str:
 def request_options(
     *, timeout: float = STATUS_TIMEOUT
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options for user, password, TLS and timeout; the command gets them as ``requests``.
+    """Add the options for user, password, TLS and timeout; the command receives them as ``requests``.
 
     :param timeout: default of ``--timeout``, in seconds.
     """
@@ -216,7 +216,7 @@ def request_options(
 
 
 def finish(answer: Answer[Any]) -> NoReturn:
-    """Exit with the code of the answer; print its error to standard error."""
+    """Print the answer's error to standard error and exit with its code."""
     if answer.error:
         echo_line(answer.error, err=True)
     sys.exit(answer.code)

@@ -55,14 +55,14 @@ def start_logging(level: str) -> None:
 
 
 def read_password(path: Path | None) -> str | None:
-    """The cluster-admin's password, from a file or from the environment; ``None`` for neither."""
+    """Return the cluster-admin's password, from a file or the environment; ``None`` without either."""
     return path.read_text().strip() if path is not None else os.environ.get(PASSWORD_VARIABLE) or None
 
 
 def read_users(path: Path) -> dict[str, str]:
-    """Users and passwords from a file of ``name:password`` lines.
+    """Read users and passwords from a file of ``name:password`` lines.
 
-    :raises click.UsageError: with the number of the line that is not one.
+    :raises click.UsageError: with the number of an invalid line.
     """
     passwords = {}
     for number, line in enumerate(path.read_text().splitlines(), start=1):
@@ -83,7 +83,7 @@ def check_arbiter(url: str) -> None:
     """
     if url == "memory:":
         raise click.UsageError("--arbiter memory: exists in one process only: every member would win")
-    # Imported here: a pair has its arbiter in a directory, and leaves that to its members.
+    # Imported here: ``pair`` leaves opening the arbiter to its members.
     from broker_stub.election.arbiter import open_arbiter  # noqa: PLC0415
 
     try:
@@ -93,12 +93,12 @@ def check_arbiter(url: str) -> None:
 
 
 def without_secrets(arbiter: str) -> str:
-    """The URL of an arbiter without credentials before an ``@``."""
+    """Return the URL of an arbiter without credentials before an ``@``."""
     kind, colon, rest = arbiter.partition(":")
     hosts, at, host = rest.rpartition("@")
     return f"{kind}{colon}...@{host}" if kind == "zookeeper" and hosts and at else arbiter
 
 
 def cluster_url(text: str) -> str:
-    """The cluster URL for a URL or a list of members."""
+    """Return the cluster URL for a URL or a list of members."""
     return f"failover:({text})" if text.count("://") > 1 and not text.startswith("failover:") else text

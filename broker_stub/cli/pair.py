@@ -35,7 +35,7 @@ from haclient.command_line.groups import Command, examples
 from haclient.engine.sasl import SaslUnavailableError
 from haclient.printable.lines import echo_line
 
-# What a member says that did not get its port (``serve``).
+# The error of a member whose port is taken (``serve``).
 _PORT_TAKEN = "cannot listen on"
 
 
@@ -182,7 +182,7 @@ def _serve_arguments(
     link_passwords: Path | None,
     telemetry: Path | None,
 ) -> tuple[str, ...]:
-    """What every member gets as it was given here."""
+    """Return the arguments that every member gets unchanged."""
     given: list[tuple[str, object]] = [("--accept-rate", accept_rate), ("--accept-burst", accept_burst)]
     given += [("--link-user", name) for name in link_users]
     directories = (("--link-passwords", link_passwords), ("--telemetry", telemetry))
@@ -191,7 +191,7 @@ def _serve_arguments(
 
 
 async def _run(options: LocalClusterOptions, members: int, screen: Screen) -> int:
-    """Run the cluster at the addresses of ``--listen``, else at the ports of AMQP, else at free ones."""
+    """Run the cluster at the addresses of ``--listen``, else at AMQP's ports, else at free ones."""
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
@@ -206,7 +206,7 @@ async def _run(options: LocalClusterOptions, members: int, screen: Screen) -> in
             )
         if code is not None:
             return code
-        # Somebody else took one between the look and the member's start.
+        # Another process took a port between the check and the member's start.
         echo_line("a port is in use by now: the members listen on free ports", err=True)
         return await _run_at(replace(options, listen=free_ports(members)), screen, stop) or 0
     finally:
@@ -216,9 +216,9 @@ async def _run(options: LocalClusterOptions, members: int, screen: Screen) -> in
 async def _run_at(
     options: LocalClusterOptions, screen: Screen, stop: asyncio.Event, *, leave: bool = False
 ) -> int | None:
-    """Run the cluster until it is stopped; its exit code.
+    """Run the cluster until it is stopped; return its exit code.
 
-    :param leave: whether it ends, with ``None``, when a member does not get its port at the start.
+    :param leave: true to end with ``None`` if a member does not get its port at the start.
     """
     port_taken = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What ``pair`` prints: JSON lines for programs, lines for logs, and a live table for people."""
+"""The output of ``pair``: JSON lines for programs, lines for logs, and a live table for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent
 from haclient.printable.lines import echo_line
 from haclient.printable.text import printable
 
-if TYPE_CHECKING:  # half of what a pair without a terminal would import
+if TYPE_CHECKING:  # a pair without a terminal would otherwise import twice as much
     from rich.console import Group
     from rich.table import Table
 
@@ -35,7 +35,7 @@ class Screen(Protocol):
 
 
 class JsonLines:
-    """For programs: one object a line."""
+    """Output for programs: one JSON object per line."""
 
     def event(self, event: LocalClusterEvent) -> None:
         """Print the event."""
@@ -55,27 +55,27 @@ class JsonLines:
         click.echo(json.dumps({**facts, **where, "members": describe(pair)}))
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 class PlainLines:
-    """For logs."""
+    """Output for logs: one line per event."""
 
     def event(self, event: LocalClusterEvent) -> None:
-        """One line."""
+        """Print the event."""
         echo_line(_line(event))
 
     def ready(self, pair: LocalCluster) -> None:
-        """The URL, and how to manage."""
+        """Print the URL and the information for managing the cluster."""
         for line in _heads(pair):
             echo_line(line)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 class LiveTable:
-    """For people: a live table of the members and the last events."""
+    """Output for people: a live table of the members and the latest events."""
 
     def __init__(self) -> None:
         from rich.live import Live  # noqa: PLC0415 - only where somebody looks
@@ -120,7 +120,7 @@ def _heads(pair: LocalCluster) -> tuple[str, ...]:
 
 
 def _to_paste(pair: LocalCluster) -> tuple[str, ...]:
-    """A client for the cluster, with ``haclient`` and with proton alone."""
+    """Return code samples that connect a client, with ``haclient`` and with proton alone."""
     if pair.certificate is None:
         return ()
     urls = ", ".join(f'"{member.address}"' for member in pair.members)

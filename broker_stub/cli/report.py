@@ -9,7 +9,7 @@ from haclient.printable.text import printable
 
 
 def report(facts: dict[str, Any]) -> str:
-    """A member's status in some lines; the first has name, address, role and generation."""
+    """Format a member's status in several lines; the first has name, address, role and generation."""
     head = f"{facts['name']} ({facts['address']}): {facts['role']}, generation {facts['generation']}"
     lines = [*_cluster(facts), *_content(facts)]
     return "\n".join(map(printable, [head, *(f"  {name:<9} {text}" for name, text in lines)]))
@@ -43,7 +43,7 @@ def _content(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if admission is not None:
         yield "admission", _admission(admission)
     yield from _site(facts.get("site", {}))
-    # A member of version 0.1.0 lists them.
+    # A member of version 0.1.0 lists its queues instead.
     count = facts["queue_count"] if "queue_count" in facts else len(facts["queues"])
     yield "queues", f"{count}, with temporary ones"
 
@@ -58,7 +58,7 @@ def _site(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def link_line(facts: dict[str, Any]) -> str:
-    """A link's state and counts in one line."""
+    """Format a link's state and counts in one line."""
     last = ", ".join(str(number) for number in facts["last_sequence"].values()) or "none"
     counts = ("applied", "duplicates", "gaps", "parked", "malformed")
     done = ", ".join(f"{facts[name]} {name}" for name in counts)

@@ -1,8 +1,8 @@
-"""Runs a command when the member's role has changed, so that a resource manager learns it at once.
+"""Runs a command after a change of the member's role, so that a resource manager learns it at once.
 
 Rules
 -----
-* One run at a time; roles that the member takes meanwhile are passed over but for the last.
+* Only one run at a time. Of the roles that the member takes meanwhile, only the last is reported.
 * A run that hangs is killed: the member never waits for it, and it never outlives the member's ``close``.
 """
 
@@ -20,7 +20,7 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.cli.role_command")
 
-# What Pacemaker gives to the actions of its agents.
+# Seconds; Pacemaker gives the same to the actions of its agents.
 _TIMEOUT = 20.0
 
 
@@ -29,7 +29,7 @@ class RoleCommand:
 
     :param command: words as a shell splits them; no shell runs.
     :param timeout: seconds for one run.
-    :raises ValueError: for words that cannot be split, or none.
+    :raises ValueError: if the command is empty or cannot be split.
     """
 
     def __init__(self, command: str, *, timeout: float = _TIMEOUT) -> None:
@@ -41,13 +41,13 @@ class RoleCommand:
         self._task: asyncio.Task[None] | None = None
 
     def role_changed(self, role: Role) -> None:
-        """The member has another role."""
+        """Run the command for a new role, after the current run if there is one."""
         self._next = role
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="role command")
 
     async def close(self) -> None:
-        """Run nothing any more; what runs is killed."""
+        """Stop running commands; kill the current run."""
         self._next = None
         if self._task is not None:
             self._task.cancel()
@@ -75,7 +75,7 @@ class RoleCommand:
             if code:
                 logger.warning("%s %s: exit code %d", self._command[0], role, code)
         finally:
-            # With what it started: a session of its own is a process group of its own.
+            # Kills its children too: its own session is its own process group.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()

@@ -289,7 +289,7 @@ def serve(
     roles = _Roles(role_command)
     if generation is None:
         generation = 1 if role == Role.PRIMARY else 0
-    os.umask(UMASK)  # for what SQLite, the telemetry and saslpasswd2 make
+    os.umask(UMASK)  # for the files of SQLite, telemetry and saslpasswd2
     with _user_database(users) as database:
         options = BrokerOptions(
             listen=listen,
@@ -357,7 +357,7 @@ def _role_command(words: str) -> RoleCommand:
 
 @contextlib.contextmanager
 def _user_database(users: Path | None) -> Iterator[Path | None]:
-    """The directory of a user database: the given one, or one made from a list of passwords."""
+    """Yield the directory of a user database: the given one, or a temporary one for a list of passwords."""
     if users is None or users.is_dir():
         yield users
         return
@@ -369,9 +369,9 @@ def _user_database(users: Path | None) -> Iterator[Path | None]:
 
 
 def _password_files(directory: Path | None) -> PasswordFiles:
-    """What links may read.
+    """Return the password files that links may read.
 
-    :raises click.UsageError: when the directory is not safe.
+    :raises click.UsageError: if the directory is not safe.
     """
     files = PasswordFiles(None if directory is None else directory.absolute())
     if directory is not None:
@@ -405,7 +405,7 @@ async def _serve(
 
 
 async def _run(broker: Broker, progress: StartProgress, lines: _Roles | None) -> int:
-    """Run a member; with ``lines`` the standard output is JSON."""
+    """Run a member; with ``lines``, standard output is JSON."""
     options = broker.options
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -431,9 +431,9 @@ def _print_facts(event: str, **facts: object) -> None:
 
 
 class _Roles:
-    """What happens at a change of the role.
+    """Reports each change of the role, to the role command and on standard output.
 
-    :ivar printed: whether each is a line on the standard output.
+    :ivar printed: true if each change is printed as a line.
     """
 
     def __init__(self, command: RoleCommand | None) -> None:
@@ -441,7 +441,7 @@ class _Roles:
         self.printed = False
 
     def changed(self, role: Role) -> None:
-        """Report a new role; a pipe that is full because nobody reads it does not hold the member up."""
+        """Report a new role; a full pipe without a reader does not block the member."""
         if self._command is not None:
             self._command.role_changed(role)
         if self.printed:

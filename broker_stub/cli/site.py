@@ -1,15 +1,15 @@
-"""``site``: take over from another site, and go back.
+"""``site``: take over from another site, and fail back.
 
 Theory of operation
 -------------------
-A take-over stops applying events: a later event of the source would be ordered behind the changes of local
-clients.  Events that are missing at that moment are *in doubt*: the source knows the last sequence that it
-sent, if it can be reached.
+A take-over stops applying events, because a later event of the source would be ordered after the changes of
+local clients. Events missing at that moment are *in doubt*. The source, if reachable, knows the last sequence
+that it sent.
 
-A planned take-over waits until no event is in doubt, and then redirects the source's clients here.
+A planned take-over waits until no event is in doubt, and then redirects the source's clients to this site.
 
-A fail-back is the same in the other direction: the queues that followed now emit events, first for the
-messages in them, and the former source follows.  Its own content belongs to another history and is removed.
+A fail-back reverses the direction. The queues that followed now emit events, first for the messages in them,
+and the former source follows. Its own content belongs to another history and is removed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def _promote(
 async def _planned_promotion(
     requests: MemberRequests, members: list[Endpoint], source: list[Endpoint]
 ) -> Answer[list[_Facts]]:
-    """Take over when no event is in doubt, and redirect the source's clients here."""
+    """Take over when no event is in doubt, and redirect the source's clients to this site."""
     end = time.monotonic() + requests.timeout
     following = await requests.at_primary(members, _following)
     if following.result is None:
@@ -146,18 +146,18 @@ def _not_yet(events: _Facts | None) -> str:
 
 
 def _in_doubt(rows: list[_Facts]) -> int | None:
-    """The sum over all links; ``None`` when it is unknown."""
+    """Return the sum over all links; ``None`` if it is unknown."""
     counts = [row["in_doubt"] for row in rows if row["in_doubt"] is not None]
     return sum(counts) if counts else None
 
 
 async def _following(client: AdminClient) -> list[str]:
-    """The links that apply events."""
+    """Return the names of the links that apply events."""
     return [link["name"] for link in await links_of(client) if link["applying"]]
 
 
 def _applying(names: list[str] | None, *, applying: bool) -> Callable[[AdminClient], Awaitable[list[_Facts]]]:
-    """Switch ``applying`` of these links (``None``: of all that apply), then list every link."""
+    """Return a call that switches ``applying`` of links and lists every link; ``None``: all that apply."""
 
     async def change(client: AdminClient) -> list[_Facts]:
         for name in await _following(client) if names is None else names:
@@ -168,7 +168,7 @@ def _applying(names: list[str] | None, *, applying: bool) -> Callable[[AdminClie
 
 
 async def _read_source(requests: MemberRequests, source: list[Endpoint]) -> _Facts | None:
-    """The event status of the source; ``None`` when it cannot be reached."""
+    """Return the event status of the source; ``None`` if it cannot be reached."""
     answer = await requests.with_timeout_at_most(STATUS_TIMEOUT).at_primary(source, AdminClient.status)
     facts: _Facts | None = None if answer.result is None else answer.result.facts["site"].get("source")
     return facts
@@ -270,7 +270,7 @@ async def _fail_back(
             await client.delete(QUEUE_TYPE, queue)
         return {}
 
-    # Requests that can be refused run before anything is removed.
+    # Requests that may be refused run before anything is removed.
     answer = await requests.at_primary(former, check_old_queues)
     for address, call in ((members, give_events), (former, delete_old_queues), (former, follow)):
         if answer.result is not None:
@@ -291,7 +291,7 @@ async def _promoted_queues(client: AdminClient) -> list[str]:
 
 
 async def _old_queues(client: AdminClient, queues: list[str], *, discard: bool) -> list[str]:
-    """The queues that the former source has to delete."""
+    """Return the queues that the former source must delete."""
     rows = await client.query(QUEUE_TYPE)
     found = {row["name"]: row["depth"] for row in rows}
     others = [row for row in rows if row["name"] not in queues and row["site_replicate"] != SiteMode.NONE]

@@ -1,13 +1,13 @@
-"""Promotes a member; with a living primary that is a planned switch-over.
+"""Promotes a member; with a living primary this is a planned switch-over.
 
 Theory of operation
 -------------------
-A backup that is ready follows a primary.  If the primary lives, the command demotes it first: it settles no
-more messages, and its clients send the unsettled ones again.  Then the command promotes the backup, by the
-usual rule.  If the backup refuses, the command promotes the former primary again, so that the cluster has a
+A ready backup follows a primary. If the primary lives, the command demotes it first. The primary then settles
+no more messages, and its clients resend the unsettled ones. Next, the command promotes the backup by the
+usual rule. If the backup refuses, the command promotes the former primary again, so that the cluster has a
 primary.
 
-A supervisor of the cluster may promote a member in between.  If that is the requested one, the command
+A supervisor of the cluster may promote a member in between. If that is the requested member, the command
 succeeds.
 """
 
@@ -25,7 +25,7 @@ from broker_stub.management_client import AdminClient, MemberStatus
 from haclient.cluster_url.endpoint import Endpoint
 
 _FOLLOWERS = (Role.READY, Role.PASSIVE)
-# Seconds for a primary's status; a slower one counts as dead, and the promotion is safe all the same.
+# Seconds for a primary's status; a slower primary counts as dead, and the promotion stays safe.
 _LIVENESS_TIMEOUT = 2.0
 
 
@@ -35,7 +35,7 @@ async def take_over(
     """Promote a member; first demote the primary that it follows.
 
     :param at_least: the lowest generation, without an arbiter.
-    :param force: demote nobody and skip rule 1.
+    :param force: demote no member and skip rule 1.
     """
 
     async def promote(client: AdminClient) -> MemberStatus:
@@ -48,7 +48,7 @@ async def take_over(
 
 
 async def _announce(requests: MemberRequests, member: Endpoint, status: MemberStatus) -> None:
-    """Have the others read the arbiter: a primary among them steps down now, and not seconds later."""
+    """Make the other members read the arbiter, so that a primary among them steps down at once."""
     addresses = (parse_endpoint(text) for text in status.facts["members"])
     others = [Endpoint(found.host, found.port, tls=member.tls) for found in addresses]
     brief = requests.with_timeout_at_most(_LIVENESS_TIMEOUT)
@@ -81,7 +81,7 @@ async def _take_over(
 async def _living_primary(
     requests: MemberRequests, member: Endpoint, status: MemberStatus
 ) -> Endpoint | None:
-    """The primary that a member follows, if it answers that it is one."""
+    """Return the primary that a member follows, if it confirms that it serves."""
     if status.role not in _FOLLOWERS or status.primary is None:
         return None
     where = parse_endpoint(status.primary)
@@ -93,7 +93,7 @@ async def _living_primary(
 async def _promoted(
     requests: MemberRequests, former: Endpoint, answer: Answer[MemberStatus]
 ) -> Answer[MemberStatus]:
-    """The answer to a promotion; if it was refused, promote the demoted primary again."""
+    """Return the answer to a promotion; if it was refused, promote the demoted primary again."""
     if answer.result is not None:
         return answer
     if answer.code != REFUSED:

@@ -68,7 +68,7 @@ class Refusal:
         return self.text
 
 
-# --- Steps: what a driver does next --------------------------------------------------------------
+# --- Steps: the next action of the caller --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-An authority of the cluster's own signs one certificate, for loopback and for whatever other hosts the members
-listen on.  Its key is removed then: nobody can sign another one with it.
+The cluster's own authority signs one certificate, for loopback and all other hosts that the members listen
+on. The authority's key is then removed, so that no further certificate can be signed with it.
 
 Rules
 -----
-* The directory is private, and so is the key.
-* What is there already is used again while it is valid and has the same hosts: a client that was given the
-  path of a store that is kept goes on.
+* The directory and the key are private.
+* Existing certificates are reused while they are valid and have the same hosts. A client that knows the path
+  of a permanent store can continue.
 
-Python's own library makes no certificates, and a library that does is more than a client needs.
+Python's standard library cannot make certificates, and a library that can is more than a client needs.
 Sources: RFC 5280, section 4.2.1.6 (subject alternative names); req(1), x509(1).
 """
 
@@ -28,7 +28,7 @@ from pathlib import Path
 from broker_stub.permissions import DIRECTORY_MODE, FILE_MODE
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-# Long enough for a pair that nobody stops, and below what any verifier refuses (398 days, CA/Browser Forum).
+# Long enough for a pair that is never stopped, and below the limit of verifiers (398 days, CA/Browser Forum).
 _DAYS = 365
 _ONE_DAY = 86_400
 _TIMEOUT = 30.0
@@ -53,12 +53,12 @@ subjectAltName = {names}
 
 
 class CertificateError(RuntimeError):
-    """There are no certificates; the text says what is missing."""
+    """Certificates cannot be made; the text names the missing part."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """PEM files: of the members, and of the authority that clients trust."""
+    """PEM files of the members, and of the authority that clients trust."""
 
     certificate: Path
     key: Path
@@ -66,11 +66,11 @@ class CertificateFiles:
 
 
 def prepare(directory: Path, hosts: Iterable[str]) -> CertificateFiles:
-    """Make certificates in a directory, or take those that are there.
+    """Make certificates in a directory, or reuse existing ones.
 
-    :param hosts: names and addresses of the members, besides those of loopback.
-    :raises CertificateError: without ``openssl``, or when it refuses.
-    :raises OSError: when the directory cannot be written.
+    :param hosts: names and addresses of the members, in addition to loopback.
+    :raises CertificateError: if ``openssl`` is missing or fails.
+    :raises OSError: if the directory cannot be written.
     """
     openssl = shutil.which("openssl")
     if openssl is None:
@@ -99,7 +99,7 @@ def _alternative_name(host: str) -> str:
 
 
 def _is_valid(openssl: str, certificate: Path) -> bool:
-    """Whether it is valid for another day."""
+    """Return whether the certificate stays valid for another day."""
     command = [openssl, "x509", "-noout", "-checkend", str(_ONE_DAY), "-in", str(certificate)]
     return subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False).returncode == 0
 
@@ -112,9 +112,9 @@ def _make(openssl: str, directory: Path, files: CertificateFiles, names: str) ->
         key.unlink(missing_ok=True)
         key.touch(mode=FILE_MODE)
     days, configured = ("-days", str(_DAYS)), ("-config", str(configuration))
-    # A verifier tells authorities apart by their names.
+    # Verifiers distinguish authorities by name.
     own = f"/CN=broker-stub pair {secrets.token_hex(8)}"
-    # proton compares an address with the common names, and not with the addresses in the certificate.
+    # proton compares an address with the common names only, not with the addresses in the certificate.
     member = "".join(f"/CN={name.removeprefix('IP:')}" for name in names.split(",") if name.startswith("IP:"))
     try:
         authority = ("req", "-x509", *_KEY, *days, *configured, "-subj", own, "-extensions", "authority")

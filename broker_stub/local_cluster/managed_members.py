@@ -14,8 +14,8 @@ logger = get_logger("broker_stub.local_cluster.supervisor")
 class ManagedMembers:
     """All members; wakes the waiters when one of them changes.
 
-    :ivar changed: set when the primary selector should decide anew.
-    :param on_event: called with each event; what it raises is logged.
+    :ivar changed: set when the primary selector should decide again.
+    :param on_event: called with each event; its exceptions are logged.
     """
 
     def __init__(self, on_event: Callable[[LocalClusterEvent], None] | None = None) -> None:
@@ -26,7 +26,7 @@ class ManagedMembers:
         self._next_change = asyncio.Event()
         self._generation = 0
         self.start_reports = 0
-        """How often a member that starts has reported progress."""
+        """Number of progress reports by starting members."""
 
     @property
     def generation(self) -> int:
@@ -36,13 +36,13 @@ class ManagedMembers:
 
     @property
     def primary(self) -> Member | None:
-        """The primary, ``None`` while there is none."""
+        """The primary, or ``None`` while no member is primary."""
         primaries = [member for member in self.members if member.state.serves]
         return max(primaries, key=lambda member: member.generation, default=None)
 
     @property
     def ready(self) -> bool:
-        """Whether there is one primary and every other member is ready and knows it."""
+        """Return whether one member is primary and all others are ready and follow it."""
         primary = self.primary
         if primary is None or not primary.alive:
             return False

@@ -17,15 +17,15 @@ from typing import Any
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.python import module_command, module_environment
 
-# Seconds without progress: Python, proton and a free port take a fraction of a second, even on a busy
-# machine, and a member reports once a second how it reads its store.
+# Seconds without progress. Python, proton and a free port take a fraction of a second, even on a busy
+# machine; a member that reads its store reports progress once a second.
 START_TIMEOUT = 20.0
-# What a member may take to close its client connections, and a little more.
+# Seconds; a little more than a member may take to close its client connections.
 _STOP_TIMEOUT = 4.0
 
 
 def _ignore(_detail: str) -> None:
-    """Nobody wants to know."""
+    """Ignore the progress."""
 
 
 class MemberStartError(RuntimeError):
@@ -33,11 +33,11 @@ class MemberStartError(RuntimeError):
 
 
 class MemberProcess:
-    """A ``broker_stub serve`` process that the kernel kills when this one dies.
+    """A ``broker_stub serve`` process that the kernel kills when this process ends.
 
-    :param arguments: what follows ``serve`` on the command line.
+    :param arguments: the command-line arguments of ``serve``.
     :param log: the file for its standard error.
-    :param wrapper: a command that executes the arguments behind it.
+    :param wrapper: a command that executes the arguments after it.
     """
 
     def __init__(self, arguments: Sequence[str], log: Path, *, wrapper: Sequence[str] = ()) -> None:
@@ -46,7 +46,7 @@ class MemberProcess:
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
         self.on_progress: Callable[[str], object] = _ignore
-        """Called with what a start that takes its time reports."""
+        """Called with each progress report of a long start."""
 
     @property
     def pid(self) -> int | None:
@@ -55,10 +55,10 @@ class MemberProcess:
         return process.pid if process is not None and process.returncode is None else None
 
     async def start(self) -> None:
-        """Start the process and wait until it listens, for as long as it reports progress.
+        """Start the process and wait until it listens, as long as it reports progress.
 
-        :raises MemberStartError: when it does not start.
-        :raises TimeoutError: when it reports nothing for ``START_TIMEOUT``.
+        :raises MemberStartError: if it does not start.
+        :raises TimeoutError: if it reports nothing for ``START_TIMEOUT``.
         """
         serve = (*module_command("broker_stub"), "serve", "--json")
         command = (*self._wrapper, *serve, *self._arguments)
@@ -71,7 +71,7 @@ class MemberProcess:
                 stdout=PIPE,
                 stderr=log,
                 env=module_environment(),
-                # Ctrl-C in a terminal is for the supervisor, which stops its members in order.
+                # Ctrl-C in a terminal must only reach the supervisor, which stops its members in order.
                 start_new_session=True,
             )
         try:
@@ -95,9 +95,9 @@ class MemberProcess:
             raise MemberStartError(f"exit code {process.returncode}: {lines[-1] if lines else 'no output'}")
 
     async def role_changes(self) -> AsyncIterator[str]:
-        """The member's new role after each change, until the process ends.
+        """Yield the member's new role after each change, until the process ends.
 
-        It is a hint: the member skips what nobody has read in time.
+        The role is a hint: the member skips changes that were not read in time.
         """
         process = self._process
         assert process is not None, "start comes first"
@@ -113,7 +113,7 @@ class MemberProcess:
         return await self._process.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if the process is still there."""
+        """Send a signal, if the process still runs."""
         if self.pid is not None and self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
@@ -136,15 +136,15 @@ class MemberProcess:
             await self.kill()
 
 
-# Below the ports that kernels give to outgoing connections (Linux: 32768 on): until its member listens
-# nobody else gets one of these by chance.
+# Below the ports that kernels assign to outgoing connections (Linux: from 32768). Until its member listens,
+# no other process gets one of these by chance.
 _PORTS = range(20_000, 32_768)
 _TRIES = 100
 
 
 def _bind(holder: socket.socket, host: str) -> int:
-    """Bind a socket to a free port, and return that."""
-    for port in random.SystemRandom().sample(_PORTS, _TRIES):  # two processes do not draw alike
+    """Bind a socket to a free port, and return the port."""
+    for port in random.SystemRandom().sample(_PORTS, _TRIES):  # two processes draw different ports
         with contextlib.suppress(OSError):
             holder.bind((host, port))
             return port
@@ -153,7 +153,7 @@ def _bind(holder: socket.socket, host: str) -> int:
 
 
 def free_addresses(wanted: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
-    """The addresses with every port 0 replaced by a free port."""
+    """Return the addresses, with every port 0 replaced by a free port."""
     with contextlib.ExitStack() as stack:
         found = []
         for address in wanted:

@@ -1,15 +1,15 @@
-"""The ports of a local cluster: those of AMQP when nobody has them, or else free ones.
+"""The ports of a local cluster: AMQP's ports if they are free, else any free ones.
 
 Rules
 -----
-* All ports that a cluster wants are free, or it takes none of them: members at 5672 and somewhere else are
-  harder to explain than a list of free ports.
-* Two clusters never compete: each claims its ports before it looks at them, with an abstract Unix socket that
-  the kernel gives to one of them and takes back when its process ends.  So a member that is down, or not up
-  yet, keeps its port from the next cluster.
-* A port counts as taken when somebody listens on it at ``::1`` too: ``localhost`` may lead there.
+* A cluster takes AMQP's ports only if all the ports it wants are free: a mix is harder to explain than a list
+  of free ports.
+* Two clusters never compete. Each claims its ports before it checks them, with an abstract Unix socket. The
+  kernel gives that to one process and releases it when the process ends. So a member that is down, or still
+  starting, keeps its port from the next cluster.
+* A port counts as taken if a process listens on it at ``::1`` too, since ``localhost`` may resolve to that.
 
-Source: unix(7), "Abstract sockets" (Linux); elsewhere there is no claim, only the look.
+Source: unix(7), "Abstract sockets" (Linux); other systems only check, without a claim.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LOOPBACKS = ((socket.AF_INET, _HOST), (socket.AF_INET6, "::1"))
 
 @dataclass(frozen=True, slots=True)
 class ClaimedPorts:
-    """Where the members of a cluster listen.
+    """The addresses on which the members of a cluster listen.
 
-    :param taken_by: why these are free ports, a sentence for people; empty for the ports of AMQP.
+    :param taken_by: the reason for using free ports, a sentence for people; empty for AMQP's ports.
     """
 
     addresses: tuple[Endpoint, ...]
@@ -39,13 +39,13 @@ class ClaimedPorts:
 
 
 def free_ports(count: int) -> tuple[Endpoint, ...]:
-    """That many addresses on loopback, each with a free port."""
+    """Return ``count`` addresses on loopback with port 0, which takes a free port."""
     return (Endpoint(_HOST, 0),) * count
 
 
 @contextlib.contextmanager
 def claimed_ports(count: int, first: int = AMQP_PORT) -> Iterator[ClaimedPorts]:
-    """The ports from ``first`` on, for as long as the body runs; free ones when one of these is taken."""
+    """Claim the ports from ``first`` on while the body runs; yield free ports if one of them is taken."""
     ports = range(first, first + count)
     with contextlib.ExitStack() as stack:
         try:
@@ -60,9 +60,9 @@ def claimed_ports(count: int, first: int = AMQP_PORT) -> Iterator[ClaimedPorts]:
 
 
 def _claim(port: int, stack: contextlib.ExitStack) -> None:
-    """Keep other clusters of this machine from a port.
+    """Keep other clusters on this machine from a port.
 
-    :raises OSError: when one of them has it.
+    :raises OSError: if another cluster has claimed it.
     """
     if sys.platform == "linux":
         holder = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -70,22 +70,22 @@ def _claim(port: int, stack: contextlib.ExitStack) -> None:
 
 
 def _check(port: int) -> None:
-    """Make sure that nobody listens on a port.
+    """Check that no process listens on a port.
 
-    :raises OSError: when somebody does, or when this user may not.
+    :raises OSError: if a process does, or this user may not use the port.
     """
     for family, host in _LOOPBACKS:
         try:
             probe = socket.socket(family, socket.SOCK_STREAM)
         except OSError:
-            continue  # a kernel without this family
+            continue  # the kernel lacks this family
         with probe:
-            # Connections of the last cluster that the kernel still remembers are no reason.
+            # Ignore the last cluster's connections that the kernel still remembers.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))
                 probe.listen()
             except OSError as error:
                 if family == socket.AF_INET6 and error.errno == errno.EADDRNOTAVAIL:
-                    continue  # there is no ::1 here
+                    continue  # this host has no ::1
                 raise

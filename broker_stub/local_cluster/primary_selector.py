@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-``run`` compares all members with the desired state whenever one of them changes, and repairs the difference:
-it promotes a member when there is no primary, demotes a primary that a newer one replaced, and sends passive
-members the address of the primary.  So the order of events does not matter.
+Whenever a member changes, ``run`` compares all members with the desired state and repairs the difference. It
+promotes a member if none is primary, demotes a primary that a newer one replaced, and sends passive members
+the address of the primary. So the order of events does not matter.
 
 Rules
 -----
 * The arbiter decides which member may be promoted: after a refusal the selector tries the next one.
 * If an operator demoted the primary and named a successor, the selector tries that one first.
-* A member that refuses because somebody else has just promoted it is the primary.
-* The selector makes one decision at a time; a planned switch-over (``promote``) is one.
+* If a member refuses because another client has just promoted it, it is the primary.
+* The selector makes one decision at a time; a planned switch-over (``promote``) counts as one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.local_cluster.supervisor")
 
-# Seconds until a refused promotion is tried again: the arbiter may answer by then.
+# Seconds until a refused promotion is retried: the arbiter may answer by then.
 _RETRY_PAUSE = 0.5
 
 
@@ -44,7 +44,7 @@ class PrimarySelector:
         self.deciding = asyncio.Lock()
 
     async def run(self) -> None:
-        """Keep one member primary, until it is cancelled."""
+        """Keep one member primary, until cancelled."""
         managed = self._managed
         while True:
             await managed.changed.wait()
@@ -63,8 +63,8 @@ class PrimarySelector:
     async def promote(self, member: Member) -> None:
         """Replace the primary by a member that is ready.
 
-        :raises MemberRefusedError: when it is not ready or not eligible; another one is promoted if need be.
-        :raises MemberUnreachableError: when one of the two does not answer.
+        :raises MemberRefusedError: if it is not ready or not eligible; another one is promoted if necessary.
+        :raises MemberUnreachableError: if one of the two does not answer.
         """
         async with self.deciding:
             await self._refresh_all()
@@ -124,7 +124,7 @@ class PrimarySelector:
         return None
 
     def _successor(self) -> str | None:
-        """The address that the former primary names; the others go on naming the former primary itself."""
+        """Return the successor that the former primary names; other members still name the former one."""
         former = self._former
         return former.status.primary if former is not None and former.alive and former.status else None
 
@@ -153,9 +153,9 @@ class PrimarySelector:
 
 
 def _admin_client(member: Member) -> AdminClient:
-    """The connection to a member.
+    """Return the connection to a member.
 
-    :raises MemberUnreachableError: while there is none.
+    :raises MemberUnreachableError: while there is no connection.
     """
     if member.admin is None:
         raise MemberUnreachableError(f"{member.name} is {member.state}")

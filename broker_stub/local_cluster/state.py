@@ -1,4 +1,4 @@
-"""The facts of a local cluster: options, members, events."""
+"""The options, members and events of a local cluster."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class MemberState(enum.StrEnum):
 
     @property
     def serves(self) -> bool:
-        """Whether it is the primary, or becomes it."""
+        """Return whether the member is primary or about to be."""
         return self in (MemberState.PRIMARY, MemberState.RECOVERING)
 
     @property
     def stands_by(self) -> bool:
-        """Whether it could be promoted, as far as its state shows."""
+        """Return whether the member's state allows a promotion."""
         return self in (MemberState.READY, MemberState.CONNECTING)
 
 
@@ -40,8 +40,8 @@ class MemberState(enum.StrEnum):
 class LocalClusterEvent:
     """An event of one member.
 
-    :param kind: ``started``, ``promoted``, ``demoted``, ``follows``, ``silent``, ``fenced``,
-        ``died``, ``failed``, and ``starting`` for each report of a start that takes its time.
+    :param kind: ``started``, ``promoted``, ``demoted``, ``follows``, ``silent``, ``fenced``, ``died``,
+        ``failed``, or ``starting`` for each progress report of a long start.
     :param at: seconds since the epoch.
     """
 
@@ -56,17 +56,18 @@ TWO_ON_LOOPBACK = (Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", 0))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalClusterOptions:
-    """How a local cluster runs.
+    """The options of a local cluster.
 
     :param listen: the members' addresses; port 0 is replaced by a free one.
     :param passwords: ordinary users and their passwords.
-    :param anonymous: whether clients may connect without a name; ``None`` for only without ``passwords``.
-    :param restart: whether a dead member is started again, as a backup.
+    :param anonymous: true if clients may connect without a name; ``None`` to allow it only without
+        ``passwords``.
+    :param restart: true if a dead member is started again, as a backup.
     :param probe_interval: seconds between two probes of a member.
-    :param probe_timeout: seconds it may take to answer.
-    :param probes_missed: unanswered probes in a row after which the supervisor kills it.
-    :param store: directory of the members' stores and the arbiter; ``None`` for one that is removed
-        at the end.
+    :param probe_timeout: seconds that a member may take to answer.
+    :param probes_missed: consecutive unanswered probes after which the supervisor kills the member.
+    :param store: directory of the members' stores and the arbiter; ``None`` for one that is removed at the
+        end.
     :param arbiter: URL of the arbiter; ``None`` for a directory beside the stores.
     :param memory: keep messages in memory only.
     :param tls: make certificates, and listen with TLS.
@@ -96,7 +97,7 @@ class LocalClusterOptions:
 
     @property
     def lets_anonymous_in(self) -> bool:
-        """Whether clients may connect without a name."""
+        """Return whether clients may connect without a name."""
         return not self.passwords if self.anonymous is None else self.anonymous
 
 
@@ -127,7 +128,7 @@ class Member:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a management connection to it."""
+        """Return whether there is a management connection to the member."""
         return self.state not in (MemberState.STARTING, MemberState.DEAD) and self.admin is not None
 
 

@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-One task a member keeps its process running and probes it.  One more task (``primary_selector``) keeps one
+One task per member keeps its process running and probes it. One more task (``primary_selector``) keeps one
 member primary.
 
 Rules
 -----
-* A member is dead when its process has ended, and not before: the supervisor kills a member that does not
-  answer (fencing), so that it never makes two primaries.
-* The kernel kills the members when the supervisor ends, however that happens.
+* A member counts as dead only when its process has ended. The supervisor kills a member that does not answer
+  (fencing), so that there are never two primaries.
+* The kernel kills the members when the supervisor ends for any reason.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ __all__ = ["LocalCluster", "LocalClusterEvent", "LocalClusterOptions", "Member",
 
 logger = get_logger("broker_stub.local_cluster.supervisor")
 
-# Between two attempts to start a member that does not come up.
+# Seconds between two attempts to start a member.
 _RETRY_PAUSE = 0.5
 
 
 class LocalCluster:
-    """Runs the members; ``async with Pair() as pair`` is ready when the body starts."""
+    """Runs the members; ``async with LocalCluster() as cluster`` is ready when the body starts."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class LocalCluster:
         """Start every member and promote the first one that is running.
 
         :raises haclient.engine.sasl.SaslUnavailableError: without Cyrus SASL.
-        :raises broker_stub.local_cluster.certificates.CertificateError: when it cannot make certificates.
-        :raises OSError: when the directory of the stores cannot be written.
+        :raises broker_stub.local_cluster.certificates.CertificateError: if it cannot make certificates.
+        :raises OSError: if the directory of the stores cannot be written.
         """
         self._directory = await asyncio.to_thread(scratch_directory.make, "broker-stub-pair-")
         password = secrets.token_urlsafe(24)
@@ -120,7 +120,7 @@ class LocalCluster:
         if (files := self.certificate) is not None:
             arguments += ["--tls-cert", str(files.certificate), "--tls-key", str(files.key)]
             arguments += ["--tls-ca", str(files.ca)]
-        # Every member has users: the cluster-admin at least, who makes nobody else have a name.
+        # Every member has users, at least the cluster-admin, so ``serve`` would refuse anonymous clients.
         arguments.append("--anonymous" if options.lets_anonymous_in else "--no-anonymous")
         arguments += [*options.serve_arguments, *options.member_arguments.get(name, ())]
         log = self.directory / f"{name}.log"
@@ -138,7 +138,7 @@ class LocalCluster:
         return [*arguments, "--backup-timeout", str(options.backup_timeout)]
 
     async def stop(self) -> None:
-        """Stop the members and remove what was written for them."""
+        """Stop the members and remove their temporary files."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
@@ -173,13 +173,13 @@ class LocalCluster:
 
     @property
     def directory(self) -> Path:
-        """Where the user database and the members' logs are, until ``stop``."""
+        """The directory of the user database and the members' logs, until ``stop``."""
         assert self._directory is not None, "start comes first"
         return self._directory
 
     @property
     def _data(self) -> Path:
-        """Where the stores and the arbiter are."""
+        """The directory of the stores and the arbiter."""
         return self.options.store or self.directory
 
     @property
@@ -199,13 +199,13 @@ class LocalCluster:
 
     @property
     def credentials(self) -> Credentials:
-        """The cluster-admin's."""
+        """The cluster-admin's credentials."""
         assert self._credentials is not None, "start comes first"
         return self._credentials
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Every member, once it is started."""
+        """Every member, once started."""
         return self._managed.members
 
     @property
@@ -220,17 +220,17 @@ class LocalCluster:
 
     @property
     def primary(self) -> Member | None:
-        """The primary, ``None`` while there is none."""
+        """The primary, or ``None`` while no member is primary."""
         return self._managed.primary
 
     @property
     def deciding(self) -> asyncio.Lock:
-        """While a test holds this lock, no member is promoted: an outage of any length."""
+        """A lock that blocks promotions while a test holds it, for an outage of any length."""
         return self._selector.deciding
 
     @property
     def ready(self) -> bool:
-        """Whether there is one primary and every other member is ready and knows it."""
+        """Return whether one member is primary and all others are ready and follow it."""
         return self._managed.ready
 
     async def wait_ready(self, timeout: float = 30.0) -> None:
@@ -240,8 +240,8 @@ class LocalCluster:
     async def wait_until(self, condition: Callable[[LocalCluster], bool], timeout: float = 30.0) -> None:
         """Wait until a condition is true of the cluster.
 
-        :param timeout: seconds; they begin anew whenever a member reports how it reads a large store.
-        :raises TimeoutError: when it is not in time; the text has every member's state.
+        :param timeout: seconds; they restart whenever a member reports progress in reading a large store.
+        :raises TimeoutError: if it is not true in time; the text has every member's state.
         """
         loop, progress = asyncio.get_running_loop(), self._managed.start_reports
         try:
@@ -263,9 +263,9 @@ class LocalCluster:
         """Replace the primary by a member that is ready: a planned switch-over.
 
         :param timeout: seconds until it serves.
-        :raises broker_stub.management_client.AdminError: when it is not ready, or one of the two does not
+        :raises broker_stub.management_client.AdminError: if it is not ready, or one of the two does not
             answer.
-        :raises TimeoutError: when it is promoted, and does not serve in time.
+        :raises TimeoutError: if it is promoted, but does not serve in time.
         """
         await self._selector.promote(member)
         await self.wait_until(lambda _pair: member.state is MemberState.PRIMARY, timeout)
@@ -283,7 +283,7 @@ class LocalCluster:
         return primary
 
     def restart(self, member: Member) -> None:
-        """Start a dead member again (where ``PairOptions.restart`` is off)."""
+        """Start a dead member again (if ``LocalClusterOptions.restart`` is off)."""
         member.restart_requested.set()
 
     # -- keeping members running ----------------------------------------------------------------
@@ -316,7 +316,7 @@ class LocalCluster:
 
     async def _connect(self, member: Member) -> None:
         member.follows = member.status = None
-        # The first connection of a process loads what the later ones find: a slow probe would kill it.
+        # The first connection of a process is slow, because it loads modules: a probe would time out.
         timeout = max(self.options.probe_timeout, DEFAULT_TIMEOUT)
         member.admin = await self._admin_client(member, timeout)
         member.status = await member.admin.status()
@@ -354,9 +354,9 @@ class LocalCluster:
         member.process.signal(signal.SIGKILL)
 
     async def _refresh(self, member: Member) -> None:
-        """Read a member's status; somebody else may have promoted or demoted it."""
+        """Read a member's status; an operator may have promoted or demoted it."""
         if member.admin is None:
-            return  # it has just died
+            return  # the member has just died
         try:
             status = await member.admin.status()
         except AdminError:
@@ -376,10 +376,10 @@ class LocalCluster:
         )
 
     async def _heed(self, member: Member) -> None:
-        """Read a member's status whenever it says that its role has changed: sooner than the next probe."""
+        """Read a member's status as soon as it reports a change of its role, before the next probe."""
         async for _role in member.process.role_changes():
             if member.admin is not None:
-                with contextlib.suppress(AdminError):  # the probes find out what it is
+                with contextlib.suppress(AdminError):  # the probes will report it
                     self._take(member, await member.admin.status())
 
     def _take(self, member: Member, status: MemberStatus) -> None:
@@ -391,7 +391,7 @@ class LocalCluster:
 
 
 def describe(pair: LocalCluster) -> list[dict[str, Any]]:
-    """Every member as plain facts, for printing."""
+    """Return every member as plain facts, for printing."""
     return [
         {
             "name": member.name,

@@ -1,7 +1,7 @@
 """The management node of a member: answers requests of the cluster-admin.
 
-A request is a message to ``$management`` with the application properties ``operation``, ``type`` and
-``name`` (or ``identity``), arguments in a map as its body, and a ``reply-to``.  The response carries
+A request is a message to ``$management``.  It has the application properties ``operation``, ``type`` and
+``name`` (or ``identity``), a map of arguments as its body, and a ``reply-to``.  The response carries
 ``statusCode`` and ``statusDescription``, and the request's correlation id.
 
 ====================  ==========================  ====================================================
@@ -10,7 +10,7 @@ type                  operation                   arguments; answer
 ``haclient.member``   ``READ``                    the member's status
 ``haclient.member``   ``UPDATE``                  ``members`` (a list of ``host:port``); the status
 ``haclient.member``   ``PROMOTE``                 ``generation`` (at least), ``force``; the status, and
-                                                  ``warning``: what force may have lost
+                                                  ``warning``: losses that force may have caused
 ``haclient.member``   ``DEMOTE``                  ``primary`` (``host:port``); the new status
 ``haclient.member``   ``SET-PRIMARY``             ``primary``, ``generation``; the new status
 ``haclient.member``   ``STOP``                    nothing
@@ -28,23 +28,24 @@ type                  operation                   arguments; answer
 all but the member    ``QUERY``                   ``attributeNames``, ``offset``, ``count``;
                                                   ``attributeNames`` and ``results``, a page of at
                                                   most 500 rows
-``haclient            ``QUERY``                   rows of ``link`` and ``queue``: what a link to
-.followed_queue``                                 another site has filled here
+``haclient            ``QUERY``                   rows of ``link`` and ``queue``: queues here that a
+.followed_queue``                                 link to another site has filled
 ====================  ==========================  ====================================================
 
 Rules
 -----
-* Only the cluster-admin may use it: 403 for everybody else.
-* The status of a member has no queues, and takes as long with 10,000 as with none: supervisors probe with it.
-* Only a member that serves changes wiring: 409 at any other.  The response to a change follows when the
-  change is durable, and on every replica that is ready.
-* Status: 200, 201 for ``CREATE``, 204 for ``DELETE``; 400 for invalid arguments, 404 for an unknown object,
-  405 for an attribute that cannot be changed, 409 for an operation that the state forbids, 501 for an
-  operation that is not in the table.
+* Only the cluster-admin may use it; all other users get 403.
+* The status of a member contains no queues. It takes as long with 10,000 queues as with none, because
+  supervisors probe with it.
+* Only a serving member changes wiring; all others answer 409. The response to a change follows when the
+  change is durable here and on every ready replica.
+* Status: 200, 201 for ``CREATE``, 204 for ``DELETE``. Errors: 400 for invalid arguments, 404 for an unknown
+  object, 405 for an unchangeable attribute, 409 if the state forbids the operation. Operations that are not
+  in the table answer 501.
 
 Files: ``request`` (request, response, ``QUERY``), ``node`` (authorization, dispatch, errors), ``managed``
-(the broker's interface), ``members``, ``queues``, ``exchanges``, ``bindings`` (a type each, and the queues
-of links in ``queues``), ``wiring`` (names and replication modes, for the last three).
+(the broker's interface). ``members``, ``queues``, ``exchanges`` and ``bindings`` each implement a type;
+``queues`` also lists the queues of links. ``wiring`` has names and replication modes for the last three.
 
 Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
 """

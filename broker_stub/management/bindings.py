@@ -1,7 +1,7 @@
 """``haclient.binding``: routes messages of an exchange to a queue.
 
-A binding's name is ``exchange/queue/key``.  Names may hold slashes themselves, so a request can say
-``exchange``, ``queue`` and ``key`` in its arguments instead.
+A binding's name is ``exchange/queue/key``. Since names may contain slashes themselves, a request can give
+``exchange``, ``queue`` and ``key`` as arguments instead.
 """
 
 from __future__ import annotations

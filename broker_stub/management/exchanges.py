@@ -1,4 +1,4 @@
-"""``haclient.exchange``: exchanges."""
+"""``haclient.exchange``: creates, shows, changes and deletes exchanges."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ExchangeOperations:
         return Response(_facts(exchange), HTTPStatus.CREATED)
 
     async def _check_password(self, path: str | None) -> None:
-        """A link that could not connect anywhere is refused: the operator reads why, and not the log."""
+        """Refuse a link whose password cannot be read, so that the operator learns the reason at once."""
         if path is None:
             return
         try:
@@ -96,7 +96,7 @@ def _kind(request: Request) -> ExchangeType:
 
 
 def _options(request: Request) -> dict[str, Any]:
-    """The options of a replication exchange; empty for any other."""
+    """Return the options of a replication exchange; empty for any other."""
     missing = request.text(MISSING)
     if missing not in (None, CREATE, KEEP):
         raise invalid(f"{MISSING} is {CREATE} or {KEEP}, and not {missing!r}")

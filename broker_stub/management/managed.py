@@ -16,20 +16,20 @@ class Managed(Protocol):
 
     @property
     def addresses(self) -> Addresses:
-        """Its queues, exchanges and bindings."""
+        """The broker's queues, exchanges and bindings."""
 
     @property
     def membership(self) -> Membership:
-        """Its role in the cluster."""
+        """The broker's role in the cluster."""
 
     def status(self) -> dict[str, Any]:
-        """The member's status, in a time and size that do not grow with its queues."""
+        """Return the member's status; its time and size do not grow with the number of queues."""
 
     def followed_queues(self) -> list[tuple[str, str]]:
-        """The names of the links to other sites, each with the name of a queue that it has filled."""
+        """Return pairs of names: a link to another site, and a queue that the link has filled."""
 
     async def promote(self, *, at_least: int = 0, force: bool = False) -> str:
-        """Become the primary; return a warning of what that may have lost, or an empty text."""
+        """Become the primary; return a warning about possible losses, or an empty text."""
 
     async def demote(self, primary: Endpoint | None = None) -> None:
         """Become passive."""
@@ -38,22 +38,22 @@ class Managed(Protocol):
         """Read the arbiter, and step down if another member was made primary."""
 
     def follow(self, primary: Endpoint | None, *, generation: int = 0) -> None:
-        """Take the address of the primary."""
+        """Set the address of the primary."""
 
     async def set_members(self, members: tuple[Endpoint, ...], broker_url: str = "") -> None:
-        """Take the addresses of the cluster's members: for clients, and where members look for each other."""
+        """Set the addresses of the cluster's members, for clients and for the members' own search."""
 
     async def wiring_settled(self) -> None:
-        """Wait until every change of the wiring is durable, and on the backups."""
+        """Wait until every change of the wiring is durable, here and on the backups."""
 
     async def check_link_password(self, path: str) -> None:
-        """Make sure that a link can read its password on this member.
+        """Check that a link can read its password on this member.
 
-        :raises broker_stub.sites.password_file.PasswordFileError: when it cannot.
+        :raises broker_stub.sites.password_file.PasswordFileError: if it cannot.
         """
 
     def request_stop(self) -> None:
-        """Stop soon."""
+        """Ask the member to stop soon."""
 
 
 def check_serves(broker: Managed) -> None:

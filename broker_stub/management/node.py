@@ -1,7 +1,8 @@
 """The management node: authorizes a request, dispatches it by type, and answers it.
 
-Rule: the log has a line for each command (what is neither READ nor QUERY) before it is carried out, with the
-client, and another one if it fails.  It has the names of arguments, not their values: those may be secrets.
+Rule: each command, which is any operation except READ and QUERY, is logged with its client before it is
+executed, and again if it fails. The log has the names of arguments, but not their values, which may be
+secrets.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.management")
 
-# Of a client's texts in a line of the log; a name has up to 1,024 characters.
+# Characters of a client's text in a log line; a name has up to 1,024.
 _MOST_QUOTED = 200
 _MOST_ARGUMENTS = 20
 _STATUS = {
@@ -75,7 +76,7 @@ class Management:
     async def answer(self, message: proton.Message, *, admin: bool, by: str) -> proton.Message:
         """Perform the request in a message, and return the response.
 
-        :param admin: whether the cluster-admin sent it.
+        :param admin: true if the cluster-admin sent it.
         :param by: the client, for the log.
         """
         try:
@@ -87,7 +88,7 @@ class Management:
         return _message(message, response, description)
 
     def start(self, message: proton.Message, *, admin: bool, by: str) -> None:
-        """Answer a request in a task of its own, apart from the connection that sent it."""
+        """Answer a request in its own task, independently of the connection that sent it."""
         task = asyncio.get_running_loop().create_task(self._respond(message, admin=admin, by=by))
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -132,7 +133,7 @@ class Management:
 class ManagementLink:
     """The management node for one client (a ``RequestHandler``).
 
-    :param admin: whether the cluster-admin sends the requests.
+    :param admin: true if the cluster-admin sends the requests.
     :param by: the client, for the log.
     """
 
@@ -152,7 +153,7 @@ class ManagementLink:
 
 
 def _command(request: Request) -> str:
-    """A request, for the log; operation and type are known ones."""
+    """Format a request for the log; operation and type are known ones."""
     name = request.name or request.identity
     arguments = ", ".join(map(_quoted, sorted(request.arguments)[:_MOST_ARGUMENTS]))
     return " ".join(
@@ -166,12 +167,12 @@ def _command(request: Request) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text of the client, on one line and not too long."""
+    """Return a text of the client on one line, of bounded length."""
     return repr(text[:_MOST_QUOTED])
 
 
 def _ignore_settlement(_token: object) -> None:
-    """A response has no sender that waits for its settlement."""
+    """Ignore the settlement: a response has no sender that waits for it."""
 
 
 def _refusal(error: Exception) -> tuple[HTTPStatus, str]:
@@ -191,7 +192,7 @@ def _refusal(error: Exception) -> tuple[HTTPStatus, str]:
 
 
 def _encoded(request: proton.Message, response: proton.Message) -> bytes:
-    """The bytes of a response; of a refusal where proton cannot encode it, for no client must wait."""
+    """Encode a response; if proton cannot, encode a refusal instead, so that the client does not wait."""
     try:
         return bytes(response.encode())
     except proton.ProtonException as error:

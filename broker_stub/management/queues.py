@@ -1,4 +1,4 @@
-"""``haclient.queue``: queues with their depth and counters; ``haclient.followed_queue``: those of a link."""
+"""``haclient.queue``: queues with depth and counters; ``haclient.followed_queue``: queues of a link."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class QueueOperations:
 
 
 class FollowedQueueOperations:
-    """Lists the queues here that a link to another site has filled; only the link makes them."""
+    """Lists the queues here that a link to another site has filled; only the link creates them."""
 
     def __init__(self, broker: Managed) -> None:
         self._broker = broker
@@ -112,7 +112,7 @@ def _check_not_needed(queue: Queue, addresses: Addresses) -> None:
 
 
 def queue_facts(queue: Queue) -> dict[str, Any]:
-    """The attributes of a queue, with its depth and counters."""
+    """Return the attributes of a queue, with its depth and counters."""
     facts = {"name": queue.name, "identity": queue.identity, "replicate": str(queue.replicate)}
     facts["site_replicate"] = str(queue.site)
     load = {"depth": queue.depth, "held": queue.held, "bytes": queue.size, "consumers": queue.consumers}

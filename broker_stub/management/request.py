@@ -1,12 +1,12 @@
-"""A management request and its response, of any type.
+"""A management request and its response, for all types.
 
 A request's own attributes are in its application properties, and the arguments in a map as its body.
 ``offset`` and ``count`` of a ``QUERY`` may be in either place.
 
 Rules
 -----
-* A ``QUERY`` is answered with at most ``MAX_PAGE`` rows, also when it asks for more or for all: a client asks
-  for the next page until one is empty.  Rows keep their order; what is deleted moves later rows up.
+* A ``QUERY`` returns at most ``MAX_PAGE`` rows, even if it asks for more or for all. A client asks for the
+  next page until one is empty. Rows keep their order; a deletion moves later rows up.
 
 Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
 """
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class RequestRefusedError(Exception):
-    """A request that is answered with another status than 2xx."""
+    """A request that is answered with a status other than 2xx."""
 
     def __init__(self, status: HTTPStatus, description: str) -> None:
         super().__init__(description)
@@ -42,7 +42,7 @@ class RequestRefusedError(Exception):
 class Response:
     """The response to a successful request.
 
-    :param properties: application properties beside status and description.
+    :param properties: further application properties besides status and description.
     """
 
     body: Any = None
@@ -54,7 +54,7 @@ class Response:
 class Request:
     """One management request.
 
-    :param type: the managed type: ``type``, or ``entityType`` where a ``QUERY`` has it.
+    :param type: the managed type: ``type``, or ``entityType`` if a ``QUERY`` has it.
     :param properties: all application properties.
     """
 
@@ -66,7 +66,7 @@ class Request:
 
     @classmethod
     def of(cls, message: proton.Message) -> Request:
-        """Read a request out of its message."""
+        """Read a request from its message."""
         properties: dict[str, Any] = message.properties or {}
         operation = properties.get("operation")
         kind = properties.get("entityType") or properties.get("type") or MEMBER_TYPE
@@ -80,11 +80,11 @@ class Request:
 
     @property
     def identity(self) -> str:
-        """The identity of the object, where the request gives no name."""
+        """The identity of the object, if the request gives no name."""
         return str(self.properties.get("identity") or "")
 
     def integer(self, name: str) -> int | None:
-        """A whole number from 0; ``None`` when it is left out."""
+        """Return an integer of at least 0; ``None`` if it is omitted."""
         value = self.arguments.get(name, self.properties.get(name))
         if value is None:
             return None
@@ -93,14 +93,14 @@ class Request:
         return int(value)
 
     def text(self, name: str) -> str | None:
-        """A text among the arguments; ``None`` when it is left out or null."""
+        """Return a text among the arguments; ``None`` if it is omitted or null."""
         value = self.arguments.get(name)
         if value is not None and not isinstance(value, str):
             raise invalid(f"{name} must be a text")
         return value
 
     def texts(self, name: str) -> list[str]:
-        """A list of texts among the arguments; empty when it is left out or null."""
+        """Return a list of texts among the arguments; empty if it is omitted or null."""
         value = self.arguments.get(name)
         if value is None:
             return []
@@ -109,7 +109,7 @@ class Request:
         return value
 
     def address(self, name: str) -> Endpoint | None:
-        """A ``host:port`` among the arguments; ``None`` when it is left out or null."""
+        """Return a ``host:port`` among the arguments; ``None`` if it is omitted or null."""
         text = self.text(name)
         return None if text is None else parse_address(name, text)
 
@@ -121,7 +121,7 @@ class Request:
             raise invalid(f"{self.type} has no attribute {', '.join(unknown)} to {self.operation}: {known}")
 
 
-# proton's encoder holds 65,535 values in a message; a row has some twenty, or the attributes asked for.
+# proton's encoder holds 65,535 values in a message; a row has some twenty, or the requested attributes.
 MAX_PAGE = 500
 _MAX_ATTRIBUTES = 100
 
@@ -129,12 +129,12 @@ Operation = Callable[[Request], Awaitable[Response]]
 
 
 def invalid(description: str) -> RequestRefusedError:
-    """The refusal of an invalid argument."""
+    """Return the refusal of an invalid argument."""
     return RequestRefusedError(HTTPStatus.BAD_REQUEST, f"{INVALID_FIELD}: {description}")
 
 
 def parse_address(name: str, text: str) -> Endpoint:
-    """An address, or the refusal that names the argument."""
+    """Parse an address, or raise a refusal that names the argument."""
     try:
         return parse_endpoint(text)
     except ValueError as error:
@@ -142,9 +142,9 @@ def parse_address(name: str, text: str) -> Endpoint:
 
 
 def select(request: Request, found: Iterable[_T], facts: Callable[[_T], dict[str, Any]]) -> Response:
-    """The response to a ``QUERY``: the attributes and the page of rows that it selects.
+    """Return the response to a ``QUERY``: the selected attributes and page of rows.
 
-    An attribute that a row does not have is null.  ``count`` in the properties is the number of rows.
+    An attribute that a row does not have is null. ``count`` in the properties is the number of rows.
 
     :param facts: makes the row of an object; only the rows of the page are made.
     """

@@ -11,7 +11,7 @@ from broker_stub.queueing.options import MAX_NAME
 
 
 def free_name(addresses: Addresses, request: Request) -> str:
-    """The name of a new object: valid, and not in use."""
+    """Return the name of a new object: valid, and not in use."""
     name = request.name or request.text("name") or ""
     if not 0 < len(name) <= MAX_NAME or name.startswith(RESERVED):
         raise invalid(
@@ -25,12 +25,12 @@ def free_name(addresses: Addresses, request: Request) -> str:
 
 
 def not_found(kind: str, name: str) -> RequestRefusedError:
-    """The refusal of an unknown name."""
+    """Return the refusal of an unknown name."""
     return RequestRefusedError(HTTPStatus.NOT_FOUND, f"there is no {kind} {name!r}")
 
 
 def unchangeable(kind: str, name: str) -> RequestRefusedError:
-    """The refusal of an ``UPDATE``: the backups' copies depend on the replication mode."""
+    """Return the refusal of an ``UPDATE``: the backups' copies depend on the replication mode."""
     return RequestRefusedError(
         HTTPStatus.METHOD_NOT_ALLOWED,
         f"nothing of the {kind} {name!r} can be changed: delete it and create it anew",
@@ -38,7 +38,7 @@ def unchangeable(kind: str, name: str) -> RequestRefusedError:
 
 
 def replicate_of(request: Request) -> Replicate | None:
-    """The replication mode in the request; ``None`` for the member's default."""
+    """Return the replication mode in the request; ``None`` for the member's default."""
     given = {mode for name in (REPLICATE_PROPERTY, "replicate") if (mode := request.text(name)) is not None}
     if len(given) > 1:
         raise invalid(f"{REPLICATE_PROPERTY} and replicate contradict each other")

@@ -271,7 +271,7 @@ def number(arguments: object, name: str) -> int:
     return value
 
 
-# -- what a backup has ------------------------------------------------------------------------------
+# -- reports of a backup's ids ----------------------------------------------------------------------
 
 
 def ranges(ids: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,21 +1,21 @@
-"""Prints a member's role and promotion score (``ROLE SCORE``) for the Pacemaker agent.
+r"""Prints a member's role and promotion score (``ROLE SCORE``) for the Pacemaker agent.
 
     python -m broker_stub.resource_agents.probe 127.0.0.1:5672 --arbiter directory:/shared/arbiter \
         --password-file /etc/broker-stub/password
 
 Rules
 -----
-* The score is a preference.  The generation rule decides at the promotion which member may be primary.
-* A member in ``connecting`` that is eligible (``generation``) has every settled message: it must have a
-  score.  After the death of the primary, or of all members, no member is ``ready``, and Pacemaker promotes
-  no member without a score.
-* A member that has been neither ready nor primary since its start may be the one that has just crashed: it is
-  worth less than every other eligible one.  All such members are worth the same, so that a first start, or
-  one after the death of all, promotes somebody.
+* The score is a preference. At the promotion, the generation rule decides which member may be primary.
+* A member in ``connecting`` that is eligible (``generation``) has every settled message, so it must have a
+  score. If the primary or all members died, no member is ``ready``, and Pacemaker promotes no member without
+  a score.
+* A member that was neither ready nor primary since its start may have just crashed. It scores less than every
+  other eligible member. All such members score the same, so that one is promoted at a first start, or after
+  the death of all.
 * While the arbiter does not answer, no member counts as eligible: its promotion would be refused.
-* The member has ``--patience`` to answer; all steps together take no longer than ``--timeout``.
+* The member has ``--patience`` to answer; all steps together take at most ``--timeout``.
 
-Exit codes are those of the other commands: 0 done, 1 refused, 2 usage, 3 not reachable.
+Exit codes are the same as for the other commands: 0 done, 1 refused, 2 usage, 3 not reachable.
 
 Source: Pacemaker Explained, "Promotable clone options"; crm_attribute(8).
 """
@@ -43,21 +43,21 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.printable.lines import echo_line
 
 NEVER = "-INFINITY"
-# An eligible member that is not connected to a primary is as complete as a ready one.  But while a member is
-# ready there is a primary, which the eligible one does not reach: the ready one is the better choice.
+# An eligible member without a connection to a primary is as complete as a ready one. But a ready member has a
+# primary that the eligible one does not reach, so the ready one is the better choice.
 FRESH, ELIGIBLE, READY, PRIMARY = "10", "50", "100", "1000"
-# Seconds for the status.  The agent takes a longer silence of a process that does nothing for a hang, and it
-# is killed; one that works is asked again (``make monitors`` counts those that would be killed).
+# Seconds for the status. If an idle process stays silent longer, the agent takes it for hung and kills it. A
+# busy process is asked again (``make monitors`` counts the ones that would be killed).
 PATIENCE = 2.0
-# Seconds for the arbiter, however late the member answered.
+# Least seconds for the arbiter, however late the member answered.
 _LEAST = 0.5
 
 
 def score(role: str, *, eligible: bool, was_in_sync: bool = True) -> str:
-    """The promotion score of a member, as ``crm_attribute`` takes it.
+    """Return the promotion score of a member, in the form for ``crm_attribute``.
 
-    :param eligible: whether the generation rule lets it be promoted now; matters while it is connecting.
-    :param was_in_sync: whether it was ready or primary since its start; matters where it is eligible.
+    :param eligible: true if the generation rule allows its promotion now; matters only while connecting.
+    :param was_in_sync: true if it was ready or primary since its start; matters only if eligible.
     """
     match role:
         case Role.PRIMARY | Role.RECOVERING:
@@ -71,7 +71,7 @@ def score(role: str, *, eligible: bool, was_in_sync: bool = True) -> str:
 
 
 def is_eligible(facts: Mapping[str, Any], record: ArbiterRecord) -> bool:
-    """Whether a member with this status may be promoted under that record."""
+    """Return whether a member with this status may be promoted under that record."""
     replication = facts.get("replication", {})
     pending = None
     if replication.get("pending") is not None:
@@ -91,8 +91,8 @@ async def read_role_and_score(
 ) -> tuple[str, str]:
     """Read a member's role and compute its score.
 
-    :param patience: seconds for the member's answer; ``timeout`` for that and the arbiter's.
-    :raises MemberUnreachableError, MemberRefusedError: see there.
+    :param patience: seconds for the member's answer; ``timeout`` includes this and the arbiter's answer.
+    :raises MemberUnreachableError, MemberRefusedError: see ``AdminClient``.
     """
     began = time.monotonic()
     tls = ssl.create_default_context(cafile=str(tls_ca)) if tls_ca else None

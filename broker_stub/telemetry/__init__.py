@@ -1,7 +1,7 @@
 """The telemetry of a member: admissions, refusals with their ``retry-after``, and role changes.
 
-The lines leave out connections of a cluster-admin that only manages: those are the supervisor's probes.
-``writer`` writes them; it is imported when telemetry is on, and not before.
+Connections of a cluster-admin that only manages are omitted: they are the supervisor's probes. ``writer``
+writes the lines; it is imported only if telemetry is on.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from haclient.telemetry.settings import TelemetrySettings
 if TYPE_CHECKING:
     from broker_stub.telemetry.writer import MemberTelemetry
 
-# Nobody cleans up after a member that runs for years: a few hundred million lines, compressed, or a quarter.
+# A member may run for years without cleanup: a few hundred million compressed lines, or three months.
 _KEEP_SIZE = 1024 * 1024 * 1024
 _KEEP_SECONDS = 90 * 86400.0
 
 Fact = Value | proton.Condition
-"""A fact of an event: a column of its type, or the condition that has several of them."""
+"""A fact of an event: a column of its type, or a condition, which yields several columns."""
 
 
 def settings_of(directory: str | os.PathLike[str]) -> TelemetrySettings:
-    """How a member writes its telemetry: with a bound, by size and age, for all its lives together."""
+    """Return the telemetry settings of a member, with a bound on size and age across restarts."""
     return TelemetrySettings(directory, keep_size=_KEEP_SIZE, keep_seconds=_KEEP_SECONDS)
 
 
 def member_telemetry(
     settings: TelemetrySettings | None, *, cluster: str, name: str
 ) -> MemberTelemetry | None:
-    """The telemetry of a member; without settings there is none."""
+    """Return the telemetry of a member; ``None`` without settings."""
     if settings is None:
         return None
-    # Imported here: it is half a megabyte that a member without telemetry does not need.
+    # Imported here: half a megabyte that a member without telemetry does not need.
     from broker_stub.telemetry.writer import MemberTelemetry  # noqa: PLC0415
 
     return MemberTelemetry(settings, cluster=cluster, name=name)
 
 
 def anomaly_facts(anomaly: Anomaly) -> dict[str, Fact]:
-    """The facts of a ``MEMBER_ANOMALY``: events of another site that were out of order, missing or malformed.
+    """Return the facts of a ``MEMBER_ANOMALY``: events of another site out of order, missing or malformed.
 
-    Without their content.
+    The content of the events is not included.
     """
     return {
         "site_link": anomaly.link,
@@ -58,7 +58,7 @@ def anomaly_facts(anomaly: Anomaly) -> dict[str, Fact]:
 
 
 def site_facts(status: Mapping[str, Any]) -> Iterator[dict[str, Fact]]:
-    """Yield the facts of each ``MEMBER_SITE``: how far others lag behind this site, and it behind them."""
+    """Yield the facts of each ``MEMBER_SITE``: the lag of other sites behind this one, and the reverse."""
     source = status.get("source")
     if source is not None:
         yield {

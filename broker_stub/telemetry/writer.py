@@ -43,7 +43,7 @@ class TelemetryEntry:
 class MemberTelemetry:
     """Writes the lines of one member (a ``writer.Source``).
 
-    :ivar dropped: entries that found the queue full; ``reported``: those that were reported.
+    :ivar dropped: entries dropped because the queue was full; ``reported``: the number reported so far.
     """
 
     def __init__(self, settings: TelemetrySettings, *, cluster: str, name: str) -> None:
@@ -59,11 +59,11 @@ class MemberTelemetry:
     # -- on the broker's thread ---------------------------------------------------------------
 
     def listens(self, address: Endpoint) -> None:
-        """Set the address of the member; role changes before it are not recorded."""
+        """Set the address of the member; earlier role changes are not recorded."""
         self._address_fields = {"server_address": address.host, "server_port": address.port}
 
     def record(self, kind: Kind, membership: Membership, **facts: Fact) -> None:
-        """Record an event; one of the role only if that or the generation changed."""
+        """Record an event; a role event only if the role or the generation changed."""
         if kind is Kind.MEMBER_ROLE and not self._is_news(membership):
             return
         known: dict[str, Value] = {
@@ -94,11 +94,11 @@ class MemberTelemetry:
         yield self._lines.line(entry.kind, self._subject, entry.time, facts)
 
     def alive(self) -> Iterable[Alive]:
-        """A member has no connections of this kind."""
+        """Return nothing: a member has no connections of this kind."""
         return ()
 
     def forked(self) -> None:
-        """Another process, another instance id."""
+        """Start with a new instance id in a forked process."""
         self._sequence = 0
         self._lines = self._channel.lines()
         constant: dict[str, Value] = {"cluster": self._cluster, "member": self._name}
@@ -124,7 +124,7 @@ def _bounded(value: Value) -> Value:
 
 
 def _retry_after(condition: proton.Condition) -> float | None:
-    """The ``retry-after`` of a refusal, in seconds."""
+    """Return the ``retry-after`` of a refusal, in seconds."""
     info = condition.info if isinstance(condition.info, Mapping) else {}
     value = {str(key): each for key, each in info.items()}.get(RETRY_AFTER)
     return value / 1000 if isinstance(value, int | float) and math.isfinite(value) else None
