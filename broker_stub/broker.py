@@ -3,9 +3,9 @@
 Rules
 -----
 * A member starts passive unless its options say otherwise.
-* Whatever one client sends ends at most that client's connection.
-* When the role changes to passive, and at the end, the member closes its client connections: with a redirect
-  if it knows the primary, otherwise with ``amqp:connection:forced``.
+* Input from a client ends at most that client's connection.
+* When the role changes to passive, and at the end, the member closes its client connections. The Close is a
+  redirect if the member knows the primary, else ``amqp:connection:forced``.
 
 Sources: AMQP 1.0 part 2, sections 2.2 (versions), 2.4.1 (opening a connection), 2.8.15;
 ``failover-server-list`` as Qpid JMS reads it.
@@ -73,11 +73,11 @@ from haclient.version import package_version
 logger = get_logger("broker_stub.broker")
 
 PRODUCT = "haclient-broker-stub"
-# Connections that end without an Open are logged one by one, but at most so many in a second.
+# Connections that end without an Open are logged one by one, but at most this many per second.
 _MAX_LOGGED_FAILURES = 20
 _TICK_INTERVAL = 1.0
-# Parked clients are served before the answer to the promotion: an answer with the member's status takes as
-# long as serving a few of them, and nobody needs it between their Begins and their first messages.
+# Parked clients are served before the promotion is answered. An answer with the member's status takes as long
+# as serving a few of them, and is not needed between their Begins and first messages.
 _HEAD_START = 0.01
 
 ANY_PORT = Endpoint("127.0.0.1", 0)
@@ -89,26 +89,27 @@ NO_PASSWORD_FILES = PasswordFiles()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
-    """How a member runs.
+    """The options of a member.
 
     :param listen: the address; port 0 takes a free one.
     :param name: the member's name in its cluster.
-    :param replicate: what the backups have of a queue that does not declare it.
-    :param members: the addresses of the cluster's members, sent to clients in Open.
-    :param advertise: the address that backups redirect clients to; ``None`` for where they found it.
-    :param handshake_timeout: seconds a client has until its Open, and to answer a Close.
-    :param max_connections: clients beyond this are refused.
-    :param max_user_connections: clients of a user beyond this, if any, are refused; never the cluster-admin.
-    :param connection_limits: what one connection may use.
-    :param store_limits: what all queues may have together.
-    :param site_at_limit: what links of other sites do when these are reached.
-    :param admission: how fast clients are admitted, and how many may be parked or unfinished.
-    :param max_message_size: bytes; less than a backup takes, or it could not be replicated.
-    :param heartbeat: seconds of silence after which a client is lost.
+    :param replicate: the default replication mode of queues.
+    :param members: the addresses of the cluster's members, sent to clients in the Open.
+    :param advertise: the address to which backups redirect clients; ``None`` for the one at which they found
+        it.
+    :param handshake_timeout: seconds that a client has to send its Open, and to answer a Close.
+    :param max_connections: further clients are refused.
+    :param max_user_connections: further clients of one user are refused, except the cluster-admin.
+    :param connection_limits: the limits of one connection.
+    :param store_limits: the limits of all queues together.
+    :param site_at_limit: the reaction of links from other sites when these are reached.
+    :param admission: the rate of admission, and the numbers of parked and unfinished connections.
+    :param max_message_size: bytes; less than a backup accepts, so that every message can be replicated.
+    :param heartbeat: seconds of silence after which a client counts as lost.
     :param stop_timeout: seconds that clients have to answer the Close when the member stops.
-    :param telemetry: where to write admissions and role changes; ``None`` for nowhere.
-    :param password_files: what links to other sites may read their passwords from.
-    :param on_role: called with the new role after each change of it.
+    :param telemetry: the destination of admissions and role changes; ``None`` for no telemetry.
+    :param password_files: the files from which links to other sites may read passwords.
+    :param on_role: called with the new role after each change.
     """
 
     listen: Endpoint = ANY_PORT
@@ -187,7 +188,7 @@ class Broker:
         self._all_closed = asyncio.Event()
         self._stop_requested = asyncio.Event()
         self.failure = ""
-        """Why the member stopped by itself, empty when it did not."""
+        """The reason why the member stopped by itself; empty if it did not."""
         self._tick_timer: asyncio.TimerHandle | None = None
         self._started_at = self._loop.time()
         self._version = package_version()
@@ -209,9 +210,9 @@ class Broker:
     # -- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start to listen.
+        """Start listening.
 
-        :raises OSError: when it cannot listen on the address.
+        :raises OSError: if it cannot listen on the address.
         """
         if self.member is not None:
             await self.member.start()
@@ -230,7 +231,7 @@ class Broker:
         return Endpoint(self.options.listen.host, self._listener.port, tls=self.options.tls is not None)
 
     async def run(self) -> None:
-        """Serve until somebody calls ``request_stop``, then stop."""
+        """Serve until ``request_stop`` is called, then stop."""
         await self._stop_requested.wait()
         await self.stop()
 
@@ -250,7 +251,7 @@ class Broker:
         self._stop_requested.set()
 
     async def stop(self) -> None:
-        """Stop to listen and close every connection."""
+        """Stop listening and close every connection."""
         self._listener.close()
         self.admission.close()
         if self._tick_timer is not None:
@@ -279,7 +280,7 @@ class Broker:
         await self.stop()
 
     def _tick(self) -> None:
-        # A backup expires nothing by its own clock: it drops the messages that its primary drops.
+        # A backup never expires messages by its own clock: it drops the messages that its primary drops.
         if self.member is None or self.membership.role.serves:
             self.addresses.expire()
         if self.membership.role.serves and (site := self.site.status()):
@@ -300,7 +301,7 @@ class Broker:
         return ScheduledProtocol(engine, self._scheduler, lambda: connection.is_established)
 
     def connection_ended(self, connection: ClientConnection, reason: CloseReason) -> None:
-        """Remove a connection that has ended."""
+        """Remove an ended connection."""
         self._connections.discard(connection)
         self.admission.handshakes.done(connection)
         if connection.counted:
@@ -330,7 +331,7 @@ class Broker:
         return decision
 
     def open_properties(self) -> dict[str, Any]:
-        """The properties of the member's Open."""
+        """Return the properties of the member's Open."""
         return {**self._open_properties, **self.admission.announcement(self._user_connections.total)}
 
     def _describe(self) -> None:
@@ -352,11 +353,11 @@ class Broker:
     # -- management -----------------------------------------------------------------------------
 
     async def promote(self, *, at_least: int = 0, force: bool = False) -> str:
-        """Become the primary; return a warning of what force may have lost, or an empty text.
+        """Become the primary; return a warning about losses that force may have caused, or an empty text.
 
         :param at_least: the lowest generation, for a member without an arbiter.
-        :param force: promote whatever the store lacks, for a member with an arbiter.
-        :raises MoveRefusedError: when the membership table or the arbiter does not allow it.
+        :param force: promote even if the store lacks messages, for a member with an arbiter.
+        :raises MoveRefusedError: if the membership table or the arbiter does not allow it.
         """
         warning, parked = "", len(self.admission.parking) > 0
         if self.member is not None:
@@ -381,9 +382,9 @@ class Broker:
             await self.member.check_arbiter()
 
     def close_client_connections(self, why: str) -> None:
-        """Close every connection but the cluster-admin's that only manage.
+        """Close every connection, except the cluster-admin's connections that only manage.
 
-        A client that changed a queue of a backup would make it differ from the primary's.
+        If a client changed a queue of a backup, it would differ from the primary's.
         """
         reason = self._close_condition(why)
         for connection in tuple(self._connections):
@@ -392,26 +393,29 @@ class Broker:
                 connection.close_with(reason)
 
     def follow(self, primary: Endpoint | None, *, generation: int = 0) -> None:
-        """Take the address of the primary."""
+        """Set the address of the primary."""
         if self.member is None:
             self.become(self.membership.follow(primary, generation=generation))
         else:
             self.member.follow_hint(primary)
 
     async def set_members(self, members: tuple[Endpoint, ...], broker_url: str = "") -> None:
-        """Announce new members to clients; they, or the broker URL, are for this member's own search."""
+        """Announce new members to clients.
+
+        This member searches at ``broker_url``, or else at these members.
+        """
         self.members = members
         self._describe()
         if self.member is not None:
             await self.member.set_members(members, broker_url)
 
     async def wiring_settled(self) -> None:
-        """Wait until every change of queues, exchanges and bindings is durable, and on the backups."""
+        """Wait until every change of queues, exchanges and bindings is durable, here and on the backups."""
         if self.member is not None:
             await self.member.wiring_settled()
 
     def become(self, membership: Membership) -> None:
-        """Take a new role or generation, and announce it."""
+        """Change to a new role or generation, and announce it."""
         before, self.membership = self.membership.role, membership
         self._describe()
         self.record(Kind.MEMBER_ROLE)
@@ -422,7 +426,7 @@ class Broker:
             self.options.on_role(membership.role)
 
     async def check_link_password(self, path: str) -> None:
-        """Make sure that a link can read its password on this member."""
+        """Check that a link can read its password on this member."""
         await asyncio.to_thread(self.options.password_files.read, path)
 
     def _persist_site_progress(self, queue: Queue) -> None:
@@ -436,7 +440,7 @@ class Broker:
         return proton.Condition(CONNECTION_FORCED, why)
 
     def status(self) -> dict[str, Any]:
-        """The member's status, for people and for supervisors; it does not grow with the queues."""
+        """Return the member's status, for people and supervisors; its size does not grow with the queues."""
         membership = self.membership
         return {
             "name": self.options.name,
@@ -456,24 +460,24 @@ class Broker:
         }
 
     def followed_queues(self) -> list[tuple[str, str]]:
-        """The names of the links to other sites, each with the name of a queue that it has filled."""
+        """Return pairs of names: a link to another site, and a queue that the link has filled."""
         return self.site.followed_queues()
 
     # -- for the connections --------------------------------------------------------------------
 
     @property
     def auth(self) -> Auth:
-        """Who the users are, and what they may do."""
+        """The users of the member and their permissions."""
         return self.options.auth
 
     @property
     def limits(self) -> ConnectionLimits:
-        """What one connection may use."""
+        """The limits of one connection."""
         return self.options.connection_limits
 
     @property
     def handshake_timeout(self) -> float:
-        """Seconds that a client has for its Open, and to answer a Close."""
+        """Seconds that a client has to send its Open, and to answer a Close."""
         return self.options.handshake_timeout
 
     @property
@@ -482,14 +486,14 @@ class Broker:
         return None if self.member is None else self.member.replica_set
 
     def management(self, *, admin: bool, by: str) -> ManagementLink:
-        """The management node.
+        """Return the management node for one client.
 
-        :param admin: whether the cluster-admin sends the requests.
+        :param admin: true if the cluster-admin sends the requests.
         :param by: the client, for the log.
         """
         return ManagementLink(self._management, admin=admin, by=by)
 
     @staticmethod
     def now_ms() -> int:
-        """The wall clock, for expiry times that senders set."""
+        """Return the wall clock in milliseconds, for expiry times that senders set."""
         return int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""Exit codes and option types of every command line: of ``cli`` and of the resource agents."""
+"""Exit codes and option types of all command lines: of ``cli`` and of the resource agents."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 from broker_stub.amqp.endpoints import parse_endpoint
 from haclient.cluster_url.endpoint import Endpoint
 
-# 2 is click's own, for usage.
+# Click itself uses 2, for wrong usage.
 REFUSED, UNREACHABLE = 1, 3
 
 ARBITER_VARIABLE = "BROKER_STUB_ARBITER"
-"""Has the arbiter's URL, whose password every user of the machine would see on a command line."""
+"""The variable with the arbiter's URL, whose password would be visible to all users on a command line."""
 
 
 class AddressType(click.ParamType[Endpoint]):

@@ -1,4 +1,4 @@
-"""Files that outlive a loss of power: their bytes, and the names under which they are found."""
+"""Writes files that survive a power loss, including their names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in it durable."""
+    """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

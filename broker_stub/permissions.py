@@ -1,15 +1,16 @@
-"""Who may read and write what a member writes: directories 0700, files 0600, whatever the umask says.
+"""Permissions of a member's files: directories 0700, files 0600, whatever the umask.
 
 Rules
 -----
-* What is made here is made private; its mode is never wider for a moment.
-* A directory that is there already and is open to others is made private when it belongs to this process's
-  user and has nothing in it but what a member puts there: somebody has made it for the member.
-* Any other one is somebody else's, and is left as it is.  If others may write to it, it is refused: they
-  could exchange what is in it.  If they may only list it, that is a warning: the files in it are private.
+* New directories and files are private from the start; their mode is never wider for a moment.
+* An existing directory that is open to others is made private if it belongs to this process's user and holds
+  only a member's files. It was made for the member.
+* Any other directory belongs to another user, and is not changed. If others may write to it, it is refused,
+  because they could exchange its files. If others may only list it, a warning is logged, because the files
+  are private.
 
-A file system without modes (a mount with fixed ones) is one whose modes cannot be changed: refused or warned
-about in the same way.
+A file system without modes (a mount with fixed ones) counts as one whose modes cannot be changed: the same
+refusal or warning applies.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UnsafeDirectoryError(PermissionError):
-    """Other users may write to a directory that only this member should."""
+    """Other users may write to a directory that only this member should use."""
 
 
 def make_directory(directory: Path, is_own: Callable[[str], bool]) -> None:
-    """Make a private directory, or make sure that the one that is there is private.
+    """Make a private directory, or check that an existing one is private.
 
-    :param is_own: whether a member makes files of this name in it.
-    :raises UnsafeDirectoryError: when it is another's, and others may write to it.
-    :raises OSError: when it cannot be made or looked at.
+    :param is_own: returns whether a member makes files of this name.
+    :raises UnsafeDirectoryError: if it belongs to another user, and others may write to it.
+    :raises OSError: if it cannot be made or read.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
@@ -47,7 +48,7 @@ def make_directory(directory: Path, is_own: Callable[[str], bool]) -> None:
 
 
 def restrict_directory(directory: Path, is_own: Callable[[str], bool]) -> None:
-    """Make sure that a directory that is there is private; see ``make_directory``."""
+    """Make an existing directory private; see ``make_directory``."""
     found = directory.stat()
     if found.st_mode & _OTHERS and found.st_uid == os.geteuid() and _holds_only(directory, is_own):
         with contextlib.suppress(OSError):
@@ -69,14 +70,14 @@ def restrict_directory(directory: Path, is_own: Callable[[str], bool]) -> None:
 
 
 def restrict_file(descriptor: int) -> None:
-    """Make an open file private, where it is this process's to change."""
+    """Make an open file private, if this process may change it."""
     if os.fstat(descriptor).st_mode & _OTHERS:
         with contextlib.suppress(OSError):
             os.fchmod(descriptor, FILE_MODE)
 
 
 def restrict_path(path: Path) -> None:
-    """Make a file or directory private that this process's user owns; one that is missing is no error."""
+    """Make a file or directory of this process's user private; a missing one is no error."""
     with contextlib.suppress(OSError):
         found = path.lstat()
         if found.st_uid == os.geteuid() and found.st_mode & _OTHERS and not stat.S_ISLNK(found.st_mode):
@@ -84,7 +85,7 @@ def restrict_path(path: Path) -> None:
 
 
 def _holds_only(directory: Path, is_own: Callable[[str], bool]) -> bool:
-    # What file systems put there: ext4, and NFS for files that are deleted while they are open.
+    # Names made by file systems: ext4, and NFS for files that are deleted while open.
     names = (path.name for path in directory.iterdir())
     return all(name == "lost+found" or name.startswith(".nfs") or is_own(name) for name in names)
 

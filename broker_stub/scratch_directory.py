@@ -1,17 +1,17 @@
-"""Temporary directories with secrets in them, and what became of those whose owner is gone.
+"""Temporary directories with secrets, and the removal of abandoned ones.
 
 Theory of operation
 -------------------
-A process that is killed leaves its temporary directory behind, with passwords in it.  So each one has a file
-``owner`` that says which process made it, and the next start removes those whose owner is gone.
+A killed process leaves its temporary directory behind, with passwords in it. So each directory has a file
+``owner`` that identifies the process that made it. The next start removes directories whose owner has ended.
 
 Rules
 -----
-* A process is known by its id *and* the time at which it started: ids are given again.
-* Only what this user owns, is private, and says whose it is, is ever removed.  One of another host or of
-  another boot's or container's process ids says nothing that could be checked here, unless that boot is over:
-  it stays.
-* One that cannot be removed is left for the next start.
+* A process is identified by its id *and* its start time, because ids are reused.
+* Only a private directory of this user with an owner file is ever removed. If the owner belongs to another
+  host or namespace of process ids, its end cannot be checked here and the directory stays. A previous boot of
+  this host has certainly ended.
+* A directory that cannot be removed is left for the next start.
 
 Source: proc(5), ``/proc/PID/stat``, field 22; ``/proc/sys/kernel/random/boot_id``; pid_namespaces(7).
 """
@@ -34,18 +34,18 @@ logger = get_logger("broker_stub.scratch_directory")
 
 PREFIX = "broker-stub-"
 OWNER = "owner"
-# An owner's file is far below that; what is longer is none.
+# Bytes; an owner file is far smaller, and a larger file is none.
 _LONGEST = 4096
-# Of /proc/PID/stat, behind the name of the program, which may hold anything: field 22 is the 20th there.
+# Index after the program's name in /proc/PID/stat, which may contain anything: field 22 is the 20th there.
 _START_TIME = 19
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process.
+    """The process that made a directory.
 
     :param started: clock ticks from the boot to its start.
-    :param boot: which boot of the host, and ``namespace`` whose process ids.
+    :param boot: id of the host's boot; ``namespace``: its namespace of process ids.
     """
 
     host: str
@@ -56,13 +56,13 @@ class Owner:
 
     @classmethod
     def this_process(cls) -> Owner:
-        """The one that asks."""
+        """Return the identity of this process."""
         pid = os.getpid()
         return cls(os.uname().nodename, _boot(), _namespace(), pid, _start_time(pid) or 0)
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has certainly ended."""
+        """Return whether the process has certainly ended."""
         if self.host != os.uname().nodename:
             return False
         if self.boot != _boot():
@@ -71,17 +71,17 @@ class Owner:
 
 
 def make(prefix: str = PREFIX) -> Path:
-    """A new private directory that says whose it is; those whose owner is gone are removed."""
+    """Make a private directory with an owner file; remove directories whose owner has ended."""
     sweep()
     directory = Path(tempfile.mkdtemp(prefix=prefix))
-    with contextlib.suppress(OSError):  # without /proc nobody knows who is gone, and nothing is swept
+    with contextlib.suppress(OSError):  # without /proc, owners are unknown and nothing is removed
         (directory / OWNER).write_text(json.dumps(asdict(Owner.this_process())))
     return directory
 
 
 @contextlib.contextmanager
 def temporary(prefix: str = PREFIX) -> Iterator[Path]:
-    """Make one, and remove it after the body; a forked process that ends in the body leaves it alone."""
+    """Make a directory, and remove it after the body; a forked process that ends in the body keeps it."""
     directory, pid = make(prefix), os.getpid()
     try:
         yield directory
@@ -91,7 +91,7 @@ def temporary(prefix: str = PREFIX) -> Iterator[Path]:
 
 
 def sweep() -> None:
-    """Remove the directories whose owner is gone."""
+    """Remove the directories whose owner has ended."""
     for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         owner = _owner(directory)
         with contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ def sweep() -> None:
 
 
 def _owner(directory: Path) -> Owner | None:
-    """Who made it, ``None`` where that is not known for certain."""
+    """Return the owner of a directory; ``None`` if it is not known for certain."""
     try:
         found = directory.lstat()
         mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
@@ -121,16 +121,16 @@ def _owner(directory: Path) -> Owner | None:
 
 
 def _start_time(pid: int) -> int | None:
-    """When a process started, ``None`` when none of that id runs.
+    """Return the start time of a process; ``None`` if it does not run.
 
-    :raises OSError: when that cannot be read.
+    :raises OSError: if the start time cannot be read.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text.rpartition(")")[2].split()
-    # A dead one that nobody has waited for has its id still.
+    # A dead process that was not waited for still has its id.
     return None if fields[0] in {"Z", "X"} else int(fields[_START_TIME])
 
 
