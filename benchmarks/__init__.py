@@ -1,1 +1,1 @@
-"""Benchmarks, which are scripts, and the laboratory: storms with real connections and in virtual time."""
+"""Benchmarks (scripts) and the laboratory: storms with real connections and in virtual time."""

@@ -1,12 +1,12 @@
-"""The analysis' tables as DuckDB and Polars make them, for ``bench_analysis.py``.
+"""The analysis' tables, made with DuckDB and Polars for ``bench_analysis.py``.
 
 Rules
 -----
-* Same files, same work: lines that are no JSON are left out, copies are removed, what was read is stored
-  once, and each table is made from that and stored as Parquet.
-* Each tool is used as its own manual would: SQL over a database file, lazy frames on the streaming engine.
-* A table has the aggregates that cost something, over the same rows; names and texts of the real one that
-  cost nothing are left out.  What its rows and attempts add up to is compared with Spark's in the same run.
+* Same files, same work. Lines that are not JSON are left out, duplicates are removed, and the remaining lines
+  are stored once. Each table is made from these and stored as Parquet.
+* Each tool is used as its own manual suggests: SQL over a database file, lazy frames on the streaming engine.
+* A table has the costly aggregates, over the same rows; cheap names and texts of the real one are left out.
+  Sums over its rows and attempts are compared with Spark's in the same run.
 """
 
 # ruff: noqa: S608 - queries are made of this module's own words
@@ -24,7 +24,7 @@ import analysis_storms as storms
 from haclient.telemetry.schema import DATA, ENVELOPE, KEYS, Type
 
 Stage = tuple[str, float]
-"""What was done, and the seconds that it took."""
+"""The name of a step, and its duration in seconds."""
 
 _DUCKDB_TYPES = {
     Type.STRING: "VARCHAR",
@@ -36,7 +36,7 @@ _DUCKDB_TYPES = {
 _KIND = "haclient.connection"
 
 BASELINES = ("scan and count", "storm peak", "lag and running sum")
-"""The queries that the whole job is compared with."""
+"""The queries to which the whole job is compared."""
 
 BASELINE_SQL = {
     "scan and count": "SELECT count(*) AS n, sum(attempt_duration) AS total FROM events",
@@ -119,7 +119,7 @@ TABLES_SQL = {
 
 
 def timed(name: str, work: Callable[[], object]) -> Stage:
-    """Do it; how long it took."""
+    """Do the work; return the name and the seconds taken."""
     began = time.perf_counter()
     work()
     return name, time.perf_counter() - began
@@ -129,7 +129,7 @@ def timed(name: str, work: Callable[[], object]) -> Stage:
 
 
 def duckdb_events(form: str, folder: Path) -> str:
-    """SQL that reads the lines, flat."""
+    """Return SQL that reads the lines as flat rows."""
     if form == "parquet":
         return f"SELECT * FROM read_parquet('{folder}/**/*.parquet', hive_partitioning = false)"
     inner = ", ".join(f'"{key.name}" {_DUCKDB_TYPES[key.type]}' for key in DATA)
@@ -143,7 +143,7 @@ def duckdb_events(form: str, folder: Path) -> str:
 
 
 def duckdb_stages(form: str, folder: Path, out: Path) -> Iterator[Stage]:
-    """The whole job."""
+    """Run the whole job."""
     import duckdb  # noqa: PLC0415 - each contestant has a process of its own
 
     database = duckdb.connect(str(out / "events.duckdb"))
@@ -163,7 +163,7 @@ def _duckdb_table(database: Any, name: str, query: str, out: Path) -> None:
 
 
 def duckdb_baselines(form: str, folder: Path) -> Iterator[Stage]:
-    """The three queries straight on the files."""
+    """Run the three queries directly on the files."""
     import duckdb  # noqa: PLC0415
 
     database = duckdb.connect()
@@ -176,7 +176,7 @@ def duckdb_baselines(form: str, folder: Path) -> Iterator[Stage]:
 
 
 def polars_events(form: str, folder: Path) -> Any:
-    """The lines as a lazy frame, flat."""
+    """Return the lines as a flat lazy frame."""
     import polars as pl  # noqa: PLC0415
 
     if form == "parquet":
@@ -193,7 +193,7 @@ def polars_events(form: str, folder: Path) -> Any:
     text = pl.scan_csv(
         f"{folder}/*.jsonl", has_header=False, separator="\x01", quote_char=None, new_columns=["line"]
     )
-    # Its JSON reader stops at a line that is cut, and every whole one ends like this.
+    # Polars' JSON reader stops at a truncated line; every complete line ends like this.
     whole = text.filter(pl.col("line").str.starts_with("{") & pl.col("line").str.ends_with("}}"))
     parsed = whole.select(pl.col("line").str.json_decode(line)).unnest("line")
     moment = pl.col("time").str.to_datetime("%Y-%m-%dT%H:%M:%S%.6fZ")
@@ -205,7 +205,7 @@ def polars_events(form: str, folder: Path) -> Any:
 
 
 def polars_stages(form: str, folder: Path, out: Path) -> Iterator[Stage]:
-    """The whole job."""
+    """Run the whole job."""
     import polars as pl  # noqa: PLC0415
 
     distinct = polars_events(form, folder).unique("event_id", keep="any")
@@ -227,7 +227,7 @@ def polars_stages(form: str, folder: Path, out: Path) -> Iterator[Stage]:
 
 
 def polars_baselines(form: str, folder: Path) -> Iterator[Stage]:
-    """The three queries straight on the files."""
+    """Run the three queries directly on the files."""
     import polars as pl  # noqa: PLC0415
 
     events = polars_events(form, folder)
@@ -365,7 +365,7 @@ def _polars_absent(events: Any, episodes: Any) -> Any:
     )
 
 
-# -- what they answered ---------------------------------------------------------------------------
+# -- their answers --------------------------------------------------------------------------------
 
 CHECKS = {
     "episodes": ("episodes", "count(*), sum(attempts)::BIGINT, round(sum(downtime))"),
@@ -376,10 +376,10 @@ CHECKS = {
 
 
 def answers(pattern: str, clients: str) -> dict[str, tuple[Any, ...]]:
-    """A few sums of each table, to see that the contestants did the same.
+    """Return a few sums of each table, to check that the contestants did the same work.
 
     :param pattern: the Parquet files of a table, with ``{}`` for its name.
-    :param clients: column of the storms' connections.
+    :param clients: the column with the storms' connections.
     """
     import duckdb  # noqa: PLC0415
 
@@ -391,7 +391,7 @@ def answers(pattern: str, clients: str) -> dict[str, tuple[Any, ...]]:
 
 
 def emptied(folder: Path) -> Path:
-    """The folder, with nothing in it."""
+    """Return the folder, emptied."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

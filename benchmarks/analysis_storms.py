@@ -1,9 +1,9 @@
-"""The storms of the analysis as DuckDB and Polars find them, for ``analysis_peers.py``.
+"""The storms of the analysis, found with DuckDB and Polars for ``analysis_peers.py``.
 
-The definition is that of ``docs/analysis.md``: windows of 5 s in which 5 connections and a tenth of the live
-ones are lost.  Windows that touch are one core, and the storm is what was lost in a core.  Losses, arrivals
-and ends are changes of a millisecond of their cluster.  Running sums say what is live and what a window
-loses.
+``docs/analysis.md`` has the definition: windows of 5 s in which 5 connections and a tenth of the live ones
+are lost. Windows that touch form one core, and a storm consists of all losses in a core. Losses, arrivals and
+ends are changes per millisecond and cluster. Running sums give the live connections and the losses of a
+window.
 """
 
 # ruff: noqa: S608 - queries are made of this module's own words
@@ -15,7 +15,7 @@ from typing import Any
 _KIND = "haclient.connection"
 
 _WITHIN, _LEAST, _SHARE = 5000, 5, 0.1
-"""A storm: so many connections, and such a share of the live ones, lost in so many ms (docs/analysis.md)."""
+"""Thresholds of a storm: ms of a window, connections lost, share of the live ones (docs/analysis.md)."""
 
 SQL = f"""
     WITH steps AS (
@@ -105,7 +105,7 @@ def polars_storms(events: Any, episodes: Any) -> Any:
 
 
 def _polars_members_of_storms(episodes: Any) -> Any:
-    """The outages that were lost in a core, with its number in their cluster."""
+    """Return the outages lost in a core, with the core's number in its cluster."""
     import polars as pl  # noqa: PLC0415
 
     connection = {"partition_by": ["client_id", "connection"], "order_by": "outage"}

@@ -1,7 +1,7 @@
-"""The engine without anything above it: what the ledger and discovery are compared with.
+"""The bare engine, with which ledger and discovery are compared.
 
-One connection, one session, one sending link, no cluster, no replay.  It keeps nothing of a
-message once it is on the wire; with ``futures`` it resolves one future a message.
+One connection, one session, one sending link, no cluster, no replay. Nothing of a message is kept once it is
+sent; with ``futures``, one future per message is resolved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from haclient.outcome import Outcome
 
 
 class BareClient:
-    """Connects, attaches, sends.  Both owner of its engine and of its link."""
+    """Connects, attaches, sends; owner of both its engine and its link."""
 
     def __init__(self, address: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -34,17 +34,17 @@ class BareClient:
         self.link: SenderLink
 
     async def open(self, host: str, port: int) -> None:
-        """Connect, Open, Begin, Attach; returns when there is credit."""
+        """Connect, Open, Begin, Attach; return when there is credit."""
         await self._connect(host, port)
         await self.begin()
 
     async def connect(self, host: str, port: int) -> None:
-        """Connect and Open; returns when the peer's Open has come."""
+        """Connect and Open; return when the peer's Open has arrived."""
         await self._connect(host, port)
         await self._open
 
     async def begin(self) -> None:
-        """Begin, Attach; returns when there is credit."""
+        """Begin, Attach; return when there is credit."""
         self.engine.begin()
         await self._ready
 
@@ -89,24 +89,24 @@ class BareClient:
     # -- for the engine -------------------------------------------------------------------------
 
     def opened(self, engine: Engine) -> None:
-        """Open came."""
+        """Note the peer's Open."""
         if not self._open.done():
             self._open.set_result(None)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """Begin answered: attach."""
+        """Attach the link after the answered Begin."""
         self.link = engine.sender(session, "bare", self)
         self.link.endpoint.target.address = self._address
         engine.attach(self.link)
 
     def credit_given(self, link: SenderLink) -> None:
-        """The first credit says that the link is usable."""
+        """Note the first credit, which shows that the link is usable."""
         if not self._ready.done():
             self._ready.set_result(None)
         self._may_send.set()
 
     def settled(self, link: SenderLink, token: Any, outcome: Outcome | None) -> None:
-        """One message less to wait for."""
+        """Count a settled message."""
         if token is not None:
             token.set_result(outcome)
         self._left -= 1
@@ -114,25 +114,25 @@ class BareClient:
             self._done.set_result(None)
 
     def writable_again(self, engine: Engine) -> None:
-        """The socket takes bytes again."""
+        """Send again: the socket accepts bytes."""
         self._may_send.set()
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
-        """The connection is over."""
+        """Fail if the connection ends before the link is usable."""
         if not self._ready.done():
             self._ready.set_exception(ConnectionError(str(reason)))
 
     def link_opened(self, link: SenderLink) -> None:
-        """Credit follows."""
+        """Ignored: credit follows."""
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """Never in a benchmark."""
+        """Ignored: it does not happen in a benchmark."""
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """Never from a broker."""
+        """Ignored: a broker never requests links."""
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """``ended`` follows."""
+        """Ignored: ``ended`` follows."""
 
 
 async def connect_and_send(host: str, port: int, address: str, encode: Callable[[int], bytes]) -> BareClient:

@@ -1,16 +1,16 @@
-"""The Spark analysis of millions of telemetry lines, beside DuckDB and Polars on the same files.
+"""The Spark analysis of millions of telemetry lines, compared with DuckDB and Polars on the same files.
 
-A generated fleet with all its dirt (lost and doubled lines, bad ones, clients that die) is written once,
-as JSON lines and as Parquet, and kept under ``--data``.  Each contestant has a process of its own, one
+A generated fleet with all kinds of faults (lost, doubled and malformed lines, clients that die) is kept under
+``--data``.  It is written once, as JSON lines and as Parquet.  Each contestant runs in its own process, one
 after the other, and does two things with the files:
 
-``queries``   scan and count, storm peak, lag and running sum: what a first look would ask
+``queries``   scan and count, storm peak, lag and running sum: typical first questions
 ``job``       read, drop copies, store, make every table and store it; Spark's is the job that
               ``haclient analyze`` runs, which writes each table as JSON lines too, and the report
 
-Then Spark's job runs on a tenth of the lines as well (with ``--large`` on five times as many), for its
-growth.  Peak memory is the largest resident set of the process and its children together: Spark's is
-Python and a JVM, whose heap takes what it is allowed before it collects.
+For its growth, Spark's job also runs on a tenth of the lines, and with ``--large`` on five times as many.
+Peak memory is the largest resident set of the process and its children together.  Spark's is Python and a
+JVM, whose heap takes all that it is allowed before it collects.
 
 Bars: the job on Parquet within 3x the slowest of Spark's own queries; time for ten times the lines
 below 11x.  DuckDB and Polars have no bar: on one machine they are faster, and the tables say by how much.
@@ -42,7 +42,7 @@ from analysis_peers import Stage
 
 FORMS = ("parquet", "json")
 CONTESTANTS = ("spark", "duckdb", "polars")
-LINES_PER_CLIENT = 73  # of three outages; how many there are is counted
+LINES_PER_CLIENT = 73  # for three outages; the actual number is counted
 MILLION = 1_000_000
 SLOWER_THAN_QUERY, SLOWER_PER_TENFOLD = 3.0, 11.0
 
@@ -58,7 +58,7 @@ def _spark_session() -> Any:
     from haclient.analysis.io.session import spark_session  # noqa: PLC0415 - the parent needs no JVM
 
     spark = spark_session()
-    spark.range(MILLION).selectExpr("sum(id)").collect()  # the JVM's first job is slow in any case
+    spark.range(MILLION).selectExpr("sum(id)").collect()  # a JVM's first job is always slow
     return spark
 
 
@@ -77,10 +77,10 @@ def _spark_queries(spark: Any, form: str, folder: Path) -> Iterator[Stage]:
 
 
 def _spark_job(spark: Any, folder: Path, out: Path) -> Iterator[Stage]:
-    """Seconds between what the job tells of its progress.
+    """Return the seconds between the progress reports of the job.
 
-    What tables share is in the time of the first of them that needs it: the survey and the aggregation
-    by client in ``episodes``, the storms' timeline in ``storms``.
+    Work shared by tables counts for the first table that needs it: the survey and the aggregation by client
+    for ``episodes``, the storms' timeline for ``storms``.
     """
     from haclient.analysis import job  # noqa: PLC0415
 
@@ -114,7 +114,7 @@ def _contestant(name: str, form: str, folder: Path, out: Path) -> Measured:
 
 
 def _cpu_seconds() -> float:
-    """User and system time of this process and its children so far."""
+    """Return the user and system time of this process and its children so far."""
     ticks = 0
     for pid in (os.getpid(), *_descendants(os.getpid())):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -132,13 +132,13 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _peak_kib(*pids: int) -> int:
-    """The largest resident sets that the processes ever had, added up."""
+    """Return the sum of the processes' peak resident sets."""
     lines = [line for pid in pids for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
     return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def _generate(folder: Path, events: int, forms: Sequence[str]) -> Measured:
-    """The files, unless they are there; how many lines they have."""
+    """Make the files, unless they exist; return the number of lines."""
     from haclient.analysis import generate  # noqa: PLC0415
 
     wanted = [form for form in forms if not (folder / f"{form}.done").exists()]
@@ -148,7 +148,7 @@ def _generate(folder: Path, events: int, forms: Sequence[str]) -> Measured:
         for form in wanted:
             shutil.rmtree(
                 folder / f"events.{form}", ignore_errors=True
-            )  # half of it, of a run that was stopped
+            )  # possibly incomplete, from an interrupted run
             generate.write(fleet, str(folder / f"events.{form}"), form=form)
             (folder / f"{form}.done").touch()
     return {"lines": spark.read.parquet(str(folder / "events.parquet")).count()}
@@ -191,7 +191,7 @@ def _whole(measured: Measured) -> float:
 
 
 def _print_answers(data: Path, found: Mapping[str, Measured]) -> None:
-    """Whether the contestants found the same."""
+    """Print whether the contestants found the same."""
     patterns = {
         name: (f"{data}/out-{name}/tables/{{}}/*.parquet", "clients_hit")
         if name == "spark"
@@ -208,7 +208,7 @@ def _print_answers(data: Path, found: Mapping[str, Measured]) -> None:
 def _measure(
     data: Path, events: int, form: str, contestants: tuple[str, ...], runs: int
 ) -> dict[str, Measured]:
-    """Medians of ``runs`` rounds, in which the contestants take turns."""
+    """Return medians of ``runs`` rounds, in which the contestants take turns."""
     files = str(_folder(data, events) / f"events.{form}")
     rounds: dict[str, list[Measured]] = {name: [] for name in contestants}
     began = time.perf_counter()
@@ -243,7 +243,7 @@ def _folder(data: Path, events: int) -> Path:
 
 
 def _compare(data: Path, events: int, runs: int) -> dict[str, Measured]:
-    """All contestants on both forms; returns Spark's on Parquet."""
+    """Compare all contestants on both forms; return Spark's results by form."""
     kept: dict[str, Measured] = {}
     lines = _lines(data, events, *FORMS)
     for form in FORMS:
@@ -255,7 +255,7 @@ def _compare(data: Path, events: int, runs: int) -> dict[str, Measured]:
 
 
 def _lines(data: Path, events: int, *forms: str) -> int:
-    """Have the files made; how many lines they have."""
+    """Make the files if necessary; return the number of lines."""
     given = ["--events", str(events), "--form", ",".join(forms), "--files", str(_folder(data, events))]
     began = time.perf_counter()
     lines = int(_child("--child", "generate", *given)["lines"])
@@ -264,7 +264,7 @@ def _lines(data: Path, events: int, *forms: str) -> int:
 
 
 def _grow(data: Path, sizes: list[int], known: tuple[int, Measured], runs: int) -> None:
-    """Spark's job on Parquet, by number of lines."""
+    """Print the time of Spark's job on Parquet by number of lines."""
     print("\ngrowth of Spark's job on Parquet")
     before: tuple[int, float] | None = None
     for size in sizes:

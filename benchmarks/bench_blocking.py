@@ -1,7 +1,7 @@
-"""Blocking send-and-settle, one message at a time, beside proton's BlockingConnection.
+"""Blocking send-and-settle, one message at a time, compared with proton's BlockingConnection.
 
-Both heartbeat every ten seconds.  proton's only does so while a call of its own runs; ours does
-it on a thread of its own, and pays for each message with two hops between threads.
+Both heartbeat every ten seconds. proton heartbeats only during its own calls. haclient uses its own thread,
+and pays for each message with two hops between threads.
 
 Bar: not slower, by wall and by processor time.
 """
@@ -25,7 +25,7 @@ _OURS = "haclient blocking"
 
 
 def _timed(send: Callable[[proton.Message], object], body: bytes, count: int) -> tuple[Sample, list[float]]:
-    """Send ``count`` messages; every latency in seconds beside the whole."""
+    """Send ``count`` messages; return the sample and each latency in seconds."""
     clock, latencies = time.perf_counter, []
     watch = Stopwatch()
     for _ in range(count):

@@ -1,9 +1,8 @@
-"""A backup that comes back with nothing of the last 100,000 messages, while traffic goes on.
+"""A backup that returns without the last 100,000 messages, during continuous traffic.
 
-A pair; the backup is killed; the primary goes on alone and takes ``--messages`` of ``--size`` bytes.
-Then the backup is started again, and the time is taken until it is ready, while a client goes on
-sending ``--rate`` messages a second.  How long its sends take to settle, before and during the
-catch-up, is what clients feel of it.
+The backup of a pair is killed; the primary continues alone and receives ``--messages`` of ``--size`` bytes.
+Then the backup is started again, and the time until it is ready is measured. Meanwhile a client keeps sending
+``--rate`` messages a second. Its settle times before and during the catch-up show the effect on clients.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _CALM = 2.0
 
 
 class Traffic:
-    """Sends at a rate, and notes how long each message took to settle."""
+    """Sends at a fixed rate, and records the settle time of each message."""
 
     def __init__(self, sender: aio.Sender, rate: int, body: bytes) -> None:
         self._sender = sender
@@ -38,7 +37,7 @@ class Traffic:
         self.seconds: list[float] = []
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Send until cancelled."""
         loop = asyncio.get_running_loop()
         began, sent = loop.time(), 0
         while True:
@@ -60,7 +59,7 @@ async def _fill(sender: aio.Sender, body: bytes, count: int) -> None:
 
 
 async def _round(messages: int, body: bytes, rate: int) -> tuple[float, list[float], list[float]]:
-    """Seconds of the catch-up, and the seconds to settle before and during it."""
+    """Return the seconds of the catch-up, and the settle times before and during it."""
     started = 0.0
 
     def note(event: LocalClusterEvent) -> None:

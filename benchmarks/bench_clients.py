@@ -1,17 +1,16 @@
 """Pipelined sends by clients of four languages to one broker: go-amqp, rhea, Qpid JMS, proton and haclient.
 
-Each client is a process of its own; its start and a first portion that warms it up do not count.  Each
-makes the message, encodes it, sends it and learns its outcome, and has as many messages without an
-outcome as the others at most.  One table for messages that are not durable, one for durable ones, first
-with a member of ours (in memory) and then with Artemis (journal on disk), where it is installed
-(``scripts/setup_brokers.sh``).
+Each client runs in its own process; its start and a first batch for warming up do not count. Each makes,
+encodes and sends the message and reads its outcome. All have the same limit of messages without an outcome.
+There is one table for nondurable and one for durable messages. The first broker is a haclient member (in
+memory), the second is Artemis (journal on disk) if it is installed (``scripts/setup_brokers.sh``).
 
-Ours put a duplicate-detection id into each durable message; the others put none.  What the ids cost is
-measured beside: the row without ids.
+haclient adds a duplicate-detection id to each durable message; the other clients add none. The row without
+ids shows the cost of the ids.
 
-Package managers install go-amqp, rhea and Qpid JMS at the first run; what cannot be had is
-missing, and the table says why.  Aim: our asyncio API ahead of rhea and level with go-amqp by processor
-time, our blocking API within 1.3 times of our asyncio one, ids within 1.2 times of none.
+Package managers install go-amqp, rhea and Qpid JMS at the first run. If a client cannot be installed, the
+table shows the reason. Aims, by processor time: haclient's asyncio API ahead of rhea and level with go-amqp;
+its blocking API within 1.3 times of the asyncio one; ids within 1.2 times of none.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from brokers import Broker
 from measure import Sample, Samples
 
 _HERE = Path(__file__).resolve().parent
-# The credit that a member of ours gives, which is also the default of haclient's window.
+# The credit given by a haclient member, which is also the default of haclient's window.
 _WINDOW = 1000
-# After so many messages V8 has compiled what rhea runs, and the member grants credit as it will; Java's
-# compiler takes longer.
+# After this many messages V8 has compiled rhea's code, and the member's credit is stable. Java's compiler
+# takes longer.
 _WARM = 5000
 _WARM_OF = {clients.JMS: 50_000}
 _RUN_TIMEOUT = 120.0
@@ -67,7 +66,7 @@ def _run(
     contestants = {}
     for name, command in found.items():
         if name == clients.WITHOUT_IDS and durability != "durable":
-            continue  # there are no ids in messages that are not durable
+            continue  # messages that are not durable have no ids
         warm = _WARM_OF.get(name, _WARM)
         job = [*map(str, (count, warm, _WINDOW, arguments.size)), durability]
         contestants[name] = _contestant(command, broker, job, warm + count, count)

@@ -1,10 +1,10 @@
-"""What committed delivery costs: a pair with stores, queues that deliver what is safe, and at once.
+"""The cost of committed delivery: a pair with stores, and queues that deliver when safe or at once.
 
-One client sends and another receives and accepts, on the same machine.  The queues take turns: a burst, whose
-rate counts from the first send to the last accept, and single messages, each sent when the one before was
-settled, whose latency is what passes from the send to its consumer, and to its producer's outcome.  The
-consumer of the queue that delivers early has a message before its producer knows that it is safe, and after a
-failover perhaps a second time.
+One client sends and another receives and accepts, on the same machine. The queues take turns with two loads.
+The first is a burst, whose rate counts from the first send to the last accept. The second is single messages,
+each sent when the previous one was settled. Their latency is measured from the send to the consumer, and to
+the producer's outcome. The consumer of the early queue receives a message before its producer knows that it
+is safe. After a failover it may receive the message again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Ends:
             await (await self._receiver.receive(timeout=_PATIENCE)).accept()
 
     async def rate(self, body: bytes, count: int) -> float:
-        """Messages a second, from the first send to the last accept."""
+        """Return messages per second, from the first send to the last accept."""
         began = time.perf_counter()
         taking = asyncio.create_task(self._take(count))
         for _ in range(count):
@@ -55,7 +55,7 @@ class Ends:
         return count / (time.perf_counter() - began)
 
     async def latencies(self, body: bytes, count: int) -> tuple[list[float], list[float]]:
-        """Seconds from the send to the consumer, and to the outcome, message by message."""
+        """Return the seconds from each send to the consumer, and to the outcome."""
         received, settled = list[float](), list[float]()
         for _ in range(count):
             began = time.perf_counter()
@@ -68,7 +68,7 @@ class Ends:
 
 
 async def run(messages: int, singles: int, rounds: int, size: int) -> None:
-    """Let both queues take turns on one pair, and print what was found."""
+    """Let both queues take turns on one pair, and print the results."""
     body = b"x" * size
     rates: dict[Deliver, list[float]] = {when: [] for when in Deliver}
     rows: dict[str, list[float]] = {}
@@ -89,7 +89,7 @@ async def run(messages: int, singles: int, rounds: int, size: int) -> None:
             for when in tuple(Deliver) if number % 2 else tuple(reversed(Deliver)):
                 rate = await ends[when].rate(body, messages)
                 received, settled = await ends[when].latencies(body, singles)
-                if number:  # the first round warms everything up
+                if number:  # the first round is warm-up
                     rates[when].append(rate)
                     rows.setdefault(f"{when}: to the consumer", []).extend(received)
                     rows.setdefault(f"{when}: to the outcome", []).extend(settled)

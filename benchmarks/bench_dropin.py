@@ -1,10 +1,10 @@
-"""The drop-in beside the original: proton's ``Container`` and ``BlockingConnection``, and ours.
+"""The drop-in compared with the original: proton's ``Container`` and ``BlockingConnection``, and haclient's.
 
-The same handlers, and the same blocking calls, run with proton's classes and with those of
-``haclient.reactor`` and ``haclient.utils``, in turns against one broker.  Failover is on: ours
-keep a ledger and put a duplicate-detection id on every message.
+The same handlers and blocking calls run with proton's classes and with ``haclient.reactor`` and
+``haclient.utils``, in turns against one broker. Failover is on: haclient keeps a ledger and adds a
+duplicate-detection id to every message.
 
-Bar: not slower, by wall and by processor time.  Aim: 1.5 times as fast.
+Bar: not slower, by wall and by processor time. Aim: 1.5 times as fast.
 """
 
 from __future__ import annotations

@@ -1,31 +1,31 @@
-"""From the new primary being ready to the first settled message, beside a bare connect and send.
+"""From the new primary being ready to the first settled message, compared with a bare connect and send.
 
-Two members, one primary and one passive.  In each round the primary is killed (SIGKILL) while a
-client of both is connected; the client has a message in its ledger and goes round the members,
-refused by the dead one and held by the passive one; a moment later the passive one is promoted.
-Then the dead one is started again as the passive member of the next round.
+There are two members, one primary and one passive. In each round the primary is killed (SIGKILL) while a
+client of both is connected. The client has a message in its ledger and tries the members: the dead one
+refuses, the passive one parks it. A moment later the passive member is promoted. The dead member is then
+started again as the passive member of the next round.
 
-``ready`` is when the new primary's telemetry says that it serves.  The client draws every backoff
-as zero, because the question is what it adds when no backoff is pending; how long to back off is
+``ready`` is the time when the new primary's telemetry reports that it serves. The client draws every backoff
+as zero, because the benchmark measures the cost without a pending backoff; the length of the backoff is
 policy.
 
-The peer is a bare engine, which is given the primary's address: TCP connect, SASL, Open, Begin, Attach, one
-message, its settle; once a round, after the failover, to the same member.
+The peer is a bare engine with the primary's address: TCP connect, SASL, Open, Begin, Attach, one message, its
+settle. It runs once a round, after the failover, against the same member.
 
 Bar: within 1.5 times the bare connect-attach-send.
 
-``--every 4`` measures another thing: the primary of a pair is killed every four seconds, before any
-connection has lived for ``stable_after``.  Clients with their default delays, each with a factory of its own,
-send a message at each kill; its downtime is the time from there until the message is settled.  The first
-failover of a connection is set beside those that follow.  A client that is not back when the primary is
-killed again has one downtime, the whole of it.  Each sequence has a pair and clients of its own.
+``--every 4`` measures downtimes instead. The primary of a pair is killed every four seconds, before any
+connection has lived for ``stable_after``. Clients with default delays, each with its own factory, send a
+message at each kill. A client's downtime ends when its message is settled. The first failover of a connection
+is compared with the following ones. If a client is not back when the primary is killed again, it has one
+downtime for both. Each sequence has its own pair and clients.
 
-A downtime has two parts: until the first client of all is back, which is mostly the pair's, and from there
-on, which is the client's own.  A pair that takes over late makes all clients late; there are few first
-failovers, so one of those decides about their 99th percentile.
+A downtime has two parts. The time until the first of all clients is back is mostly the pair's; the rest is
+the client's own. A pair that takes over late makes all clients late. Since there are few first failovers, a
+single one decides their 99th percentile.
 
-Bar: the median and the 99th percentile of those that follow are within 1.5 times those of the first one, for
-the downtimes and for the client's own part.
+Bar: median and 99th percentile of the following failovers within 1.5 times the first one's. It applies to the
+downtimes and to the client's own part.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ from haclient.testing.seeded_backoff import random_source
 
 _ADDRESS = "bench"
 _PASSWORD = "benchmark"  # noqa: S105 - of brokers that live for a minute on this machine
-# Longer than any attempt, so that the promotion falls anywhere in the client's going round.
+# Longer than any attempt, so that the promotion falls at a random point of the client's search.
 _OUTAGE = (0.05, 0.10)
-# A member that starts, on a busy machine.
+# Seconds until a member has started on a busy machine.
 _PATIENCE = 60.0
 
 
 class NoDelay(random.Random):
-    """Draws the least: no backoff is ever pending."""
+    """Always draws the minimum, so that no backoff is ever pending."""
 
     def uniform(self, a: float, b: float) -> float:
-        """The lower end."""
+        """Return the lower bound."""
         return a
 
 
@@ -85,9 +85,9 @@ class Figures:
 
 
 class Pair:
-    """Two members at fixed addresses, one of them primary, that write down what they become.
+    """Two members at fixed addresses, one of them primary, that record their role changes.
 
-    :param folder: of the user database, and for the telemetry.
+    :param folder: folder of the user database and the telemetry.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -101,12 +101,12 @@ class Pair:
 
     @property
     def url(self) -> str:
-        """Both members."""
+        """The URL of both members."""
         return "amqp://" + ",".join(address.authority for address in self.addresses)
 
     @property
     def passive(self) -> Endpoint:
-        """Where the passive member is."""
+        """The address of the passive member."""
         return self.addresses[1 - self._primary]
 
     def _start(self, number: int, role: str) -> BrokerProcess:
@@ -122,13 +122,13 @@ class Pair:
         return BrokerProcess(*arguments, role=role, listen=self.addresses[number].authority)
 
     def became(self, killed_at: float) -> float:
-        """When somebody became primary after that, in monotonic seconds."""
+        """Return the monotonic time at which a member became primary after ``killed_at``."""
         served = served_between(self._telemetry, killed_at, time.monotonic())
         assert served is not None
         return served.since
 
     def kill_primary(self) -> None:
-        """SIGKILL; the other one is about to be promoted."""
+        """Send SIGKILL to the primary; the other member counts as the next primary."""
         self._members[self._primary].kill()
         self._primary = 1 - self._primary
 
@@ -139,7 +139,7 @@ class Pair:
         await asyncio.to_thread(lambda: member.address)
 
     def close(self) -> None:
-        """Stop both."""
+        """Stop both members."""
         for member in self._members:
             member.stop()
 
@@ -169,47 +169,47 @@ async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
 class Downtimes:
     """Seconds from a kill to a settled message.
 
-    :ivar failovers: the downtimes of all clients, by sequence and by the number of the kill, from 1.
+    :ivar failovers: the downtimes of all clients, by sequence and number of the kill, from 1.
     """
 
     failovers: dict[tuple[int, int], list[float]] = field(default_factory=dict)
 
     def note(self, sequence: int, kill: int, seconds: float) -> None:
-        """Add that of one client."""
+        """Add the downtime of one client."""
         self.failovers.setdefault((sequence, kill), []).append(seconds)
 
     def of(self, *, first: bool) -> list[list[float]]:
-        """Those of first failovers, or of those that followed; a list for each failover."""
+        """Return the downtimes of first or of later failovers; a list for each failover."""
         return [seconds for (_, kill), seconds in self.failovers.items() if (kill == 1) == first]
 
 
 def behind_first_client(failovers: Sequence[Sequence[float]]) -> list[float]:
-    """Seconds of each client beyond those of the first client that was back in that failover."""
+    """Return each client's delay, in seconds, after the first client back in that failover."""
     return [each - min(seconds) for seconds in failovers for each in seconds]
 
 
 class _Kills:
-    """When the primary was killed, one after the other."""
+    """The times at which the primary was killed."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
         self._next = asyncio.Event()
 
     def note(self, at: float) -> None:
-        """It was killed then, by the monotonic clock."""
+        """Record a kill at this monotonic time."""
         self.times.append(at)
         self._next.set()
         self._next = asyncio.Event()
 
     async def after(self, count: int) -> int:
-        """Wait until there are more than that many; how many."""
+        """Wait until there are more than ``count`` kills; return their number."""
         while len(self.times) <= count:
             await self._next.wait()
         return len(self.times)
 
 
 async def _client(url: str, kills: _Kills, ready: asyncio.Event, note: Callable[[int, float], None]) -> None:
-    """Measure its downtimes until it is cancelled."""
+    """Measure the downtimes of one client until cancelled."""
     async with aio.connect(url) as connection:
         sender = await connection.create_sender(_ADDRESS)
         await sender.send(haclient.Message(body=b"before"))
@@ -226,7 +226,7 @@ async def _client(url: str, kills: _Kills, ready: asyncio.Event, note: Callable[
 async def _one_sequence(
     arguments: argparse.Namespace, folder: Path, note: Callable[[int, float], None]
 ) -> None:
-    """A pair of its own, whose primary is killed again and again."""
+    """Kill the primary of a new pair repeatedly."""
     pair, kills = LocalPair(folder), _Kills()
     await pair.start()
     try:
@@ -292,7 +292,7 @@ def main() -> None:
         "--sequences", type=int, default=4, help="of so many failovers, with --every; default 4"
     )
     arguments = measure.parse_arguments(parser)
-    # Every round loses a connection; one line each is no news here.
+    # Every round loses a connection: do not log it.
     logging.getLogger("haclient").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="bench-failover-") as folder:
         if arguments.every is None:

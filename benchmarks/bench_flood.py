@@ -1,26 +1,23 @@
-"""A flood of bad connections, and a hundred good clients that come in the middle of it.
+"""A flood of bad connections, and a hundred good clients that arrive during it.
 
     python benchmarks/bench_flood.py [--bad 5000] [--good 100]
 
-A third of the bad connections says nothing (half-open), a third sends a handshake of one byte a second
-(slow), and a third sends noise and comes again when it is cut (garbage).  They are in a process of
-their own.  The good ones connect, attach, send one message and wait until it is settled.  Printed: how
-long that took each of them, without and with the flood, and the memory of the member before, at its
-peak, and after.
-
-    python benchmarks/bench_flood.py --cost
+The bad connections are of three kinds, a third each: half-open ones send nothing, slow ones send a handshake
+of one byte a second, garbage ones send noise and reconnect when cut.  They run in their own process.
+The good clients connect, attach, send one message and wait until it is settled.  The benchmark prints their
+times without and with the flood, and the memory of the member before, at its peak, and after.
 
     python benchmarks/bench_flood.py --storm 1500
 
-Those already in, while so many newcomers come at once: twenty clients send a message each, wait until it is
-settled, and again; printed is how long that took them before and during the storm.  The newcomers
-are in a process of their own, retry after the given delay, and stay.  With ``--pair`` the member is the
-primary of a pair with stores, and each message is on the disk of both before it is settled.
+Connected clients, while many newcomers arrive at once.  Twenty clients repeatedly send a message and wait
+until it is settled; the benchmark prints their times before and during the storm.  The newcomers run in
+their own process, retry after the given delay, and stay connected.  With ``--pair`` the member is the
+primary of a pair with stores, and each message is on both disks before it is settled.
 
     python benchmarks/bench_flood.py --cost
 
-The processor time that a refusal, a connection setup and a parked client cost the member, anonymous and
-with a password (SCRAM-SHA-256).
+The member's processor time for a refusal, a connection setup and a parked client, anonymous and with a
+password (SCRAM-SHA-256).
 """
 
 from __future__ import annotations
@@ -54,9 +51,9 @@ from haclient.engine.settings import Settings
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 _USER, _PASSWORD = "alice", "wonder"
 _TIMEOUT = 60.0
-# Newcomers have machines of their own: they leave the processor to the member and those already in.
+# Newcomers simulate other machines: they yield the processor to the member and the connected clients.
 _NICE = 10
-# Seconds between two messages of a client that is already in, and for which they are measured at first.
+# Seconds between two messages of a connected client, and seconds of measuring before the storm.
 _PAUSE = 0.01
 _BEFORE = 4.0
 
@@ -87,7 +84,7 @@ def mebibytes(process: psutil.Process) -> float:
 
 @contextlib.asynccontextmanager
 async def pair(*arguments: str) -> AsyncIterator[tuple[Endpoint, psutil.Process]]:
-    """The primary of a pair with its default stores."""
+    """Yield the primary of a pair with its default stores."""
     with tempfile.TemporaryDirectory(prefix="bench-flood-") as scratch:
         if "--users" in arguments:
             write_users(Path(scratch), {_USER: _PASSWORD})
@@ -101,7 +98,7 @@ async def pair(*arguments: str) -> AsyncIterator[tuple[Endpoint, psutil.Process]
             yield primary.address, psutil.Process(primary.pid)
 
 
-# -- the good ---------------------------------------------------------------------------------------
+# -- the good clients -------------------------------------------------------------------------------
 
 
 class Good:
@@ -133,12 +130,12 @@ class Good:
             self.done.set_result(asyncio.get_running_loop().time() - self.began)
 
     def opened(self, engine: Engine) -> None:
-        """A parked client comes no further."""
+        """Finish if the client was parked."""
         if "haclient:park" in map(str, engine.connection.remote_offered_capabilities or ()):
             self._finish()
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """Attach, or be done."""
+        """Attach, or finish if the client does not send."""
         if not self._sends:
             self._finish()
             return
@@ -147,40 +144,40 @@ class Good:
         engine.attach(link)
 
     def credit_given(self, link: Any) -> None:
-        """Send."""
+        """Send the message."""
         if not link.unsettled and not self.done.done():
             link.send(bytes(proton.Message(body="x").encode()), None)
 
     def settled(self, link: Any, token: Any, outcome: Any) -> None:
-        """The message is safe."""
+        """Finish: the message is safe."""
         self._finish()
 
     def link_opened(self, link: Any) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def link_closed(self, link: Any, condition: proton.Condition | None) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def link_requested(self, engine: Engine, link: Any) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def writable_again(self, engine: Engine) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """Refused, perhaps with the time to come."""
+        """Finish after a refusal; note its ``retry-after``, if any."""
         info = condition.info if condition is not None and isinstance(condition.info, dict) else {}
         self.retry_after = {str(key): value for key, value in info.items()}.get("retry-after")
         self._finish()
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
-        """Lost."""
+        """Fail if the connection was lost."""
         if not self.done.done():
             self.done.set_exception(ConnectionError(str(reason)))
 
 
 async def good_clients(address: Endpoint, count: int) -> list[float]:
-    """Seconds that each of them took, from the dial to the settled message."""
+    """Return the seconds of each client, from the dial to the settled message."""
     seconds = []
     for number in range(count):
         client = await Good(f"good {number}").come(address)
@@ -191,11 +188,11 @@ async def good_clients(address: Endpoint, count: int) -> list[float]:
     return seconds
 
 
-# -- the bad ----------------------------------------------------------------------------------------
+# -- the bad clients --------------------------------------------------------------------------------
 
 
 def flood(address: Endpoint, count: int, standing: Any) -> None:
-    """Keep so many bad connections, for ever; report when all of them connected once."""
+    """Keep ``count`` bad connections forever; set ``standing`` when all of them have connected once."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     asyncio.run(_flood(address, count, standing))
 
@@ -281,11 +278,11 @@ def _show(what: str, seconds: Sequence[float]) -> None:
     )
 
 
-# -- those already in ---------------------------------------------------------------------------------
+# -- connected clients --------------------------------------------------------------------------------
 
 
 class Regular(Good):
-    """One client that sends again and again; ``seconds`` has what each message took."""
+    """One client that sends repeatedly; ``seconds`` has the time of each message."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -294,7 +291,7 @@ class Regular(Good):
         self._sent_at = 0.0
 
     def credit_given(self, link: Any) -> None:
-        """Send."""
+        """Send the first message."""
         if self.link is None:
             self.link = link
             self._send()
@@ -304,14 +301,14 @@ class Regular(Good):
         self.link.send(bytes(proton.Message(body="x").encode()), None)
 
     def settled(self, link: Any, token: Any, outcome: Any) -> None:
-        """The message is safe."""
+        """Record the time of the settled message, and send the next one."""
         self.seconds.append(time.perf_counter() - self._sent_at)
         self._finish()
         asyncio.get_running_loop().call_later(_PAUSE, self._send)
 
 
 def storm(address: Endpoint, count: int, settings: dict[str, Any], begin: Any, over: Any) -> None:
-    """So many newcomers at once, until all of them are in; then until the end of the process."""
+    """Connect ``count`` newcomers at once, and keep them until the process ends."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     _make_nice()
     begin.wait()
@@ -321,7 +318,7 @@ def storm(address: Endpoint, count: int, settings: dict[str, Any], begin: Any, o
 def _make_nice() -> None:
     os.nice(_NICE)
     session = Path("/proc/self/autogroup")
-    if session.exists():  # then niceness counts within a session only, and between sessions their own
+    if session.exists():  # then niceness counts within a session, and sessions have their own
         os.setsid()
         session.write_text(str(_NICE))
 
@@ -386,7 +383,7 @@ def _taken(regulars: Sequence[Regular]) -> list[float]:
     return seconds
 
 
-# -- what it costs ----------------------------------------------------------------------------------
+# -- cost per connection ----------------------------------------------------------------------------
 
 _CASES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "set-up": (("--accept-rate", "unlimited"), {"sends": False}),
@@ -406,7 +403,7 @@ _SASL: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 
 
 async def cost(count: int, arguments: tuple[str, ...], settings: dict[str, Any]) -> float:
-    """Processor seconds of the member for one."""
+    """Return the member's processor seconds per client."""
     async with member(*arguments) as (address, process):
         for number in range(20):
             await (await Good(f"warm {number}").come(address, **settings)).done

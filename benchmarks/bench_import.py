@@ -1,7 +1,9 @@
-"""Processor time of ``import haclient; haclient.connect``, beside ``import proton`` and a bare interpreter.
+"""Processor time of ``import haclient.
 
-Each is measured in processes of its own, in turns, from the start of the interpreter.
-The lowest of all turns counts: everything above it is the machine's other work.
+Haclient.connect``, compared with ``import proton`` and a bare interpreter.
+
+Each is measured in its own processes, in turns, from the start of the interpreter. The lowest value of all
+turns counts, because anything above it is other work of the machine.
 
 Aim: 100 ms on an idle machine.
 """

@@ -1,11 +1,11 @@
-"""Resident memory per idle connection: client process and broker process, each on its own.
+"""Resident memory per idle connection, separately for the client process and the broker process.
 
-A client process opens the connections, all heartbeating, and waits until they are all usable; what
-its resident memory grew by, divided by their number, is the client's share, and the same for the
-broker process.  Growth is counted from ten connections on, so that what is loaded once is not in
-it.  proton's Container gets as many connections as its select() bears.
+A client process opens the connections, all with heartbeats, and waits until all are usable. Each process's
+share is the growth of its resident memory, divided by the number of connections. Growth counts from the tenth
+connection on, to exclude memory that is loaded once. proton's Container gets as many connections as its
+select() supports.
 
-No bar: what it is, beside what the peer takes.
+No bar: the numbers are shown next to the peer's.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from haclient import aio
 _WARM = 10
 _AT_ONCE = 100
 _HEARTBEAT = 10
-# select() takes file descriptors below 1024, and the rest of the process has some.
+# select() accepts file descriptors below 1024, and the process needs some others.
 _CONTAINER_LIMIT = 400
-# The interpreter keeps what it has freed: half-way through, both processes have had time to settle.
+# Seconds for both processes to settle before they are measured: the interpreter keeps freed memory.
 _SETTLE = 1.0
 
 
 async def _aio(url: str, count: int, report: Callable[[], None]) -> None:
-    """Open ``count`` connections of one factory; report at the first few and at the end."""
+    """Open ``count`` connections of one factory; report after the first few and at the end."""
     async with aio.ConnectionFactory(url, heartbeat=_HEARTBEAT) as factory:
         kept: list[aio.Connection] = []
         for size in (_WARM, *_batches(count)):
@@ -55,7 +55,7 @@ def _batches(count: int) -> list[int]:
 
 
 class _Idle(MessagingHandler):
-    """Opens connections one after the other; reports at the first few and at the end."""
+    """Opens connections one after the other; reports after the first few and at the end."""
 
     def __init__(self, url: str, count: int, report: Callable[[], None]) -> None:
         super().__init__()
@@ -65,18 +65,18 @@ class _Idle(MessagingHandler):
         self._connections: list[proton.Connection] = []
 
     def on_start(self, event: proton.Event) -> None:
-        """Open the first."""
+        """Open the first connection."""
         self._next(event.container)
 
     def on_connection_opened(self, event: proton.Event) -> None:
-        """Open the next one, or report a little later."""
+        """Open the next connection, or report a little later."""
         if len(self._connections) in (_WARM, _WARM + self._count):
             event.container.schedule(_SETTLE, self)
         else:
             self._next(event.container)
 
     def on_timer_task(self, event: proton.Event) -> None:
-        """Report, and go on, or be done."""
+        """Report, then continue or finish."""
         self._report()
         if len(self._connections) < self._count:
             self._next(event.container)
@@ -85,12 +85,12 @@ class _Idle(MessagingHandler):
                 connection.close()
 
     def _next(self, container: Container) -> None:
-        # A handler of its own for nothing: all connections report to this one.
+        # No handler per connection: all connections report to this one.
         self._connections.append(container.connect(self._url, reconnect=False, heartbeat=_HEARTBEAT))
 
 
 def _client(arguments: Namespace) -> None:
-    """The client process: prints its own and the broker's memory, twice."""
+    """Run the client process: print its own and the broker's memory, twice."""
 
     def report() -> None:
         print(resident_kib(os.getpid()), resident_kib(arguments.broker), flush=True)
@@ -102,7 +102,7 @@ def _client(arguments: Namespace) -> None:
 
 
 def _measure(kind: str, count: int) -> tuple[float, float]:
-    """KiB a connection: in the client, in the broker."""
+    """Return the KiB per connection in the client and in the broker."""
     with BrokerProcess() as broker:
         command = [sys.executable, str(Path(__file__)), "--client", kind, "--url", broker.url]
         command += ["--broker", str(broker.pid), "--connections", str(count)]

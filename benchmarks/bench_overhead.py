@@ -1,4 +1,4 @@
-"""What ledger and discovery add over the bare engine.
+"""The overhead of ledger and discovery over the bare engine.
 
 The same pipelined load, on the same broker, one after the other:
 
@@ -7,15 +7,15 @@ The same pipelined load, on the same broker, one after the other:
 * bare, future, id  the same, and a duplicate-detection id in each message
 * haclient.aio      the public sender: ledger, replay, window, timeouts, future, id
 
-Overheads are medians over the rounds of the quotient within a round.  By wall they say little: the
-broker's process is busy longer than ours, and a slower sender waits less for it.
+Overheads are medians over the rounds of the quotient within a round.  The wall time is not significant: the
+broker's process is busy longer than the client's, and a slower sender waits less for it.
 
-The ledger is judged against the line that does the same job for the application, the third: the
-future and the id are things the application gets, and anybody who sends on a bare engine has to
-find room for them too.  The other lines are printed so that everybody may judge otherwise.
+The ledger is compared with the third line, which does the same job for the application.  The application
+uses the future and the id, and a sender on a bare engine would need both too.  The other lines are printed
+for other comparisons.
 
-Discovery is paid once a connection: the time from the TCP connect to the first settled message,
-bare and through a new ``haclient.aio`` connection (URL parsed, topology, search, events).
+Discovery costs once per connection: the time from the TCP connect to the first settled message, bare and
+through a new ``haclient.aio`` connection (URL parsed, topology, search, events).
 
 Bar: below 20 % for the ledger, by wall and by processor time.
 """
@@ -72,7 +72,7 @@ async def _bare_connect(broker: BrokerProcess, count: int) -> Sample:
 
 
 async def _aio_connect(broker: BrokerProcess, count: int) -> Sample:
-    # A factory that knows the cluster: what an application does, and what a reconnect does.
+    # A factory that knows the cluster, as in an application and after a reconnect.
     factory = aio.ConnectionFactory(broker.url, close_timeout=0)
     watch = Stopwatch()
     for _ in range(count):
@@ -142,7 +142,7 @@ def main() -> None:
 
 
 def _overhead(base: list[Sample], ours: list[Sample], by: Literal["wall", "cpu"]) -> float:
-    """How much longer a message takes than in ``base``: per cent, median over the rounds."""
+    """Return the additional time per message over ``base``, in per cent, median over the rounds."""
     quotients = (
         our.wall / their.wall if by == "wall" else our.cpu / their.cpu
         for their, our in zip(base, ours, strict=True)

@@ -1,20 +1,20 @@
-"""From a promotion to the first settled message of a warm client, beside a bare begin-attach-send.
+"""From a promotion to the first settled message of a warm client, compared with a bare begin-attach-send.
 
-Two members, one primary and one passive.  The client has ``standby=warm``: one connection to the
-primary, and one that the passive member holds, with Open done and Begin not answered.  In each round the
-primary is killed (SIGKILL), the client has a message in its ledger, and a moment later the passive
-member is promoted.  Then the dead one is started again as the passive member of the next round.
+There are two members, one primary and one passive. The client has ``standby=warm``: one connection to the
+primary, and one parked at the passive member, with Open done and Begin unanswered. In each round the primary
+is killed (SIGKILL) while the client has a message in its ledger. A moment later the passive member is
+promoted. The dead member is then started again as the passive member of the next round.
 
-``became`` is when the new primary's telemetry says that it serves.  The promotion's own time, from the
-command to then, is printed beside it, and the time from the command to the settled message as well: what
-the command goes through, a management request from a process that was asleep, is no part of parking.
-The command comes from a process of its own, so that its answer takes none of the client's time.
+``became`` is the time when the new primary's telemetry reports that it serves. The promotion's own time, from
+the command to ``became``, is printed too, and so is the time from the command to the settled message. The
+command includes a management request from a process that was asleep, which is not part of parking. It runs in
+its own process, so that its answer takes none of the client's time.
 
-The peer is a bare engine with a connection to the same member whose Open is done: Begin, Attach, one
-message, its settle; once a round, after the failover, and after as long a rest as the client had before the
-promotion, for processors forget.  Both of them send to a queue that the member makes when they
-attach, for it was passive before.  The members have no arbiter and no store: a promotion in a
-pair waits for both (``bench_takeover``), and the client cannot be faster than that.
+The peer is a bare engine with a connection to the same member whose Open is done: Begin, Attach, one message,
+its settle. It runs once a round, after the failover, and after a rest as long as the client's, because caches
+of idle processors go cold. Both send to a queue that the member creates at the Attach, since it was passive
+before. The members have no arbiter and no store. A promotion in a pair waits for both (``bench_takeover``),
+and the client cannot be faster than that.
 
 Bar: from ``became`` to the settled message within 1.2 times the bare begin-attach-send.
 """
@@ -47,7 +47,7 @@ from haclient.engine.codec import Encoder
 
 _BARE_ADDRESS = "bare"
 _LOOK = 0.02
-# What is measured is over long before the commander closes, which takes processor time.
+# Seconds until the commander closes, which takes processor time; the measurement ends long before.
 _QUIET = 0.2
 _PATIENCE = 30.0
 
@@ -63,14 +63,14 @@ class Figures:
 
 
 async def _parked(admin: AdminClient) -> None:
-    """Wait until the member holds the client's second connection."""
+    """Wait until the member has parked the client's second connection."""
     async with asyncio.timeout(_PATIENCE):
         while (await admin.status()).facts["entrance"]["parked_now"] == 0:  # noqa: ASYNC110 - another process reports it
             await asyncio.sleep(_LOOK)
 
 
 async def _command(member: str) -> None:
-    """The commander: promotes the member when a line comes, and says when that was."""
+    """Promote the member when a line arrives on standard input, and print the time of the command."""
     async with await AdminClient.connect(
         parse_endpoint(member), Credentials(user=DEFAULT_ADMIN, password=_PASSWORD)
     ) as admin:
@@ -84,7 +84,7 @@ async def _command(member: str) -> None:
 
 
 async def _commander(member: Endpoint) -> Process:
-    """A process with a connection to a member that holds the client."""
+    """Return a process with a connection to a member that has parked the client."""
     command = (sys.executable, __file__, "--command", str(member))
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     assert process.stdout is not None
@@ -145,7 +145,7 @@ def main() -> None:
     parser = measure.argument_parser(__doc__, rounds=20)
     parser.add_argument("--command", help="of the commander process; the benchmark gives it itself")
     arguments = measure.parse_arguments(parser)
-    # Every round loses a connection; one line each is no news here.
+    # Every round loses a connection: do not log it.
     logging.getLogger("haclient").setLevel(logging.ERROR)
     if arguments.command is not None:
         asyncio.run(_command(arguments.command))

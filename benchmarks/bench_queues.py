@@ -1,7 +1,7 @@
-"""Many queues: what a pair needs to start, to catch up, to fail over and to answer, as their number doubles.
+"""Many queues: how start, catch-up, failover and answers of a pair slow down as their number doubles.
 
-For each number of queues: a store with that many queues, each with one message (``--empty``: none), is
-filled; then
+For each number of queues, a store with that many queues is filled, each with one message (``--empty``: none).
+Then these are measured:
 
 * start: a member with that store, until it listens;
 * status: the answer to a supervisor's question, at the primary;
@@ -9,9 +9,9 @@ filled; then
 * failover: the primary is killed and the backup promoted, until a client's message is settled;
 * one message: settled by the pair, the median of a hundred.
 
-Each is given in seconds of the clock on the wall, and of the members' processors, which other work on the
-machine changes less.  Behind each is what it grew by since the number before, per doubling (bar: 2.3).
-Memory is what the members have grown by per queue.
+Each is given in wall-clock seconds, and in seconds of the members' processors, on which other work of the
+machine has less effect.  The growth since the previous number follows, per doubling (bar: 2.3).  Memory is
+the members' growth per queue.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ from haclient import aio
 from tests.broker_stub.replication.cluster import Cluster, Member
 
 _BAR = 2.3
-# Seconds: nothing here is expected to take that long, even with 100,000 queues on a busy machine.
+# Seconds: no step is expected to take that long, even with 100,000 queues on a busy machine.
 _PATIENCE = 900.0
 _SENDS = 100
-# Seconds: below some ticks of the processors' clock a ratio says nothing.
+# Seconds: below a few ticks of the processor clock a ratio is meaningless.
 _SHORTEST = 0.04
 
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured with one number of queues."""
+    """The measurements with one number of queues."""
 
     queues: int
     seconds: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """On the wall, and of the members' processors."""
+    """Wall-clock seconds, and seconds of the members' processors."""
     kib: dict[str, int] = field(default_factory=dict)
     """Resident memory of each member."""
 
 
 async def fill(directory: Path, queues: int, *, empty: bool) -> None:
-    """The store of a member that has so many queues."""
+    """Fill the store of a member with ``queues`` queues."""
     store = await open_store(directory, duplicates=DEFAULT_WINDOW)
     data = bytes(Message(body="x" * 100).encode())
     try:
@@ -80,14 +80,14 @@ async def fill(directory: Path, queues: int, *, empty: bool) -> None:
 
 
 async def logged(member: Member, text: str) -> None:
-    """Wait until a member's log says so."""
+    """Wait until a member's log contains the text."""
     async with asyncio.timeout(_PATIENCE):
         while text not in member.log:  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.02)
 
 
 async def timed(figures: Figures, name: str, what: Callable[[], Awaitable[object]], *members: Member) -> None:
-    """Measure one thing; the processor's seconds are those of these members."""
+    """Measure one step; the processor seconds are the sum over ``members``."""
     before = sum(cpu_seconds(member) for member in members)
     began = time.perf_counter()
     await what()
@@ -96,19 +96,19 @@ async def timed(figures: Figures, name: str, what: Callable[[], Awaitable[object
 
 
 def cpu_seconds(member: Member) -> float:
-    """User and system, all threads; 0 for a process that does not run."""
+    """Return user and system time of all threads; 0 if the process does not run."""
     pid = member.process.pid
     return 0.0 if pid is None else measure.cpu_seconds(pid)
 
 
 def kib(member: Member) -> int:
-    """Resident memory."""
+    """Return the resident memory."""
     assert member.process.pid is not None
     return measure.resident_kib(member.process.pid)
 
 
 async def one_size(queues: int, *, empty: bool) -> Figures:
-    """All of it with one number of queues."""
+    """Measure every step with one number of queues."""
     figures = Figures(queues)
     with tempfile.TemporaryDirectory(prefix="bench-queues-") as scratch:
         cluster = Cluster(Path(scratch))
@@ -146,14 +146,14 @@ async def one_size(queues: int, *, empty: bool) -> Figures:
 
 
 def growth(before: float, now: float, factor: float) -> float:
-    """What something grew by when the queues grew by ``factor``, per doubling."""
+    """Return the growth of a value per doubling, if the queues grew by ``factor``."""
     if min(before, now) < _SHORTEST:
         return math.nan
     return float((now / before) ** (math.log(2) / math.log(factor)))
 
 
 def print_row(figures: Figures, before: Figures | None) -> None:
-    """One number of queues, with the growth since the number before."""
+    """Print one number of queues, with the growth since the previous number."""
     print(f"\n  {figures.queues:,} queues")
     for name, values in figures.seconds.items():
         print(f"    {name:<12}", end="")
@@ -184,7 +184,7 @@ def main() -> None:
 
 
 def run(first: int, last: int, options: argparse.Namespace) -> None:
-    """Double the queues until there are so many, the last step a shorter one."""
+    """Double the queues until ``last``; the final step may be shorter."""
     rows: list[Figures] = []
     queues = first
     while True:

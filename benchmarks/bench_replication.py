@@ -1,14 +1,14 @@
-"""What it costs to lose nothing: settled sends a second, replicated and durable, and less than that.
+"""The cost of losing nothing: settled sends per second, replicated and durable, and with weaker guarantees.
 
-One client (``haclient.aio``, pipelined, every outcome awaited) takes turns at
+One client (``haclient.aio``, pipelined, every outcome awaited) takes turns with
 
 * one member alone, in memory: a message is settled when it is in the queue;
 * a pair in memory: settled when the backup has it too;
 * a pair with stores: settled when both have committed it to disk (SQLite, WAL, ``synchronous=FULL``);
-* RabbitMQ, one node, a durable queue and durable messages, where it is installed.
+* RabbitMQ, one node, a durable queue and durable messages, if it is installed.
 
-All members, both stores and the client share the machine: with two cores a pair in memory cannot have
-more than about half of what one member has.  Receiving everything again, to empty the queue, is not counted.
+All members, both stores and the client share the machine. With two cores a pair in memory cannot exceed about
+half the rate of one member. Receiving everything again, to empty the queue, is not counted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RABBITMQ = "RabbitMQ, one node, durable"
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Where to send."""
+    """The destination of the sends."""
 
     url: str
     address: str = "bench"
@@ -60,7 +60,7 @@ async def _send(contestant: Contestant, body: bytes, count: int) -> Sample:
 
 
 async def _latency(contestant: Contestant, body: bytes, count: int) -> list[float]:
-    """Seconds of each of ``count`` sends, one at a time."""
+    """Return the seconds of each of ``count`` sends, one at a time."""
     seconds = []
     loop = asyncio.get_running_loop()
     async with aio.connect(contestant.url) as connection:

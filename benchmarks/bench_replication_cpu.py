@@ -1,12 +1,12 @@
-"""The processors' seconds of both members for 10,000 replicated durable sends, before and after a change.
+"""Processor seconds of both members for 10,000 replicated durable sends, before and after a change.
 
     python benchmarks/bench_replication_cpu.py --before REVISION
 
-The revision is checked out into a temporary worktree.  Both sides take turns, each time with fresh processes
-and fresh stores: a pair with stores, warmed up, then the sends of one pipelined client.  Which side begins
-changes from pair to pair.  What is compared is the seconds of the members, so the client of each side does
-not count, and other work on the machine counts little; the mean of the ratios (geometric) has its 95 %
-interval, by Student's t.  With ``--deliver early`` the queue of the side behind the change delivers early.
+The revision is checked out into a temporary worktree.  Both sides take turns, each with fresh processes and
+fresh stores: a pair with stores, warmed up, then the sends of one pipelined client.  The side that begins
+alternates.  Only the members' seconds are compared, so the client of each side does not count, and other
+work on the machine has little effect.  The geometric mean of the ratios has its 95 % interval, by Student's
+t.  With ``--deliver early`` the queue of the changed side delivers early.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ _WARM_UP = 2000
 _TREE = Path(__file__).resolve().parent.parent
 # Seconds for one side of one pair.
 _PATIENCE = 300.0
-# Student's t for a two-sided interval of 95 %, by degrees of freedom; beyond them that of the normal
-# distribution.
+# Student's t for a two-sided interval of 95 %, by degrees of freedom; above them the normal distribution's.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
 _NORMAL95 = 1.96
 
 
-# -- one side, in a process of its own ------------------------------------------------------------------
+# -- one side, in its own process -----------------------------------------------------------------------
 
 
 async def _send(sender: aio.Sender, body: bytes, count: int) -> None:
@@ -56,7 +55,7 @@ def _deliver_early(link: proton.Sender) -> None:
 
 
 async def measure_side(messages: int, size: int, *, early: bool) -> dict[str, float]:
-    """Seconds of the members, and on the wall, for ``_UNIT`` sends."""
+    """Return the members' processor seconds and the wall-clock seconds for ``_UNIT`` sends."""
     body = b"x" * size
     async with LocalCluster(LocalClusterOptions()) as pair, aio.connect(pair.url) as connection:
         await pair.wait_until(lambda _: any(each.state is MemberState.READY for each in pair.members), 60)
@@ -72,7 +71,7 @@ async def measure_side(messages: int, size: int, *, early: bool) -> dict[str, fl
 
 
 def _cpu_seconds(pid: int | None) -> float:
-    """Of a process, without the help of ``measure``: the tree of the other side may have another."""
+    """Return the processor seconds of a process; not from ``measure``, which may differ in the other tree."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -95,7 +94,7 @@ def run_side(tree: Path, arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def interval(ratios: list[float]) -> tuple[float, float, float]:
-    """The geometric mean of the ratios, and where it is with 95 % confidence."""
+    """Return the geometric mean of the ratios, and its 95 % confidence interval."""
     logs = [math.log(ratio) for ratio in ratios]
     mean = statistics.fmean(logs)
     if len(logs) == 1:
@@ -107,7 +106,7 @@ def interval(ratios: list[float]) -> tuple[float, float, float]:
 
 
 def compare(before: Path, arguments: argparse.Namespace) -> dict[str, list[float]]:
-    """Let both sides take turns; the ratios after to before."""
+    """Let both sides take turns; return the ratios after to before."""
     ratios: dict[str, list[float]] = {"cpu": [], "wall": []}
     print(f"\n  {'pair':>4}{'cpu before':>12}{'cpu after':>12}{'wall before':>13}{'wall after':>12}")
     for number in range(1, arguments.rounds + 1):

@@ -1,15 +1,15 @@
-"""What a second site costs, and how far it is behind.
+"""The cost of a second site, and its lag.
 
-Two pairs with stores on this machine; the link between them goes through a proxy that delays what it
-passes by ``--delay`` milliseconds in each direction.  One client sends to three queues of the source in turn,
-pipelined, every outcome awaited:
+Two pairs with stores run on this machine. The link between them goes through a proxy that delays bytes by
+``--delay`` milliseconds in each direction. One client sends to three queues of the source in turn, pipelined,
+every outcome awaited:
 
-* ``plain``, which no other site gets;
+* ``plain``, which is not replicated to another site;
 * ``enqueues`` and ``all``, which the second pair follows through the link.
 
-Before each turn the link has caught up.  The lag is then measured at 80 % of the rate of ``enqueues``:
-the source is asked for it ten times a second.  Five processes share the machine, so on two cores the
-rates measure the processor rather than the design; the ratio is of the same run.
+Before each turn the link has caught up. The lag is then measured at 80 % of the rate of ``enqueues``: the
+source is asked for it ten times a second. Five processes share the machine, so on two cores the rates measure
+the processor rather than the design. The ratio is from the same run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STRAIGHT = "redirects=none&pushed_members=ignore"
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
-    """Pass bytes on, each so many seconds later."""
+    """Forward bytes, delayed by ``delay`` seconds."""
     loop = asyncio.get_running_loop()
     while data := await reader.read(1 << 16):
         loop.call_later(delay, writer.write, data)
@@ -46,7 +46,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
 
 @contextlib.asynccontextmanager
 async def _delayed(host: str, port: int, delay: float) -> AsyncIterator[str]:
-    """A proxy to a member; its ``host:port``."""
+    """Run a proxy to a member; yield its ``host:port``."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there = await asyncio.open_connection(host, port)
@@ -60,7 +60,7 @@ async def _delayed(host: str, port: int, delay: float) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def _two_sites(delay: float) -> AsyncIterator[tuple[LocalCluster, AdminClient]]:
-    """A source with its queues and a site that follows it; the source, and its management."""
+    """Run a source with its queues and a site that follows it; yield the source and its management."""
     async with (
         LocalCluster(LocalClusterOptions()) as source,
         LocalCluster(
@@ -84,7 +84,7 @@ async def _two_sites(delay: float) -> AsyncIterator[tuple[LocalCluster, AdminCli
 
 
 async def _lag(admin: AdminClient) -> tuple[int, float]:
-    """Events, and seconds."""
+    """Return the lag in events and in seconds."""
     source = (await admin.status()).facts["site"]["source"]
     return source["lag_events"], source["lag_seconds"]
 
@@ -112,7 +112,7 @@ async def _send(connection: aio.Connection, queue: str, body: bytes, count: int)
 async def _lags(
     connection: aio.Connection, admin: AdminClient, body: bytes, rate: float, count: int
 ) -> list[tuple[int, float]]:
-    """The lag while messages are sent at a steady rate."""
+    """Return the lags while messages are sent at a steady rate."""
     found: list[tuple[int, float]] = []
 
     async def look() -> None:

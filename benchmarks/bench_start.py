@@ -1,13 +1,13 @@
-"""How fast a pair and a single member start, and how much memory a member has, before and after a change.
+"""Start times of a pair and a single member, and a member's memory, before and after a change.
 
     python benchmarks/bench_start.py [--before REVISION]
 
-The revision is checked out into a temporary worktree; both sides take turns, and which one begins changes
-from round to round.  The numbers are medians of the rounds:
+The revision is checked out into a temporary worktree; both sides take turns, and the side that begins
+alternates.  The numbers are medians of the rounds:
 
-*  pair: seconds from the command ``broker-stub pair`` to the line with the cluster URL, and the processors'
-   seconds of all its processes until then, which other work on the machine disturbs less;
-*  member: resident memory of each member (VmRSS) when the URL is there;
+*  pair: seconds from the command ``broker-stub pair`` to the line with the cluster URL;
+*  pair_cpu: processor seconds of all its processes until then, less affected by other work of the machine;
+*  member: resident memory of each member (VmRSS) when the URL is printed;
 *  process: seconds that ``haclient.testing.broker()`` takes, and in_process: ``in_process_broker()``; each
    from the second one of a process on, as in a test suite.
 
@@ -51,7 +51,7 @@ print(json.dumps({name: seconds(start) for name, start in starts.items() if star
 
 
 def measure_side(tree: Path) -> dict[str, float]:
-    """One round of the code of a tree."""
+    """Run one round of the code of a tree."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _MEMBERS],
@@ -81,7 +81,7 @@ def _start_pair(tree: Path, environment: dict[str, str]) -> dict[str, float]:
             }
         finally:
             process.terminate()
-            process.communicate()  # what it still prints finds a reader
+            process.communicate()  # reads the remaining output
 
 
 def _children(pid: int) -> list[int]:

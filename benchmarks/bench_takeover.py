@@ -1,16 +1,16 @@
-"""How long nothing is settled: a promotion that was asked for, and a primary that is killed.
+"""The time without settlement: after a requested promotion, and after the kill of a primary.
 
-A pair with its own manager, everything at default settings, and a client that sends one message after
+A pair with its own supervisor, everything at default settings, and a client that sends one message after
 the other.  In each round either the primary is killed with SIGKILL, or an operator hands over: ``demote``
-to the primary, then ``promote`` to its backup.  Then the time to the first settled send is taken apart:
+to the primary, then ``promote`` to its backup.  The time to the first settled send is split into phases:
 
-``noticed``    the manager knows that the process is dead (not for a hand-over)
+``noticed``    the supervisor knows that the process is dead (not for a hand-over)
 ``promoted``   the backup is primary: the arbiter's record and the store are written
 ``found``      the client has a usable session at the new primary
 ``settled``    the message in flight is settled there
 
-Default settings mean: the client's first delay after a loss is drawn from 0 to ``backoff_base``.  Only
-``stable_after`` is shorter, or each round would back off longer than the one before.
+With default settings, the client's first delay after a loss is drawn from 0 to ``backoff_base``.  Only
+``stable_after`` is shorter, because otherwise the backoff would grow from round to round.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _PHASES = ("noticed", "promoted", "found", "settled")
 
 @dataclass(slots=True)
 class Round:
-    """When each thing happened, seconds since the kill or the order."""
+    """Seconds from the kill or the order to each phase."""
 
     began: float = 0.0
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     at: dict[str, float] = field(default_factory=dict)
 
     def mark(self, phase: str) -> None:
-        """It happened now; only the first time counts."""
+        """Record that a phase is reached now; only the first time counts."""
         self.at.setdefault(phase, time.monotonic() - self.began)
 
 
@@ -52,14 +52,14 @@ class Watch:
         self.generation = 0
 
     def manager(self, event: LocalClusterEvent) -> None:
-        """The manager's events."""
+        """Mark the supervisor's events."""
         if event.kind == "died":
             self.round.mark("noticed")
         elif event.kind == "promoted":
             self.round.mark("promoted")
 
     async def client(self, connection: aio.Connection) -> None:
-        """The client's events."""
+        """Mark the client's events."""
         async for event in connection.events():
             if isinstance(event, events.Reconnected):
                 self.round.mark("found")
@@ -85,7 +85,7 @@ async def _hand_over(pair: LocalCluster, watch: Watch) -> None:
 
 
 async def _send_on(sender: aio.Sender, watch: Watch) -> None:
-    """One message after the other; the first that is settled after the loss ends the round."""
+    """Send one message after the other; the first one settled after the loss ends the round."""
     while True:
         await sender.send(haclient.Message(body=b"x"))
         if "found" in watch.round.at:
@@ -108,7 +108,7 @@ async def _run(rounds: int) -> dict[str, list[Round]]:
             ]
             for _ in range(rounds):
                 for name, begin in (("SIGKILL", _kill), ("hand-over", _hand_over)):
-                    # The manager learns of a hand-over by its next probe.
+                    # The supervisor learns of a hand-over by its next probe.
                     await pair.wait_until(lambda pair: pair.ready and pair.generation >= watch.generation)
                     await begin(pair, watch)
                     async with asyncio.timeout(30):

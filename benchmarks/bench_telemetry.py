@@ -1,10 +1,10 @@
-"""What telemetry costs a client: throughput, time to reconnect, and the price of one event.
+"""The cost of telemetry for a client: throughput, time to reconnect, and time per event.
 
-* Pipelined sends until the last outcome, telemetry on and off, taking turns on the same broker.
-  A connection that works writes nothing; so in a second pair another connection of the process
-  loses its socket and reconnects all the while.
-* A connection whose socket is cut, until it is connected again, on and off, taking turns; the
-  backoff is drawn as zero.
+* Pipelined sends until the last outcome, with telemetry on and off, in turns on the same broker. A working
+  connection writes nothing. So in a second pair of runs, another connection of the process keeps losing its
+  socket and reconnecting.
+* A connection whose socket is cut, until it is connected again, on and off, in turns; the backoff is drawn as
+  zero.
 * One ``put`` of the recorder, and one line made of it on the writer's thread.
 
 Overheads are medians over the rounds of the quotient within a round.
@@ -43,10 +43,10 @@ _STORM_INTERVAL = 0.01
 
 
 class NoDelay(random.Random):
-    """Draws the least: no backoff is ever pending."""
+    """Always draws the minimum, so that no backoff is ever pending."""
 
     def uniform(self, a: float, b: float) -> float:
-        """The lower end."""
+        """Return the lower bound."""
         return a
 
 
@@ -85,7 +85,7 @@ async def _reconnect(broker: BrokerProcess, count: int, folder: str) -> Sample:
 
 
 def _overhead(off: list[Sample], on: list[Sample], by: Literal["wall", "cpu"]) -> float:
-    """How much longer one takes with telemetry: per cent, median over the rounds."""
+    """Return the additional time with telemetry, in per cent, median over the rounds."""
     quotients = (
         full.wall / bare.wall if by == "wall" else full.cpu / bare.cpu
         for bare, full in zip(off, on, strict=True)
@@ -94,7 +94,7 @@ def _overhead(off: list[Sample], on: list[Sample], by: Literal["wall", "cpu"]) -
 
 
 def _prices(folder: str, rounds: int) -> tuple[float, float]:
-    """Microseconds of one ``put``, and of making one line."""
+    """Return the microseconds of one ``put``, and of making one line."""
     count = 2000
     recorder = Recorder(TelemetrySettings(folder), Redactor(), backoff_max=10.0)
     failure = Failure(kind=FailureReason.REFUSED, detail="connection refused")
@@ -129,7 +129,7 @@ def main() -> None:
     parser = measure.argument_parser(__doc__, messages=60_000, rounds=9, size=100, reconnects=100)
     arguments = measure.parse_arguments(parser)
     measure.print_header("What telemetry costs a client", arguments)
-    # Every cut is a line; here they are no news.
+    # Every cut is a log line: do not log it here.
     logging.getLogger("haclient").setLevel(logging.ERROR)
     body, count, reconnects = b"x" * arguments.size, arguments.messages, arguments.reconnects
 

@@ -1,10 +1,10 @@
-"""Pipelined throughput of small messages, beside proton's Container on the same broker.
+"""Pipelined throughput of small messages, compared with proton's Container on the same broker.
 
-All in, on both sides: making the ``Message``, encoding it, sending it, learning its outcome.
-Ours adds what a Container does not have: a ledger for replay, a duplicate-detection id in every
-message, and one future a message, each of them read at the end.
+Both sides include everything: making the ``Message``, encoding it, sending it, reading its outcome. haclient
+adds features that a Container lacks: a ledger for replay, a duplicate-detection id in every message, and one
+future per message, each read at the end.
 
-Bar: 1.2 times the Container by wall and by processor time.  Aim: 2 times.
+Bar: 1.2 times the Container by wall and by processor time. Aim: 2 times.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _blocking_receive(url: str, count: int) -> Sample:
 
 
 def contestants(url: str, body: bytes, count: int) -> dict[str, Callable[[], Mapping[str, Sample]]]:
-    """Each sends all messages, then receives them again, so that the queue is empty for the next."""
+    """Return the contestants; each sends all messages, then receives them, to empty the queue."""
 
     def container() -> Mapping[str, Sample]:
         return {
@@ -86,7 +86,7 @@ def contestants(url: str, body: bytes, count: int) -> dict[str, Callable[[], Map
 
 
 def profile(url: str, body: bytes, count: int, top: int = 25) -> None:
-    """Where our asyncio client spends its time: the functions with the most time of their own."""
+    """Print the functions in which the asyncio client spends most time of their own."""
     profiler = cProfile.Profile()
     profiler.enable()
     asyncio.run(ours.connect_and_send(url, body, count))

@@ -27,24 +27,24 @@ _PASSWORD = "of-this-benchmark"  # noqa: S105 - of a member that lives for this 
 
 
 class Broker(Protocol):
-    """A broker that lets anybody in."""
+    """A broker that accepts anonymous clients."""
 
     @property
     def address(self) -> str:
         """``host:port``."""
 
     def empty(self, count: int) -> None:
-        """Remove the messages of ``ours.ADDRESS``, which are so many."""
+        """Remove the ``count`` messages of ``ours.ADDRESS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OneMember:
-    """A member of ours, in memory."""
+    """A haclient member, in memory."""
 
     address: str
 
     def empty(self, count: int) -> None:
-        """Delete the queue, which takes less time than receiving the messages."""
+        """Delete the queue, which is faster than receiving the messages."""
         asyncio.run(self._delete())
 
     async def _delete(self) -> None:
@@ -62,13 +62,13 @@ class _OneArtemis:
     address: str
 
     def empty(self, count: int) -> None:
-        """Receive them."""
+        """Receive the messages."""
         asyncio.run(ours.drain(f"amqp://{self.address}", count))
 
 
 @contextmanager
 def member() -> Iterator[Broker]:
-    """One of ours."""
+    """Run one haclient member."""
     with tempfile.NamedTemporaryFile("w", suffix=".users") as file:
         file.write(f"{DEFAULT_ADMIN}:{_PASSWORD}\n")
         file.flush()
@@ -79,13 +79,13 @@ def member() -> Iterator[Broker]:
 
 
 def artemis_missing() -> str:
-    """Why there is no Artemis; empty when there is one."""
+    """Return the reason why Artemis is missing; empty if it is installed."""
     return installed.missing("Artemis", installed.ARTEMIS)
 
 
 @contextmanager
 def artemis() -> Iterator[Broker]:
-    """Apache ActiveMQ Artemis, which detects duplicates."""
+    """Run one Apache ActiveMQ Artemis, which detects duplicates."""
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
         cluster = Artemis(Kind.SINGLE, Launch(Path(folder)), Settings(guests=True))
         try:

@@ -1,7 +1,7 @@
-"""The clients of bench_clients.py: how to start each, and why one is missing.
+"""The clients of bench_clients.py: the command of each, and the reason if one is missing.
 
-Package managers install those that are not ours at the first run.  Each program takes
-``HOST:PORT ADDRESS COUNT WARM WINDOW SIZE durable|not-durable`` and prints one line of JSON.
+Package managers install the third-party clients at the first run. Each program takes ``HOST:PORT ADDRESS
+COUNT WARM WINDOW SIZE durable|not-durable`` and prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _java() -> list[str]:
 
 
 def commands() -> tuple[dict[str, list[str]], dict[str, str]]:
-    """How to start each client, and why the others are missing."""
+    """Return the command of each client, and the reasons why others are missing."""
     found, missing = {}, {}
     makers: Mapping[str, Callable[[], list[str]]] = {"go-amqp": _go, "rhea": _node, JMS: _java}
     for name, make in makers.items():

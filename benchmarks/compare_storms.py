@@ -1,24 +1,23 @@
-"""The same reconnect storm five times: this client in three modes, proton's Container, and rhea.
+"""The same reconnect storm five times: haclient in three modes, proton's Container, and rhea.
 
-In each storm that many real connections are made to a local pair, its primary is killed (SIGKILL), the
-backup is promoted some seconds later, and everybody comes back; see ``benchmarks.storm.figures`` for what
-is counted, and how mu is measured.  All storms have the same pair, one after the other in the same run:
+In each storm, real connections are made to a local pair and its primary is killed (SIGKILL).  The backup is
+promoted some seconds later, and all clients reconnect.  ``benchmarks.storm.figures`` describes the figures
+and the measurement of mu.  All storms use the same kind of pair, one after the other in the same run:
 
-- ``haclient, standby=none``: ``retry-after`` only, nobody is parked;
+- ``haclient, standby=none``: ``retry-after`` only, no client is parked;
 - ``haclient, standby=outage``: parked by the passive member while there is no primary (the default);
-- ``haclient, standby=warm``: parked before, beside the live connection;
+- ``haclient, standby=warm``: parked in advance, in addition to the live connection;
 - ``proton``: ``Container`` with its default reconnect;
 - ``rhea``: node's client with its default reconnect (skipped without node and npm).
 
-After the second one comes a connection flood: as many newcomers at once, at a live primary, while twenty
-connected senders time their messages.  It comes twice: with everybody where the system likes, and with the
-primary on a processor without the backup and the newcomers (kept apart), as in a cluster, where each has a
-machine of its own.
+A connection flood follows the second storm: equally many newcomers at once, at a live primary, while twenty
+connected senders time their messages.  It runs twice: with default placement, and with the primary on a
+processor without the backup and the newcomers (kept apart), as in a cluster of separate machines.
 
-``--broker rabbitmq`` does it to a RabbitMQ node that is stopped and started (``rabbitmq_storm``).
+``--broker rabbitmq`` does the same to a RabbitMQ node that is stopped and started (``rabbitmq_storm``).
 
-Bars: all back, none gives up, nothing lost; for this client the last one within 1.3 N/mu; the 99th percentile
-of the connected senders within 3 times what it was before.
+Bars: all back, none gives up, nothing lost; for haclient the last one within 1.3 N/mu; the 99th percentile
+of the connected senders within 3 times the value before.
 
 Writes ``storm.png``, ``storm.html`` and ``storm.json``.
 """
@@ -68,7 +67,7 @@ def _plans(arguments: argparse.Namespace) -> list[Plan]:
 
 
 def _rhea() -> Path | None:
-    """Where rhea is; installed when npm is there and it is not."""
+    """Return rhea's folder; install rhea if it is missing and npm exists. ``None`` without node or npm."""
     modules = _NODE / "node_modules"
     if not (modules / "rhea").is_dir():
         npm = shutil.which("npm")
@@ -80,7 +79,7 @@ def _rhea() -> Path | None:
 
 
 def _outcome(plan: Plan, bars: Bars) -> list[Outcome]:
-    """What came of a storm; of another client's that could not be had, only why."""
+    """Run a storm; if another client's fleet fails, print only the reason."""
     try:
         return [asyncio.run(run(plan, bars))]
     except FleetError as error:

@@ -1,12 +1,12 @@
-"""What the benchmarks share: a broker process, rounds side by side, medians, ratios.
+"""Shared parts of the benchmarks: a broker process, interleaved rounds, medians, ratios.
 
 Rules
 -----
-* The contestants of a benchmark take turns (A B A B ...) against the same broker process in the
-  same run, so that whatever else the machine does falls on all of them alike.
+* The contestants of a benchmark take turns (A B A B ...) against the same broker process in the same run. So
+  other work of the machine affects all of them equally.
 * A number is the median over the rounds; a ratio is made of medians of the same run.
-* ``cpu`` is the processor time of this process, all threads, user and system: what is left
-  when the broker's work and all waiting are taken away.
+* ``cpu`` is the processor time of this process, all threads, user and system. It excludes the broker's work
+  and all waiting.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STOP_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How long ``count`` things took, in seconds."""
+    """The duration of ``count`` operations, in seconds."""
 
     count: int
     wall: float
@@ -47,34 +47,34 @@ class Sample:
 
     @property
     def wall_rate(self) -> float:
-        """Things a second by the clock on the wall."""
+        """Operations per second of wall-clock time."""
         return self.count / self.wall
 
     @property
     def cpu_rate(self) -> float:
-        """Things a second of this process's processor time."""
+        """Operations per second of this process's processor time."""
         return self.count / self.cpu
 
 
 class Stopwatch:
-    """Wall and processor time since it was made."""
+    """Wall and processor time since its construction."""
 
     def __init__(self) -> None:
         self._wall = time.perf_counter()
         self._cpu = time.process_time()
 
     def stop(self, count: int) -> Sample:
-        """The sample so far."""
+        """Return the sample so far."""
         return Sample(count, time.perf_counter() - self._wall, time.process_time() - self._cpu)
 
 
 Contestants = Mapping[str, Callable[[], Mapping[str, Sample]]]
 Samples = dict[str, dict[str, list[Sample]]]
-"""By what was measured, then by contestant."""
+"""By measurement, then by contestant."""
 
 
 def interleave(contestants: Contestants, rounds: int) -> Samples:
-    """Let the contestants take turns.  A first round, not counted, warms everything up."""
+    """Let the contestants take turns, after one uncounted round for warming up."""
     samples: Samples = {}
     for number in range(rounds + 1):
         for name, contestant in contestants.items():
@@ -86,7 +86,7 @@ def interleave(contestants: Contestants, rounds: int) -> Samples:
 
 
 def median_rates(samples: Sequence[Sample]) -> tuple[float, float]:
-    """Median rate by wall and by processor time."""
+    """Return the median rates by wall and by processor time."""
     return (
         statistics.median(sample.wall_rate for sample in samples),
         statistics.median(sample.cpu_rate for sample in samples),
@@ -94,16 +94,16 @@ def median_rates(samples: Sequence[Sample]) -> tuple[float, float]:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that is not below ``percent`` per cent of them."""
+    """Return the smallest value that is not below ``percent`` per cent of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-# -- what is printed ------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------
 
 
 def print_header(title: str, arguments: argparse.Namespace) -> None:
-    """What is measured, where, and with which versions."""
+    """Print the title, the machine and the versions."""
     versions = " ".join(
         f"{name} {_version(name)}" for name in ("python-qpid-proton", "uvloop") if _version(name)
     )
@@ -115,7 +115,7 @@ def print_header(title: str, arguments: argparse.Namespace) -> None:
 
 
 def print_rates(title: str, samples: Mapping[str, Sequence[Sample]], peer: str, unit: str = "msg") -> None:
-    """A table of rates with the ratio to ``peer``, which is one of the contestants."""
+    """Print a table of rates with the ratio to ``peer``, which is one of the contestants."""
     peer_wall, peer_cpu = median_rates(samples[peer])
     print(f"\n{title}")
     print(f"  {'':<24}{f'{unit}/s wall':>12}{f'{unit}/s cpu':>12}{'wall ratio':>12}{'cpu ratio':>12}")
@@ -126,7 +126,7 @@ def print_rates(title: str, samples: Mapping[str, Sequence[Sample]], peer: str, 
 
 
 def print_milliseconds(rows: Mapping[str, Sequence[float]]) -> None:
-    """Median and 90th percentile of each row of seconds, and an empty line."""
+    """Print median and 90th percentile of each row of seconds, and an empty line."""
     width = max(map(len, rows)) + 4
     print(f"\n  {'milliseconds':<{width}}{'median':>8}{'p90':>8}")
     for name, seconds in rows.items():
@@ -136,7 +136,7 @@ def print_milliseconds(rows: Mapping[str, Sequence[float]]) -> None:
 
 
 def print_bar(what: str, value: float, bar: float, *, at_least: bool, unit: str = "x") -> None:
-    """One line: the value, the bar, and whether it holds.  Nothing fails: timings are no test."""
+    """Print the value, the bar, and whether it holds; a missed bar does not fail the run."""
     holds = value >= bar if at_least else value <= bar
     sign = ">=" if at_least else "<="
     print(f"{'holds' if holds else 'MISSED'}: {what}: {value:.2f}{unit} (bar {sign} {bar:g}{unit})")
@@ -161,7 +161,7 @@ def _processor() -> str:
 
 
 def argument_parser(description: str | None, **defaults: int) -> argparse.ArgumentParser:
-    """A parser with ``--quick`` and one whole-number option for each default."""
+    """Return a parser with ``--quick`` and one integer option for each default."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -172,8 +172,8 @@ def argument_parser(description: str | None, **defaults: int) -> argparse.Argume
 
 
 def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The arguments, made smaller with ``--quick``."""
-    # BENCH_ARGS of the Makefile go to every benchmark, and not every one has every option.
+    """Parse the arguments; ``--quick`` reduces them."""
+    # BENCH_ARGS of the Makefile go to every benchmark, but not every benchmark has every option.
     arguments, _others = parser.parse_known_args()
     if arguments.quick:
         for name in {"messages", "rounds", "connections"}.intersection(vars(arguments)):
@@ -182,12 +182,12 @@ def parse_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def has_uvloop() -> bool:
-    """Whether uvloop is installed (extra ``fast``)."""
+    """Return whether uvloop is installed (extra ``fast``)."""
     return importlib.util.find_spec("uvloop") is not None
 
 
 def loop_factory(name: str) -> Callable[[], Any] | None:
-    """What ``asyncio.Runner`` takes for the loop of that name."""
+    """Return the ``loop_factory`` of ``asyncio.Runner`` for the loop of that name."""
     if name == "uvloop":
         import uvloop  # noqa: PLC0415 - an optional dependency
 
@@ -200,7 +200,7 @@ def loop_factory(name: str) -> Callable[[], Any] | None:
 
 
 class BrokerProcess:
-    """A member that runs as a process of its own, from its start to ``stop``."""
+    """A member that runs in its own process, from construction to ``stop``."""
 
     def __init__(self, *arguments: str, role: str = "primary", listen: str = "127.0.0.1:0") -> None:
         command = [sys.executable, "-m", "broker_stub", "serve", "--json", "--log-level", "error"]
@@ -219,7 +219,7 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        """``host:port``; waits until it listens."""
+        """The member's ``host:port``; waits until it listens."""
         while self._address is None:
             assert self._process.stdout is not None
             line = self._process.stdout.readline()
@@ -230,16 +230,16 @@ class BrokerProcess:
 
     @property
     def url(self) -> str:
-        """Its AMQP URL."""
+        """The member's AMQP URL."""
         return f"amqp://{self.address}"
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is dead."""
+        """Send SIGKILL, and wait until the process is dead."""
         self._process.kill()
         self._end()
 
     def stop(self) -> None:
-        """SIGTERM; SIGKILL if that does not help."""
+        """Send SIGTERM, then SIGKILL if the process does not end."""
         self._process.terminate()
         self._end()
 
@@ -260,7 +260,7 @@ class BrokerProcess:
 
 
 def resident_kib(pid: int) -> int:
-    """Resident memory of a process, from Linux's ``/proc``."""
+    """Return the resident memory of a process, from Linux's ``/proc``."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
@@ -268,14 +268,14 @@ def resident_kib(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, all threads, from Linux's ``/proc``."""
+    """Return user and system time of a process, all threads, from Linux's ``/proc``."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
 def worktree(revision: str) -> Iterator[Path]:
-    """The files of a revision."""
+    """Check out a revision into a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="bench-before-") as scratch:
         tree = Path(scratch) / "tree"
         git = ("git", "-C", str(_SOURCES), "worktree")
@@ -288,7 +288,7 @@ def worktree(revision: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def many_sockets() -> Iterator[None]:
-    """Allow as many open files as the system lets us; child processes inherit it."""
+    """Raise the limit of open files to the maximum; child processes inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:

@@ -1,6 +1,6 @@
-"""Messages through ``haclient.aio``, for more than one benchmark: sent, and taken away again.
+"""Sends and drains messages through ``haclient.aio``, for several benchmarks.
 
-They are not durable, for those of proton and of the bare engine, beside which they are measured, are not.
+They are not durable, because the messages of the peers (proton and the bare engine) are not either.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ async def send_all(sender: aio.Sender, body: bytes, count: int) -> Sample:
 
 
 async def connect_and_send(url: str, body: bytes, count: int, **options: Any) -> Sample:
-    """The same over a connection of its own; ``options`` are those of ``aio.connect``."""
+    """Connect and send pipelined; ``options`` are the options of ``aio.connect``."""
     async with aio.connect(url, **options) as connection:
         return await send_all(await connection.create_sender(ADDRESS, durable=False), body, count)
 
 
 async def drain(url: str, count: int) -> None:
-    """Take so many messages away."""
+    """Receive and accept ``count`` messages."""
     async with aio.connect(url) as connection:
         receiver = await connection.create_receiver(ADDRESS, credit=1000)
         for _ in range(count):
@@ -43,7 +43,7 @@ async def drain(url: str, count: int) -> None:
 def sending(
     send: Callable[[], Coroutine[Any, Any, Sample]], url: str, count: int
 ) -> Callable[[], Mapping[str, Sample]]:
-    """A contestant that sends, and leaves the queue empty."""
+    """Return a contestant that sends, and leaves the queue empty."""
 
     def run() -> Mapping[str, Sample]:
         sample = asyncio.run(send())

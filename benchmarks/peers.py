@@ -1,7 +1,7 @@
-"""The other side of the comparisons: proton's own ``Container``, at its best.
+"""The peer of the comparisons: proton's own ``Container``, used as fast as possible.
 
-It sends as many messages as credit allows in each ``on_sendable``, counts ``on_accepted``, and
-receives with a large prefetch.
+It sends as many messages as credit allows in each ``on_sendable``, counts ``on_accepted``, and receives with
+a large prefetch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Sending(MessagingHandler):
         event.container.create_sender(self._target)
 
     def on_sendable(self, event: proton.Event) -> None:
-        """Send all that credit allows; the first credit starts the watch."""
+        """Send as many messages as credit allows; the first credit starts the watch."""
         if self._watch is None:
             self._watch = Stopwatch()
         sender, body, count = event.sender, self._body, self._count
@@ -39,7 +39,7 @@ class _Sending(MessagingHandler):
             self._sent += 1
 
     def on_accepted(self, event: proton.Event) -> None:
-        """Count; the last one stops the watch."""
+        """Count an accepted message; the last one stops the watch."""
         self._settled += 1
         if self._settled == self._count:
             assert self._watch is not None
@@ -64,12 +64,12 @@ class _Receiving(MessagingHandler):
         event.container.connect(self._url)
 
     def on_connection_opened(self, event: proton.Event) -> None:
-        """Attach; that starts the watch."""
+        """Attach, and start the watch."""
         self._watch = Stopwatch()
         event.container.create_receiver(event.connection, self._address)
 
     def on_message(self, event: proton.Event) -> None:
-        """Count; the handler accepts by itself."""
+        """Count a message; the handler accepts by itself."""
         assert event.message.body is not None
         self._received += 1
         if self._received == self._count:
@@ -79,7 +79,7 @@ class _Receiving(MessagingHandler):
 
 
 def container_send(url: str, address: str, body: bytes, count: int) -> Sample:
-    """Pipelined sends, from the first credit to the last outcome."""
+    """Send pipelined; the sample is from the first credit to the last outcome."""
     handler = _Sending(url, address, body, count)
     Container(handler).run()
     assert handler.sample is not None, "the container ended early"
@@ -87,7 +87,7 @@ def container_send(url: str, address: str, body: bytes, count: int) -> Sample:
 
 
 def container_receive(url: str, address: str, count: int, *, prefetch: int) -> Sample:
-    """Receive and accept, from the Attach to the last message."""
+    """Receive and accept; the sample is from the Attach to the last message."""
     handler = _Receiving(url, address, count, prefetch)
     Container(handler).run()
     assert handler.sample is not None, "the container ended early"

@@ -1,9 +1,9 @@
-"""Sends pipelined with one of the Python clients and prints what it took, for bench_clients.py.
+"""Sends pipelined with one of the Python clients and prints the times, for bench_clients.py.
 
     python pipelined.py CLIENT HOST:PORT ADDRESS COUNT WARM WINDOW SIZE durable|not-durable
 
-WARM messages go first and are not counted.  At most WINDOW messages have no outcome.  One line of JSON:
-seconds by the clock and of processor time, all threads.
+WARM messages go first and are not counted.  At most WINDOW messages have no outcome.  The output is one line
+of JSON: wall-clock seconds and processor seconds, all threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from haclient import aio
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to send, and where."""
+    """The messages to send, and their destination."""
 
     member: str
     address: str
@@ -38,7 +38,7 @@ class Job:
 
     @property
     def url(self) -> str:
-        """The member's URL with the window, for ours."""
+        """The member's URL with the window, for haclient."""
         ids = str(self.duplicate_detection).lower()
         return f"amqp://{self.member}?window={self.window}&duplicate_detection={ids}"
 
@@ -98,7 +98,7 @@ def _blocking_send_many(job: Job) -> Sample:
 
 
 class _Sending(MessagingHandler):
-    """proton's own client: sends whenever there is credit and room in the window."""
+    """proton's own client: sends whenever credit and window allow."""
 
     def __init__(self, job: Job) -> None:
         super().__init__()
@@ -113,11 +113,11 @@ class _Sending(MessagingHandler):
         event.container.create_sender(f"amqp://{self._job.member}/{self._job.address}")
 
     def on_sendable(self, event: proton.Event) -> None:
-        """Send all that credit and window allow."""
+        """Send as many messages as credit and window allow."""
         self._fill(event.sender)
 
     def on_accepted(self, event: proton.Event) -> None:
-        """Count; the last of those that warm up starts the watch, the last of all stops it."""
+        """Count an accepted message; the last warm-up message starts the watch, the last of all stops it."""
         self._settled += 1
         if self._settled == self._goal:
             if self._settled > self._job.warm:

@@ -1,14 +1,14 @@
 """A reconnect storm at a RabbitMQ node that is stopped and started: ``compare_storms.py --broker rabbitmq``.
 
-One node, one address, no hints: the node ends (SIGKILL), and starts again ``--outage`` seconds later.  Times
-count from the moment when it listens.  The storms, one after the other at the same node: this client, this
-client with Kafka's delays, proton and rhea.  Beside each is what the simulator says of such a fleet.
+One node, one address, no hints: the node is killed (SIGKILL), and starts again ``--outage`` seconds later.
+Times count from the moment when it listens. The storms run one after the other at the same node: haclient,
+haclient with Kafka's delays, proton and rhea. The simulator's prediction for such a fleet is shown with each.
 
 - ``attempts``: dials of all clients, and SYNs on loopback (``syn_counter``), since the node listens.
 - ``processor``: user and system time of the node's processes, from then until the last client is back.
-- mu, for the simulator: what one processor of the node manages, the clients divided by that processor time.
-  Arrivals say less: the node accepts all connections at once and sets them up side by side, so that the most
-  arrive at the end, many times denser than they were set up.
+- mu, for the simulator: the rate of one processor of the node, that is, the clients divided by that processor
+  time. Arrivals would mislead. The node accepts all connections at once and sets them up in parallel, so most
+  arrive at the end, much denser than they were set up.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _QUEUE = """{"queues": [{"name": "storm", "vhost": "/", "durable": true, "auto_d
 _ADDRESS = "/amq/queue/storm"
 _PATIENCE = 120.0
 _POLL = 0.02
-# Files of the node beside its connections, and those of a worker beside its own.
+# Files of the node besides its connections, and of a worker besides its own.
 _SPARE_FILES = 1_500
-# Resident memory of the node for one AMQP 1.0 connection, generously.
+# Resident memory of the node for one AMQP 1.0 connection, generously estimated.
 _MEMORY_EACH = 600 * 1024
 _LISTENS = "0A"  # /proc/net/tcp
 _TICKS = os.sysconf("SC_CLK_TCK")
-# An Open, a Begin and SASL, each there and back, after TCP's.
+# An Open, a Begin and SASL, each with its answer, after TCP's handshake.
 _ROUND_TRIPS = 4
 _HORIZON = 900.0
 
@@ -63,9 +63,9 @@ _HORIZON = 900.0
 
 
 class ProcessorTime:
-    """Reads the processor time of all processes of a session, again and again.
+    """Samples the processor time of all processes of a session.
 
-    :ivar samples: moments of the monotonic clock, and seconds of processor time until then.
+    :ivar samples: monotonic times, and seconds of processor time until then.
     """
 
     def __init__(self, session: int) -> None:
@@ -83,7 +83,7 @@ class ProcessorTime:
         self._thread.join()
 
     def between(self, since: float, until: float) -> float:
-        """Seconds from one moment to another."""
+        """Return the processor seconds between two times."""
         return self._at(until) - self._at(since)
 
     def _at(self, moment: float) -> float:
@@ -117,7 +117,7 @@ def _processor_time(pid: int) -> float:
 class RestartedNode:
     """One RabbitMQ node as the cluster of a storm (``benchmarks.storm.environment.Environment``).
 
-    :ivar listens_at: when it listened again, by the monotonic clock.
+    :ivar listens_at: monotonic time at which it listened again.
     """
 
     def __init__(self, rabbitmq: RabbitMQ) -> None:
@@ -128,39 +128,39 @@ class RestartedNode:
         self._stack = ExitStack()
 
     def served(self, killed_at: float, over_at: float) -> Served | None:
-        """The node itself; whom it served the clients know."""
+        """Return the node itself; only the clients know which of them it served."""
         if not killed_at < self.listens_at:
             return None
         return Served("rabbitmq", self.listens_at, (), (), 0)
 
     def primary(self) -> str:
-        """``host:port``."""
+        """Return the node's ``host:port``."""
         return self.node.address
 
     def processes(self) -> Mapping[str, int]:
-        """The Erlang machine."""
+        """Return the process of the Erlang VM."""
         found = [pid for pid in map(_pid, _erlang()) if _session(Path(f"/proc/{pid}")) == self.node.session]
         return {"rabbitmq": found[0]} if found else {}
 
     def primary_process(self) -> None:
-        """Nobody is kept apart from it."""
+        """Return nothing: no process is kept apart from the node."""
 
     def parked(self) -> None:
-        """It parks nobody."""
+        """Return nothing: the node parks no client."""
 
     def accept_rate(self) -> None:
-        """It has no limit."""
+        """Return nothing: the node has no limit."""
 
     async def start(self) -> None:
-        """It runs already, with the queue."""
+        """Do nothing: the node runs already, with the queue."""
 
     async def kill(self) -> float:
-        """SIGKILL."""
+        """Send SIGKILL; return the time of it."""
         await asyncio.to_thread(self.node.kill)
         return time.monotonic()
 
     async def follow(self) -> None:
-        """Start it again; returns when it listens."""
+        """Start the node again; return when it listens."""
         self.node.launch()
         await asyncio.to_thread(self._wait_until_it_listens)
         self.processor = self._stack.enter_context(ProcessorTime(self.node.session))
@@ -178,7 +178,7 @@ class RestartedNode:
         raise RuntimeError(f"{self.node.name} does not listen: {self.node.tail()}")
 
     async def stop(self) -> None:
-        """It goes on, for the next storm."""
+        """End the measurement; the node keeps running for the next storm."""
         self._stack.close()
 
 
@@ -204,11 +204,11 @@ def _pid(process: Path) -> int:
 class Row:
     """One storm.
 
-    :param preset: whose policy the simulator takes; ``None`` for this client's default.
-    :param syns: since the node listens, until the last client was back.
-    :param syns_before: from the kill until the node listened.
+    :param preset: the client policy for the simulator; ``None`` for haclient's default.
+    :param syns: SYNs from the start of listening until the last client was back.
+    :param syns_before: SYNs from the kill until the node listened.
     :param busiest: the most SYNs in a second.
-    :param processor: seconds.
+    :param processor: processor seconds of the node.
     """
 
     outcome: Outcome
@@ -220,17 +220,17 @@ class Row:
 
     @property
     def last(self) -> float:
-        """Seconds."""
+        """Seconds until the last client was back."""
         return self.outcome.figures.last
 
     @property
     def rate(self) -> float:
-        """Connection setups a second that one processor of the node manages."""
+        """Connection setups per second that one processor of the node manages."""
         return self.outcome.figures.clients / max(self.processor, 1 / _TICKS)
 
 
 def storms(arguments: argparse.Namespace, rhea: Path | None) -> list[tuple[Plan, str | None]]:
-    """The plans, and the presets that the simulator takes for them."""
+    """Return the plans, each with its preset for the simulator."""
 
     def plan(**given: Any) -> Plan:
         return Plan(
@@ -248,9 +248,9 @@ def storms(arguments: argparse.Namespace, rhea: Path | None) -> list[tuple[Plan,
 
 
 async def run_storm(node: RestartedNode, plan: Plan, preset: str | None, screen: Screen) -> Row:
-    """One storm at the node.
+    """Run one storm at the node.
 
-    :raises FleetError: when the workers fail.
+    :raises FleetError: if the workers fail.
     """
     with SynCounter(node.node.port) as syns:
         outcome = await run(plan, screen, node)
@@ -271,9 +271,9 @@ async def run_storm(node: RestartedNode, plan: Plan, preset: str | None, screen:
 
 
 def predict(row: Row) -> Result:
-    """What the simulator says of such a fleet at such a node.
+    """Return the simulator's prediction for such a fleet at such a node.
 
-    Who waits for its setup waits in the node, which accepts at once, and not in the kernel's backlog.
+    Clients waiting for their setup wait in the node, which accepts at once, and not in the kernel's backlog.
     """
     figures = row.outcome.figures
     scenario = Scenario(
@@ -289,9 +289,9 @@ def predict(row: Row) -> Result:
 
 
 def check_limits(connections: int) -> None:
-    """Whether this machine can hold so many connections.
+    """Check that this machine can hold the connections.
 
-    :raises SystemExit: when it cannot, with what is missing.
+    :raises SystemExit: if it cannot; the text names the missing resource.
     """
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files < connections + _SPARE_FILES:
@@ -307,7 +307,7 @@ def check_limits(connections: int) -> None:
 
 
 def run_all(arguments: argparse.Namespace, rhea: Path | None, screen: Screen) -> list[Row]:
-    """All storms, at one node."""
+    """Run all storms, at one node."""
     check_limits(arguments.connections)
     rows: list[Row] = []
     with RabbitMQ() as rabbitmq:
@@ -322,11 +322,11 @@ def run_all(arguments: argparse.Namespace, rhea: Path | None, screen: Screen) ->
     return rows
 
 
-# -- what is printed --------------------------------------------------------------------------------
+# -- output -----------------------------------------------------------------------------------------
 
 
 def report(rows: Sequence[Row], out: Path) -> None:
-    """The table, and ``rabbitmq.json``."""
+    """Print the table, and write ``rabbitmq.json``."""
     predicted = [predict(row) for row in rows]
     table = Table(box=None, pad_edge=False)
     for title in (

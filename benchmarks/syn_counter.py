@@ -1,7 +1,7 @@
 """Counts the SYNs that reach a port of this machine over loopback, with their times.
 
-A packet socket, so it takes Linux and the right to open one (``CAP_NET_RAW``).  The kernel filters: only
-SYNs to the port reach this process.
+It uses a packet socket, so it needs Linux and the right to open one (``CAP_NET_RAW``). The kernel filters:
+only SYNs to the port reach this process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IS, _HAS, _AND, _RETURN = 0x15, 0x45, 0x54, 0x06
 
 
 def _program(port: int) -> list[tuple[int, int, int, int]]:
-    """Code, jump if true, jump if false, operand; the packet begins with its IP header."""
+    """Return instructions: code, jump if true, jump if false, operand; packets begin with the IP header."""
     return [
         (_LOAD_BYTE, 0, 0, 9),  # the protocol
         (_IS, 0, 8, _TCP),
@@ -48,10 +48,10 @@ def _program(port: int) -> list[tuple[int, int, int, int]]:
 
 
 class SynCounter:
-    """Counts from ``with`` on.
+    """Counts while used as a context manager.
 
-    :ivar times: of the monotonic clock, in seconds.
-    :ivar missed: packets that the kernel had no room for.
+    :ivar times: monotonic times, in seconds.
+    :ivar missed: packets dropped by the kernel for lack of room.
     """
 
     def __init__(self, port: int) -> None:
@@ -63,11 +63,11 @@ class SynCounter:
         self._packets: socket.socket
 
     def __enter__(self) -> Self:
-        """Begin.
+        """Start counting.
 
         :raises PermissionError: without the right to open a packet socket.
         """
-        # Without a protocol it receives nothing: packets from before the filter would be counted.
+        # Without a protocol it receives nothing, so packets from before the filter are not counted.
         self._packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
         code = b"".join(struct.pack("HBBI", *each) for each in _program(self._port))
         buffer = ctypes.create_string_buffer(code)
@@ -88,7 +88,7 @@ class SynCounter:
         self._packets.close()
 
     def between(self, since: float, until: float) -> list[float]:
-        """The times of the SYNs from one moment to another."""
+        """Return the times of the SYNs between two times."""
         return [at for at in self.times if since <= at < until]
 
     def _run(self) -> None:
