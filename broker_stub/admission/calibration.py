@@ -127,7 +127,7 @@ class _End:
         self.engine.connection_made(cast("asyncio.Transport", self))
 
     def step(self) -> bytes:
-        """Run the scheduled calls; return the bytes for the peer end."""
+        """Run the scheduled calls; return the bytes for the other end."""
         soon, self._scheduled = self._scheduled, []
         for call, arguments in soon:
             call(*arguments)
@@ -136,7 +136,7 @@ class _End:
         return sent
 
     def feed(self, data: bytes) -> None:
-        """Feed the bytes from the peer end to the engine."""
+        """Feed the bytes from the other end to the engine."""
         if data and self.engine.close_reason is None:
             self.engine.data_received(data)
 

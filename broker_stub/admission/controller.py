@@ -238,7 +238,7 @@ class AdmissionController:
         return lambda connection: admission.reserve(connection, now)
 
     def _run_slot(self, connection: ParkedConnection, at_once: bool) -> None:  # noqa: FBT001  (called by ``Parking``)
-        """Run the slot of a parked connection, unless it has to wait for another one."""
+        """Run the due slot of a parked connection; with ``at_once`` it is reserved already."""
         membership = self._membership
         limiter = self._rate_limiter if membership.role.serves else self._redirect_limiter
         wait = 0.0 if at_once else limiter.reserve(connection, self._loop.time())

@@ -327,7 +327,7 @@ class LocalCluster:
         """Probe the member until its process ends."""
         watches = [
             asyncio.create_task(self._probe(member), name=f"probe {member.name}"),
-            asyncio.create_task(self._heed(member), name=f"hear {member.name}"),
+            asyncio.create_task(self._watch_roles(member), name=f"watch the role of {member.name}"),
         ]
         try:
             code = await member.process.wait()
@@ -375,7 +375,7 @@ class LocalCluster:
             tls=self._tls,
         )
 
-    async def _heed(self, member: Member) -> None:
+    async def _watch_roles(self, member: Member) -> None:
         """Read a member's status as soon as it reports a change of its role, before the next probe."""
         async for _role in member.process.role_changes():
             if member.admin is not None:

@@ -57,7 +57,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 # Characters of the reason why an event cannot be applied, at most.
 _LONGEST_REASON = 300
 # Events taken from the link with one call; the rest waits on the link.
-_AT_ONCE = 200
+_EVENTS_PER_CALL = 200
 
 
 class ReplicationTarget(Protocol):
@@ -256,7 +256,7 @@ class BackupSession:
 
     async def _apply_events(self, data: aio.Receiver) -> None:
         while True:
-            for delivery in await data.receive_many(_AT_ONCE):
+            for delivery in await data.receive_many(_EVENTS_PER_CALL):
                 event = wire.decode(delivery.data)
                 queue = self._queues.get(event.queue)
                 if queue is None:

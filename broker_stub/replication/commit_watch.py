@@ -46,13 +46,13 @@ class CommitWatch:
         """Check the store once; return whether it hangs."""
         store = self._store
         moved = store.committed == store.sequence or store.committed != self._committed
-        self.commit_goes_on = not moved and self._looks_further()
+        self.commit_goes_on = not moved and self._commit_progressed()
         if moved or self.commit_goes_on:
             self._idle = 0
         self._idle += 1
         self._committed = store.committed
         return self._idle > TICKS
 
-    def _looks_further(self) -> bool:
+    def _commit_progressed(self) -> bool:
         before, self._progress = self._progress, self._store.commit_progress()
         return self._progress > before

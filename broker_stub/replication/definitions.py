@@ -9,8 +9,8 @@ deleted in between is therefore still in the pieces, so each change finds the ob
 Rules
 -----
 * Wiring is compared by identity: the same name with another identity is another queue or exchange.
-* A local object that conflicts with a piece is deleted, such as a queue that has the name of a listed
-  exchange. All other unlisted objects are deleted after the last piece.
+* A local object that conflicts with a piece is deleted: a queue with the name of a listed exchange, or the
+  reverse. All other unlisted objects are deleted after the last piece.
 * A queue whose messages are not replicated is emptied: its messages are from a time when this member was
   primary.
 """

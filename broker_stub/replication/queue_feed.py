@@ -289,7 +289,7 @@ class QueueFeed:
         self._left(message, by_event=by_event)
 
     def _left(self, message: Message, *, by_event: bool = False) -> bool:
-        """Queue the removal of a message; return false if the difference covers it."""
+        """Queue the removal of a message; return false if the replica need not know it."""
         if self._ended or not self._begun or not message.envelope.is_replicated:
             return False
         duplicate_id = message.envelope.duplicate_id
@@ -298,7 +298,7 @@ class QueueFeed:
             self._replica.backlog.keep(duplicate_id)
         if not by_event:
             self._dequeued.append(message.number)
-            self._later()
+            self._schedule_flush()
         return True
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
@@ -342,15 +342,15 @@ class QueueFeed:
         """Send that a message was given to a consumer: its next delivery would be a redelivery."""
         if message.number <= self._sent_to and message.envelope.is_replicated:
             self._acquired.append(message.number)
-            self._later()
+            self._schedule_flush()
 
     def annotated(self, queue: Queue, message: Message) -> None:
         """Send annotations added by a consumer; if the message is unsent, they follow it."""
         if message.number <= self._sent_to and message.envelope.is_replicated:
             self._annotated[message.number] = None
-            self._later()
+            self._schedule_flush()
 
-    def _later(self) -> None:
+    def _schedule_flush(self) -> None:
         if self._flush is None:
             self._flush = asyncio.get_running_loop().call_soon(self._flush_ids)
 

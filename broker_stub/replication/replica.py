@@ -6,8 +6,9 @@ Phases
          \______________________ dropped (link lost, refused, stalled) ______________/
 
 * While a replica catches up, no message waits for it. The final catch-up begins when every queue feed has
-  sent the difference. It ends when the replica has acknowledged everything sent by then. Few messages arrive
-  in that time, so the first message that waits for the replica has no long backlog before it.
+  sent the messages that the replica lacked. It ends when the replica has acknowledged everything sent by
+  then. Few messages arrive in that time, so the first message that waits for the replica has no long backlog
+  before it.
 * Dequeues up to that moment that did not wait for the replica are acknowledged before it is ready.
 * From ``waiting`` on, every new message waits for the replica's acknowledgement (rule 4 of ``generation``:
   first wait, then hand over the generation).
@@ -255,7 +256,7 @@ class Replica:
         return command
 
     def feed_caught_up(self, feed: QueueFeed) -> None:
-        """Note that the whole difference of a queue was sent."""
+        """Note that all messages of a queue that the replica lacked are sent."""
         self._lacking.pop(feed.key, None)
         self.set_aside.pop(feed.key, None)
         if feed.key in self._reported:
@@ -302,7 +303,7 @@ class Replica:
     # -- progress -------------------------------------------------------------------------------
 
     def progressed(self) -> None:
-        """Begin the final catch-up once the wiring and the difference of every queue are sent."""
+        """Begin the final catch-up once the wiring and all missing messages are sent."""
         if self.phase is Phase.CATCHING_UP and self._wired and not self._lacking:
             self.phase = Phase.FINAL_CATCH_UP
             self._draining = self._in_flight()

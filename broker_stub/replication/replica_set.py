@@ -118,7 +118,7 @@ class ReplicaSet:
         self._orphans: list[Message] = []
         self._wiring_commands: dict[str, asyncio.Future[None]] = {}
         """Each replica's last wiring command, which is executed after all earlier ones."""
-        self._settling: set[asyncio.Future[None]] = set()
+        self._wiring_waiters: set[asyncio.Future[None]] = set()
         self._ended = False
         self._watch = self._loop.call_later(backup_timeout / TICKS, self._tick)
 
@@ -138,7 +138,7 @@ class ReplicaSet:
         for message in self._orphans:
             self._guard.acknowledged(message)
         self._orphans.clear()
-        for waiter in self._settling:
+        for waiter in self._wiring_waiters:
             if not waiter.done():
                 waiter.set_exception(SteppedDownError)
         if self._shrink_task is not None and self._shrink_task is not asyncio.current_task():
@@ -199,12 +199,12 @@ class ReplicaSet:
         if self._ended:
             raise SteppedDownError
         waiter: asyncio.Future[None] = self._loop.create_future()
-        self._settling.add(waiter)
+        self._wiring_waiters.add(waiter)
         try:
-            self._guard.when_complete(SAFE, _settle, waiter)
+            self._guard.when_complete(SAFE, _complete, waiter)
             await waiter
         finally:
-            self._settling.discard(waiter)
+            self._wiring_waiters.discard(waiter)
 
     # -- queues ---------------------------------------------------------------------------------
 
@@ -395,6 +395,6 @@ def _fields(record: rules.ArbiterRecord) -> dict[str, Any]:
     return {"number": record.generation, "claim": record.claim, "cluster": record.cluster}
 
 
-def _settle(waiter: asyncio.Future[None]) -> None:
+def _complete(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
