@@ -155,7 +155,7 @@ class RestartedNode:
         """Do nothing: the node runs already, with the queue."""
 
     async def kill(self) -> float:
-        """Send SIGKILL; return the time of it."""
+        """Send SIGKILL; return the monotonic time."""
         await asyncio.to_thread(self.node.kill)
         return time.monotonic()
 

@@ -86,7 +86,7 @@ def add(
     as_json: bool,
     requests: MemberRequests,
 ) -> None:
-    """Apply the source's events from now on, in the member that is primary.
+    """Start to apply the source's events, on the member that is primary.
 
     The primary reads the password file each time it connects.  The cluster keeps the URL and the
     path, but not the password.
@@ -127,7 +127,7 @@ def show(*, name: str, members: tuple[list[Endpoint], ...], as_json: bool, reque
 def remove(
     *, name: str, members: tuple[list[Endpoint], ...], as_json: bool, requests: MemberRequests
 ) -> None:
-    """Follow no longer; messages that were applied stay."""
+    """Stop following the source; applied messages stay."""
 
     async def delete(client: AdminClient) -> _Facts:
         await _one(client, name)

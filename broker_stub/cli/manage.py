@@ -55,8 +55,8 @@ def status(
 ) -> None:
     """Show role, generation, replicas, store and queues of each member.
 
-    Exits with 3 when one of them cannot be reached, with 1 when one refuses, or is not in an
-    expected state.
+    Exits with 3 if a member cannot be reached, with 1 if a member refuses or is not in an expected
+    state.
     """
     ask = requests.everywhere if everywhere else requests.status
     answers = run(ask(flatten(members)))
@@ -102,7 +102,7 @@ def promote(
 ) -> None:
     """Make a member the primary.
 
-    When it follows a living primary, the command demotes that one first: a planned switch-over.
+    If the member follows a living primary, the primary is demoted first: a planned switch-over.
     """
     answer = run(take_over(requests, member, at_least=generation, force=force_primary))
     _print(answer, as_json=as_json)
@@ -150,10 +150,10 @@ def set_members(
 ) -> None:
     """Give every running member new addresses of the cluster.
 
-    The members announce them to clients (failover-server-list), and backups without a broker URL of their own
-    search the primary there.
-    Members that are only in the old list get the new one too.  Exits with 3 when a member of the new
-    list cannot be reached; the others have the new list then.
+    The members announce the addresses to clients (failover-server-list). Backups without their own broker URL
+    search for the primary there. Members that are only in the old list get the new list too.
+
+    Exits with 3 if a member of the new list cannot be reached; the other members then have the new list.
     """
     if broker_url is not None:
         broker_url = cluster_url(broker_url)

@@ -131,9 +131,9 @@ def pair(
     loop: str,
     log_level: str,
 ) -> None:
-    """Run two members (or as many as --members or --listen says), one of them primary.
+    """Run two members (or the number given by --members or --listen), one of them primary.
 
-    When the primary dies another one is promoted.  Prints the cluster URL for clients.
+    If the primary dies, another member is promoted. Prints the cluster URL for clients.
     """
     start_logging("error" if log_level == "info" else log_level)
     if listen and members not in (None, len(listen)):

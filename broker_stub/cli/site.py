@@ -55,7 +55,7 @@ _Facts = dict[str, Any]
 
 @click.group(cls=Group)
 def site() -> None:
-    """Take over from another site, and go back."""
+    """Take over from another site, and fail back."""
 
 
 # -- promote ----------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def promote(
     as_json: bool,
     requests: MemberRequests,
 ) -> None:
-    """Stop applying events: from now on this site has a history of its own.
+    """Stop applying events: from now on this site has its own history.
 
     Prints for each link the last applied sequence, and how many more events the source sent.
     """
@@ -224,9 +224,9 @@ def fail_back(
     as_json: bool,
     requests: MemberRequests,
 ) -> None:
-    """Make the former source follow this site, which was promoted; NAME is the new link's.
+    """Make the former source follow this promoted site; NAME is the name of the new link.
 
-    Every queue here that followed emits events, first for the messages in it.
+    Every queue that followed the source emits events now, first for the messages in it.
     """
     source_config = source_options(source, source_password_file)
     answer = run(_fail_back(requests, name, source_config, members, former, mode=mode, discard=discard))

@@ -2,8 +2,8 @@
 
 No message waits for a replica while it catches up, so its primary keeps every later event for it: message
 numbers, lists of removed messages, ids of messages that came and went. Without a limit, a replica that is
-always slower than the primary would make the primary's memory grow forever. The difference between queue and
-replica does not count: the queue holds those messages anyway.
+always slower than the primary would make the primary's memory grow forever. Messages that the replica lacked
+at the start do not count: the queue holds them anyway.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 
 class Backlog:
-    """Number of waiting events of all queues, and the size of those already encoded."""
+    """Number of waiting events of all queues, and the size of the encoded ones."""
 
     __slots__ = ("events", "size")
 

@@ -98,7 +98,7 @@ class Backup:
             except* StoreFailedError:
                 self._stopping = True  # the member ends
             except* Exception:
-                # After any failure with this primary, the search must go on.
+                # After any failure with this primary, the search must continue.
                 logger.exception("following the primary failed")
             if not self._stopping:
                 await self._target.lost_primary()

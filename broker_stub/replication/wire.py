@@ -5,7 +5,8 @@ Links
 The backup attaches all links, over one connection. ``CONTROL`` carries commands to the backup: wiring and
 generations. ``DATA`` carries the events of all queues. ``HAVE`` carries reports from the backup to the
 primary: the ids of the messages that the backup has of a queue. A report starts the events of its queue. An
-empty report (``COMMIT_GOES_ON``) means that a large commit of the backup's store makes progress; earlier releases ignore it.
+empty report (``COMMIT_GOES_ON``) means that a large commit of the backup's store makes progress; earlier
+releases ignore it.
 
 Rules
 -----
