@@ -24,7 +24,7 @@ class ArbiterRecord:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A generation that a member has asked for, or that its primary announced to ask for."""
+    """A generation that a member has asked for, or that its primary is about to ask for."""
 
     generation: int
     claim: str
