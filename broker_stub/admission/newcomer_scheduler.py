@@ -75,7 +75,7 @@ class NewcomerScheduler:
 
 
 class ScheduledProtocol(asyncio.Protocol):
-    """The protocol of one connection's socket.
+    """The asyncio protocol of one connection's socket.
 
     :param is_established: returns whether the connection is no longer a newcomer.
     :ivar passes_through: true if its bytes go to the engine at once.
@@ -107,13 +107,13 @@ class ScheduledProtocol(asyncio.Protocol):
         self._socket: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Pass the accepted socket to the engine (called by asyncio)."""
+        """Pass the accepted socket to the engine."""
         # uvloop's transports do not derive from asyncio's, so this cannot be an isinstance check.
         self._socket = cast("asyncio.Transport", transport)
         self._engine.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes to the engine, or queue them (called by asyncio)."""
+        """Pass bytes to the engine, or queue them."""
         if self.passes_through:
             self._engine.data_received(data)
         else:
@@ -121,13 +121,13 @@ class ScheduledProtocol(asyncio.Protocol):
             self._queue()
 
     def eof_received(self) -> bool:
-        """Queue the end of file; the socket stays open until the engine has seen it (called by asyncio)."""
+        """Queue the end of file; the socket stays open until the engine has seen it."""
         self._eof = True
         self._queue()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Queue the loss of the socket (called by asyncio)."""
+        """Queue the loss of the socket."""
         self._lost = (exc,)
         self._queue()
 
@@ -155,9 +155,9 @@ class ScheduledProtocol(asyncio.Protocol):
             self._engine.data_received(data[0] if len(data) == 1 else b"".join(data))
 
     def pause_writing(self) -> None:
-        """Report a full socket buffer to the engine (called by asyncio)."""
+        """Report a full socket buffer to the engine."""
         self._engine.pause_writing()
 
     def resume_writing(self) -> None:
-        """Report to the engine that the socket buffer has space again (called by asyncio)."""
+        """Report to the engine that the socket buffer has space again."""
         self._engine.resume_writing()

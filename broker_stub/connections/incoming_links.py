@@ -141,7 +141,7 @@ class _MessageLink:
         self.end()
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """Ignored: the peer attached the link, so it is open already."""
+        """Ignored: the peer attached the link."""
 
     def end(self) -> None:
         """Drop kept messages; the client knows that they were not settled."""
@@ -329,7 +329,7 @@ class RequestLink:
         self.link.grant(CREDIT)
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """Ignored: the peer attached the link, so it is open already."""
+        """Ignored: the peer attached the link."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
         """Report the closed link to the connection."""

@@ -153,7 +153,7 @@ class OutgoingLink:
     # -- for the engine -------------------------------------------------------------------------
 
     def link_opened(self, link: SenderLink) -> None:
-        """Ignored: the peer attached the link, so it is open already."""
+        """Ignored: the peer attached the link."""
 
     def credit_given(self, link: SenderLink) -> None:
         """Deliver more messages, or answer a drain."""

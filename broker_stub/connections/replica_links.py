@@ -118,10 +118,10 @@ class ReplicaLinks:
     # -- the owner of the link with the reports -------------------------------------------------
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """Ignored: the backup attached the link, so it is open already."""
+        """Ignored: the backup attached the link."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """Fail the replica: it cannot be one without its report link."""
+        """Fail the replica, which needs its report link."""
         if self._replica is not None:
             self._replica.fail("it detached the link with its reports")
 

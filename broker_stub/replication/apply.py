@@ -65,13 +65,13 @@ class BackupHost(Protocol):
         """Write the generation and the pending claim durably."""
 
     async def refusal_reason(self, primary: rules.PrimaryIdentity) -> str | None:
-        """Return the reason not to follow this primary, or ``None`` to follow it."""
+        """Return the reason to refuse this primary, or ``None``."""
 
     def found_primary(self, primary: Endpoint | None, generation: int) -> None:
         """Note that this member now follows a primary."""
 
     def caught_up(self, generation: int, ready: tuple[str, ...]) -> None:
-        """Note that the primary has handed over its generation."""
+        """Note that the primary handed over its generation."""
 
     def lost_primary(self) -> None:
         """Note that this member no longer follows a primary."""
@@ -118,7 +118,7 @@ class Applier:
     # -- generation -----------------------------------------------------------------------------
 
     async def refusal_reason(self, primary: rules.PrimaryIdentity) -> str | None:
-        """Return the reason not to follow this primary, or ``None`` to follow it."""
+        """Return the reason to refuse this primary, or ``None``."""
         return await self._host.refusal_reason(primary)
 
     async def begin_catch_up(self, endpoint: Endpoint | None, primary: rules.PrimaryIdentity) -> None:
@@ -150,7 +150,7 @@ class Applier:
         await self.committed(self._store.sequence)
 
     async def complete_wiring(self) -> None:
-        """Finish the complete wiring: delete all queues, exchanges and bindings that it does not list."""
+        """Delete all queues, exchanges and bindings that no piece listed."""
         self._definitions.complete()
         await self.committed(self._store.sequence)
 

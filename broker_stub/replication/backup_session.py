@@ -67,7 +67,7 @@ class ReplicationTarget(Protocol):
         """Change the state to ``connecting``: no primary is followed."""
 
     async def refusal_reason(self, primary: PrimaryIdentity) -> str | None:
-        """Return the reason not to follow this primary, or ``None`` to follow it."""
+        """Return the reason to refuse this primary, or ``None``."""
 
     async def begin_catch_up(self, endpoint: Endpoint | None, primary: PrimaryIdentity) -> None:
         """Begin to follow a primary: erase the generation and change the state to ``catchup``."""
@@ -76,7 +76,7 @@ class ReplicationTarget(Protocol):
         """Apply one piece of the complete wiring."""
 
     async def complete_wiring(self) -> None:
-        """Finish the complete wiring: delete all queues, exchanges and bindings that it does not list."""
+        """Delete all queues, exchanges and bindings that no piece listed."""
 
     async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
         """Apply one change to the wiring."""

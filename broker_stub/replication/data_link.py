@@ -158,10 +158,10 @@ class DataLink:
     # -- the link's owner -----------------------------------------------------------------------
 
     def link_opened(self, link: SenderLink) -> None:
-        """Ignored: the replica attached the link, so it is open already."""
+        """Ignored: the replica attached the link."""
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """Fail the replica: it cannot be one without its data link."""
+        """Fail the replica, which needs its data link."""
         self._link = None
         self._fail(f"it detached its data link: {condition}" if condition else "it detached its data link")
 

@@ -43,7 +43,7 @@ def is_on_backups(node: Queue | Exchange) -> bool:
 
 
 def binding_is_on_backups(binding: Binding) -> bool:
-    """Return whether the backups know a binding, which requires that they know both of its ends."""
+    """Return whether the backups know a binding, that is, both of its ends."""
     return is_on_backups(binding.exchange) and is_on_backups(binding.queue)
 
 

@@ -374,10 +374,10 @@ class Replica:
     # -- the control link's owner ---------------------------------------------------------------
 
     def link_opened(self, link: SenderLink) -> None:
-        """Ignored: the replica attached the link, so it is open already."""
+        """Ignored: the replica attached the link."""
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """Fail the replica: it cannot be one without its control link."""
+        """Fail the replica, which needs its control link."""
         self._control = None
         self.fail("it detached its control link")
 

@@ -148,7 +148,7 @@ class ReplicaSet:
     # -- joining --------------------------------------------------------------------------------
 
     def refusal(self, name: str, identity: str) -> str | None:
-        """Return the reason why a member must not join, or ``None`` if it may.
+        """Return the reason to refuse a joining member, or ``None``.
 
         :param identity: the UUID of its store.
         """
