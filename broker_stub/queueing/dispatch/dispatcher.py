@@ -300,7 +300,7 @@ class Dispatcher:
     def _give(self, consumer: Consumer, message: Message) -> None:
         queue = self._queue
         if message.delivery_count:
-            if self._bury_spent(message):
+            if self._dead_letter_if_exhausted(message):
                 return
             queue.counters.redelivered += 1
         queue.counters.acquired += 1
@@ -335,7 +335,9 @@ class Dispatcher:
         if self._deferred:
             self._deferred.discard(message)
         queue = self._queue
-        if not queue.drop_expired(message) and not (message.delivery_count and self._bury_spent(message)):
+        if not queue.drop_expired(message) and not (
+            message.delivery_count and self._dead_letter_if_exhausted(message)
+        ):
             self.ready_list.requeue(message)
 
     # -- which consumer may get a message -------------------------------------------------------
@@ -377,7 +379,7 @@ class Dispatcher:
         queue.dead_letters.move(queue, message, reason, description, gone)
         return True
 
-    def _bury_spent(self, message: Message) -> bool:
+    def _dead_letter_if_exhausted(self, message: Message) -> bool:
         """Remove or dead-letter a message that has reached the limit of deliveries; return True if it had."""
         queue = self._queue
         spent = 0 < queue.options.max_delivery_count <= message.delivery_count

@@ -1,6 +1,6 @@
-"""What a selector is made of: functions of a message's identifiers.
+"""The expressions of a selector, as functions of a message's identifiers.
 
-Each gives a value; of a condition it is ``True``, ``False``, or ``None`` for unknown.
+Each returns a value.  A condition returns ``True``, ``False``, or ``None`` for unknown.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Calculate = Callable[[Any, Any], Any]
 
 
 def constant(value: Value) -> Expression:
-    """The same for every message."""
+    """Return an expression with the same value for every message."""
     return lambda _lookup: value
 
 
 def named(name: str) -> Expression:
-    """The value of an identifier."""
+    """Return an expression for the value of an identifier."""
     return lambda lookup: lookup(name)
 
 
@@ -33,12 +33,12 @@ def _is_number(value: Value) -> bool:
 
 
 def any_of(terms: list[Expression]) -> Expression:
-    """``OR``: of all that is not true, unknown wins."""
+    """``OR``: true if a term is true, else unknown if a term is unknown."""
     return _decided(terms, by=True)
 
 
 def all_of(terms: list[Expression]) -> Expression:
-    """``AND``: of all that is not false, unknown wins."""
+    """``AND``: false if a term is false, else unknown if a term is unknown."""
     return _decided(terms, by=False)
 
 
@@ -72,7 +72,7 @@ def is_present(term: Expression) -> Expression:
 
 
 def compared(compare: Callable[[Any, Any], bool], left: Expression, right: Expression) -> Expression:
-    """A comparison."""
+    """Return an expression that compares two others."""
     ordered = compare not in (operator.eq, operator.ne)
 
     def holds(lookup: Lookup) -> Value:
@@ -87,7 +87,10 @@ def compared(compare: Callable[[Any, Any], bool], left: Expression, right: Expre
 
 
 def calculated(first: Expression, steps: list[tuple[Calculate, Expression]]) -> Expression:
-    """Arithmetic from left to right: a list, for thousands of calls within each other are too many."""
+    """Return an expression for arithmetic from left to right.
+
+    The steps are a list, because a long chain of nested calls would exceed Python's recursion limit.
+    """
 
     def value(lookup: Lookup) -> Value:
         found = first(lookup)
@@ -109,7 +112,7 @@ def _calculate(calculate: Calculate, one: Value, other: Value) -> Value:
 
 
 def _divide(one: float, other: float) -> int | float:
-    """As Java does: of two integers, without the remainder."""
+    """Divide as Java does: integers without a remainder."""
     if isinstance(one, int) and isinstance(other, int):
         quotient = abs(one) // abs(other)
         return quotient if (one < 0) == (other < 0) else -quotient
