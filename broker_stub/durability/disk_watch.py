@@ -123,7 +123,7 @@ class DiskWatch:
         return self.level is DiskLevel.STOP
 
     def add_to(self, error: str) -> str:
-        """Add to an error that the disk is full, if it is: this may be the cause."""
+        """Return an error, with the full disk as its possible cause."""
         return f"{error}; {self.describe()}" if self.stops else error
 
     def describe(self) -> str:

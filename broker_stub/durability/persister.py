@@ -214,7 +214,7 @@ class Persister:
     def dequeued(self, queue: Queue, message: Message) -> None:
         """Remove a message that has left, with the next ``flush``."""
         self._removed.setdefault(queue, []).append(message.number)
-        self._later()
+        self._schedule_flush()
 
     def acquired(self, queue: Queue, message: Message) -> None:
         """Count a delivery to a consumer."""
@@ -248,7 +248,7 @@ class Persister:
     def counted(self, queue: Queue, numbers: Iterable[int]) -> None:
         """Count deliveries to consumers, here or at the primary, with the next ``flush``."""
         self._counted.setdefault(queue, []).extend(numbers)
-        self._later()
+        self._schedule_flush()
 
     def flush(self) -> int:
         """Hand the collected changes to the store; return its sequence."""
@@ -263,7 +263,7 @@ class Persister:
             self._store.remove_messages(self._keys[queue.identity], numbers)
         return self._store.sequence
 
-    def _later(self) -> None:
+    def _schedule_flush(self) -> None:
         if self._flush is None:
             self._flush = asyncio.get_running_loop().call_soon(self.flush)
 

@@ -17,7 +17,7 @@ from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode, SiteProgres
 from broker_stub.store import Snapshot, Store, StoredQueue
 
 # Queues that are read concurrently; each read takes at most 4 MiB, or one larger message.
-_AT_ONCE = 16
+_CONCURRENT_QUEUES = 16
 
 
 async def restore(addresses: Addresses, persister: Persister, store: Store, snapshot: Snapshot) -> None:
@@ -34,7 +34,7 @@ async def restore(addresses: Addresses, persister: Persister, store: Store, snap
 
 
 def _groups(queues: tuple[StoredQueue, ...]) -> Iterator[tuple[StoredQueue, ...]]:
-    return (queues[start : start + _AT_ONCE] for start in range(0, len(queues), _AT_ONCE))
+    return (queues[start : start + _CONCURRENT_QUEUES] for start in range(0, len(queues), _CONCURRENT_QUEUES))
 
 
 async def _restore_queue(

@@ -52,12 +52,11 @@ logger = get_logger("broker_stub.member.member")
 class ClusterOptions:
     """The options of a member of a cluster.
 
-    :param name: the member's name, unique in the cluster.
+    :param name: unique in the cluster.
     :param arbiter_interval: seconds between a primary's reads of the arbiter.
     :param backup_timeout: seconds without an acknowledgement after which a replica is dropped, and that a new
         primary waits for the other replicas.
-    :param store: a description of the store, for the status.
-    :param arbiter: a description of the arbiter, for the status.
+    :param store, arbiter: descriptions for the status.
     :param force_primary: take over at start, even if the store lacks messages.
     :param disk: the limits of free disk space.
     """
@@ -72,14 +71,14 @@ class ClusterOptions:
 
 
 class StartRefusedError(Exception):
-    """This member must not start: its arbiter is missing, or belongs to another cluster."""
+    """The arbiter is missing, or belongs to another cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSteps:
-    """The parts of replication between sites that a member calls; ``broker`` registers them.
+    """The parts of replication between sites that a member calls; registered by ``broker``.
 
-    :param state: on a backup, makes the object that applies replicated messages with site progress.
+    :param state: on a backup, makes the object that applies messages with site progress.
     :param reconcile: makes a new primary's queues agree with their site events, before it serves.
     """
 
@@ -89,7 +88,7 @@ class SiteSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSetup:
-    """Everything that a broker needs to be a member of a cluster with an arbiter.
+    """The arguments of a member of a cluster with an arbiter.
 
     :param factory: makes connections as cluster-admin, with the capability ``backup.CAPABILITY``.  They go to
         the given members (never the clients' virtual IP), or to the broker URL if none are given.
@@ -112,10 +111,10 @@ class MemberHost(Protocol):
         """Adopt the new role and state of this member."""
 
     def close_client_connections(self, why: str) -> None:
-        """Close all client connections: this member no longer serves."""
+        """Close all client connections."""
 
     def give_up(self, why: str) -> None:
-        """Stop the broker: this member cannot continue in any role."""
+        """Stop the broker: this member cannot continue."""
 
     def record(self, kind: Kind, **facts: Any) -> None:
         """Record an event in the telemetry."""
@@ -138,7 +137,7 @@ class Member:
         self.membership = Membership(Role.CONNECTING, arbitrated=True)
         self.replica_set: ReplicaSet | None = None
         self.others: tuple[str, ...] = ()
-        """The other replicas that were ready under the primary that this member followed last."""
+        """The other replicas that were ready under the last primary."""
         self._was_in_sync = False
         self._options = options
         self._host = host
@@ -152,9 +151,9 @@ class Member:
         self._applier = apply.Applier(self, addresses, self._persister, store, site.state)
         self._moving = asyncio.Lock()
         self._ended: str | None = None
-        """The reason why this member can do no more moves, ``None`` while it can."""
+        """The reason why no more moves are possible."""
         self._empty = False
-        """True if the store had no queue and no exchange at the start; decides if it may join a cluster."""
+        """True if the store had no queue and no exchange at the start, so that it may join a cluster."""
         self._redundancy_wait: RedundancyWait | None = None
         self._watch: ArbiterWatch | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -199,10 +198,7 @@ class Member:
             self._following.start()
 
     async def _check_arbiter(self) -> None:
-        """Check that the arbiter is this cluster's.
-
-        If it does not answer, the member starts anyway: only moves need the arbiter.
-        """
+        """Check that the arbiter, if it answers, is this cluster's; only moves need an answer."""
         try:
             wrong = rules.other_cluster(self.state, await self._arbiter.read())
         except ArbiterMissingError as error:
@@ -243,7 +239,7 @@ class Member:
             await self._following.set_members(members, broker_url, searches=searches)
 
     async def promote(self, *, force: bool = False) -> str:
-        """Become primary if the arbiter agrees; return a warning if force may have lost messages, else empty.
+        """Become primary if the arbiter agrees; return a warning if force may have lost messages.
 
         :param force: promote even if this store lacks messages (``--force-primary``).
         :raises MoveRefusedError: with the reason; nothing has changed then.
@@ -324,10 +320,7 @@ class Member:
             pass  # wait until a step-down that the record caused has ended
 
     def _recover(self) -> None:
-        """Start to wait for the other replicas of the old primary.
-
-        The stored list of them is cleared: a member that was the last primary waits for none.
-        """
+        """Start to wait for the other replicas of the old primary, and clear their stored list."""
         others = set(self.others) - {self._options.name}
         self._note_others(())
         self._delivery.recover()
@@ -350,7 +343,7 @@ class Member:
             await self._step_down("demoted by an operator", primary)
 
     def step_down(self, reason: str) -> None:
-        """Stop settling immediately, and schedule the other steps."""
+        """Stop settling now; the other steps follow."""
         self._delivery.finish()
         self._spawn(self._step_down_if_serving(reason), "step down")
 
@@ -435,11 +428,11 @@ class Member:
         self._set(self.membership.lost())
 
     def generation_changed(self, record: rules.ArbiterRecord) -> None:
-        """Take the new generation after this primary has shrunk the in-sync set."""
+        """Take the new generation of a shrunk in-sync set."""
         self._set(self.membership.shrunk(record.generation))
 
     def replicas_changed(self) -> None:
-        """Handle a change of the set of ready replicas."""
+        """End the redundancy wait if all expected replicas are ready."""
         if self.replica_set is not None and self._redundancy_wait is not None:
             self._redundancy_wait.ready(self.replica_set.ready)
 

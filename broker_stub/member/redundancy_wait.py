@@ -2,11 +2,11 @@
 
 Rules
 -----
-* It waits for the replicas that were ready under the old primary, except itself, and never for the old
-  primary. So in a pair it serves at once.
-* A member that was itself the last primary has no other replicas in its store, and waits for none.
-* The wait is only for redundancy, so it is limited.  The limit is counted in ticks, so that after a pause of
-  this process, replicas that arrived meanwhile are seen before the limit ends.
+* It waits for the other replicas that were ready under the old primary, but not for the old primary.  So in a
+  pair it serves at once.
+* A member that was the last primary has no replicas in its store, and waits for none.
+* The wait is only for redundancy, so it is limited.  The limit is counted in ticks: after a pause of this
+  process, replicas that arrived meanwhile are seen first.
 """
 
 from __future__ import annotations

@@ -43,28 +43,28 @@ class Wiring:
             replica_set.queue_added(queue)
 
     def queue_changed(self, queue: Queue) -> None:
-        """Store and replicate a change of the events that another site gets from a queue."""
+        """Store and replicate a queue's new site mode."""
         self._persister.queue_changed(queue)
         replica_set = self._replica_set()
         if replica_set is not None and definitions.is_on_backups(queue):
             replica_set.wiring_changed("queue", definitions.queue_entry(queue))
 
     def queue_deleted(self, queue: Queue) -> None:
-        """Store and replicate the end of a queue."""
+        """Store and replicate a deletion."""
         self._persister.queue_deleted(queue)
         replica_set = self._replica_set()
         if replica_set is not None and not queue.temporary:
             replica_set.queue_removed(queue)
 
     def exchange_added(self, exchange: Exchange) -> None:
-        """Store and replicate a new exchange, or its new options."""
+        """Store and replicate a new or changed exchange."""
         self._persister.exchange_added(exchange)
         replica_set = self._replica_set()
         if replica_set is not None and definitions.is_on_backups(exchange):
             replica_set.wiring_changed("exchange", definitions.exchange_entry(exchange))
 
     def exchange_deleted(self, exchange: Exchange) -> None:
-        """Store and replicate the end of an exchange."""
+        """Store and replicate a deletion."""
         self._persister.exchange_deleted(exchange)
         replica_set = self._replica_set()
         if replica_set is not None:
@@ -76,7 +76,7 @@ class Wiring:
         self._binding_changed("binding", binding)
 
     def binding_deleted(self, binding: Binding) -> None:
-        """Store and replicate the end of a binding."""
+        """Store and replicate a deletion."""
         self._persister.binding_deleted(binding)
         self._binding_changed("binding-deleted", binding)
 

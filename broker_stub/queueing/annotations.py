@@ -35,7 +35,7 @@ from haclient.engine.amqp_values.depth import is_too_deep
 MOST_BYTES: Final = 4096
 """The most bytes of consumers' annotations in one message; within ``replication.wire.MOST_OVERHEAD``."""
 
-_HEEDED = frozenset(
+_SENDERS_OWN = frozenset(
     map(message_annotations.symbol, (DELIVERY_TIME, DELIVERY_DELAY, DEAD_LETTER_ID, REPLICATE))
 )
 # No message begins with these bytes: its first section has a numeric descriptor.
@@ -55,7 +55,7 @@ def combined(annotations: bytes, given: bytes) -> bytes:
     added = {
         key: value
         for key, value in values.items()
-        if message_annotations.is_symbol(key) and key not in _HEEDED
+        if message_annotations.is_symbol(key) and key not in _SENDERS_OWN
     }
     if not added:
         return annotations
@@ -77,7 +77,7 @@ def checked(annotations: bytes) -> bytes:
 
 
 def annotated(data: bytes, annotations: bytes) -> bytes:
-    """Return a message with its consumers' annotations; unchanged if its own annotations cannot be read."""
+    """Return a message with its consumers' annotations; unchanged if its own cannot be read."""
     parts = message_annotations.split(data)
     try:
         section = message_annotations.changed(

@@ -58,13 +58,13 @@ class ConfirmedQueue(Protocol):
 
     @property
     def identity(self) -> str:
-        """The id of the queue, which does not depend on its name."""
+        """The id of the queue, independent of its name."""
 
     def accept(self, consumer: Consumer, message: Message) -> None:
         """Remove a message that the consumer accepted."""
 
     def message(self, number: int) -> Message | None:
-        """Return the message with a number, ``None`` if it has left the queue."""
+        """Return the message with a number, if it is still in the queue."""
 
     def record_confirmed(self, numbers: Sequence[int], owner: bytes, done: Done, token: Any) -> None:
         """Record the owner of accepted messages; call ``done(token)`` when the record is complete."""
@@ -124,7 +124,7 @@ class Confirmations:
     def accept(
         self, consumer: Consumer, messages: Sequence[Message], owner: bytes, done: Done, token: Any
     ) -> None:
-        """Remove messages that a consumer holds and has accepted, and remember their owner.
+        """Remove accepted messages that a consumer holds, and remember their owner.
 
         :param done: called with ``token`` when the record is complete.
         """

@@ -67,7 +67,7 @@ _REMOVED = (
 # Characters of a description: together with two names of any length, within ``wire.MOST_OVERHEAD``.
 _MAX_DESCRIPTION = 256
 # Messages per retry: a few milliseconds of work.
-_AT_ONCE = 1000
+_MAX_PER_RETRY = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ class DeadLetters:
         self._move(_DeadLetter(queue, message, reason, description, gone))
 
     def retry(self) -> None:
-        """Try to move the waiting messages again, at most ``_AT_ONCE`` at a time."""
-        for _ in range(min(len(self._waiting), _AT_ONCE)):
+        """Try to move the waiting messages again, at most ``_MAX_PER_RETRY`` at a time."""
+        for _ in range(min(len(self._waiting), _MAX_PER_RETRY)):
             letter = self._waiting.popleft()
             if letter.is_there:
                 self._move(letter)
@@ -152,7 +152,7 @@ class DeadLetters:
             return "it is full"
         try:
             data = dead_letter(queue, message, letter.reason, letter.description)
-            target.enqueue(data, _moved, letter, inspect(data))
+            target.enqueue(data, _copy_complete, letter, inspect(data))
         except UnroutableError as error:
             return str(error)
         except Exception as error:
@@ -161,7 +161,7 @@ class DeadLetters:
         return None
 
 
-def _moved(letter: _DeadLetter) -> None:
+def _copy_complete(letter: _DeadLetter) -> None:
     """Remove the message itself: its copy is complete."""
     if letter.is_there:
         letter.queue.drop(letter.message)

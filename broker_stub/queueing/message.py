@@ -17,7 +17,7 @@ Call = Callable[[], None]
 
 
 def nothing() -> None:
-    """Do nothing: a callback for callers that need none."""
+    """Do nothing."""
 
 
 Selects = Callable[["Message"], bool]
@@ -43,19 +43,18 @@ class DeadLetterReason(enum.StrEnum):
 
 
 class Message:
-    """A message of one queue.  Only its queue, or the code that applies the primary's changes, changes it.
+    """A message of one queue.  Changed only by its queue and by the code that applies a primary's changes.
 
-    :ivar annotations: the annotations that consumers added (see ``annotations``): an encoded map, or empty.
+    :ivar annotations: the annotations of consumers (see ``annotations``): an encoded map, or empty.
     :ivar due_at: when it may be delivered, by the queue's clock; ``None`` for at once.
     :ivar expires_at: when it expires, by the queue's clock.
     :ivar expires_at_ms: the end of its time to live, in milliseconds since the epoch by this member's wall
         clock, for its store.
     :ivar failover_delivery_count: its delivery count after a failover: one more for every consumer that
-        acquired it, even if the consumer still holds it or released it.
+        acquired it, including the present one and any that released it.
     :ivar producer: the container id of its sender; ``None`` after a restart or failover.
-    :ivar pending_acks: how many stores and replicas must still confirm the message before the producer's
-        transfer is settled.
-    :ivar on_complete: the callbacks that settle it (see ``durability.guard``).
+    :ivar pending_acks: how many stores and replicas must still have the message before it is complete.
+    :ivar on_complete: the callbacks for completion, such as settling the transfer (see ``durability.guard``).
     """
 
     __slots__ = (
@@ -117,10 +116,10 @@ class Sink(Protocol):
         """Send the message."""
 
     def queue_deleted(self) -> None:
-        """Handle the end of the queue: it delivers nothing more, and outcomes have no effect."""
+        """Handle the end of the queue; outcomes have no effect any more."""
 
     def idle(self) -> None:
-        """Handle the end of a search over several iterations of the event loop: there is nothing more now."""
+        """Handle the end of a search over several iterations of the event loop: nothing was found."""
 
 
 class NoSink:
@@ -137,10 +136,10 @@ class NoSink:
         raise AssertionError(f"message {message.number} for a consumer that is gone")
 
     def queue_deleted(self) -> None:
-        """Do nothing: the consumer has ended."""
+        """Do nothing."""
 
     def idle(self) -> None:
-        """Do nothing: the consumer has ended."""
+        """Do nothing."""
 
 
 NO_SINK = NoSink()

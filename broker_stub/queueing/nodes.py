@@ -64,7 +64,7 @@ class Watcher(Protocol):
         """Handle a new queue."""
 
     def queue_changed(self, queue: Queue) -> None:
-        """Handle a change of the events that another site gets from a queue."""
+        """Handle a queue's new site mode."""
 
     def queue_deleted(self, queue: Queue) -> None:
         """Handle the end of a queue, its messages and the bindings to it."""
@@ -89,7 +89,7 @@ class SiteWatcher(Protocol):
         """Handle a new queue."""
 
     def queue_changed(self, queue: Queue) -> None:
-        """Handle a change of the events that another site gets from a queue."""
+        """Handle a queue's new site mode."""
 
     def exchange_added(self, exchange: Exchange) -> None:
         """Handle a new exchange, or new options of an exchange."""
@@ -248,7 +248,7 @@ class Addresses:
         return self._add(queue)
 
     def set_site(self, queue: Queue, site: SiteMode) -> None:
-        """Change the events that another site gets from a queue, starting with its present messages.
+        """Set the site mode of a queue; its present messages get their events now.
 
         :raises AddressRefusedError: when the other site would get messages that the backups do not have.
         """

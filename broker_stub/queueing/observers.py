@@ -21,22 +21,19 @@ class Observer(Protocol):
         """Handle a message that has left the queue, for whatever reason."""
 
     def withdrawn(self, queue: Queue, message: Message) -> None:
-        """Undo ``enqueued``: it raised here or elsewhere, so the message did not enter the queue.
-
-        The next copy of the message is then not a duplicate.
-        """
+        """Undo ``enqueued``, because it raised here or elsewhere; the next copy is not a duplicate."""
 
     def acquired(self, queue: Queue, message: Message) -> None:
         """Handle the delivery of a message to a consumer: another delivery will be a redelivery."""
 
     def annotated(self, queue: Queue, message: Message) -> None:
-        """Handle annotations that a consumer added to a message; no caller waits for them to be stored."""
+        """Handle annotations that a consumer added; no caller waits for them to be stored."""
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
-        """Handle new site progress of the queue; ``completion`` counts acknowledgements as a message does."""
+        """Handle new site progress; ``completion`` counts acknowledgements as a message does."""
 
     def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
-        """Record that messages, which ``dequeued`` has reported, were accepted and must be confirmed.
+        """Record the owner of accepted messages that ``dequeued`` has reported.
 
         :param numbers: the messages' numbers; empty for a barrier, which completes with everything that left
             before.
@@ -49,7 +46,7 @@ class SiteEventListener(Protocol):
 
     @property
     def full(self) -> bool:
-        """True if it has no capacity for more events, so that producers must wait."""
+        """True if producers must wait until there is capacity for more events."""
 
     def when_not_full(self, call: Call) -> None:
         """Call once when it may have capacity again."""
@@ -64,7 +61,7 @@ class SiteEventListener(Protocol):
         """Handle a message that has left the queue, for whatever reason."""
 
     def withdrawn(self, queue: Queue, message: Message) -> None:
-        """Undo ``enqueued``: the message did not enter the queue, and its event is removed too."""
+        """Undo ``enqueued``, and remove the event."""
 
     def record(self) -> Message:
         """Return a message that completes when every event so far is complete."""

@@ -22,8 +22,7 @@ from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 class QueueLimits:
     """The limits at which a queue stops giving credit to its senders.
 
-    :param messages: high watermark in messages.
-    :param size: high watermark in bytes.
+    :param messages, size: high watermarks in messages and bytes.
     :param low_watermark: fraction of both high watermarks below which senders get credit again.
     :param duplicates: how many duplicate-detection ids are remembered.
     """

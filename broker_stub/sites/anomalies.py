@@ -18,11 +18,11 @@ from dataclasses import dataclass
 class Anomaly:
     """One or more anomalies of the same case.
 
-    :param link: name of the exchange that received the events.
-    :param case: the name of the case, as in the counts.
+    :param link: name of the exchange.
+    :param case: as the counts name it.
     :param count: how many occurred since the last report.
-    :param sequence: the sequence of the last event; ``None`` if it has none.
-    :param description: a description of the last anomaly.
+    :param sequence: of the last event; ``None`` if it has none.
+    :param description: of the last anomaly.
     """
 
     link: str

@@ -148,7 +148,7 @@ class Outbound:
         queue.site_listener = self
 
     def change(self, queue: Queue) -> None:
-        """Apply a change of the events that another site gets from a queue."""
+        """Switch a queue to its new site mode."""
         queue.site_listener = None
         self._encoders.pop(queue.identity, None)
         self.begin(queue)

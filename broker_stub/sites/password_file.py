@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 # The most bytes of a password file; a longer file is not one.
-_LONGEST = 4096
+_MAX_BYTES = 4096
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a pipe must not block.
@@ -68,7 +68,7 @@ class PasswordFiles:
             os.close(directory)
         try:
             _check(path, os.fstat(descriptor))
-            return _first_line(path, os.read(descriptor, _LONGEST + 1))
+            return _first_line(path, os.read(descriptor, _MAX_BYTES + 1))
         except PasswordFileError:
             raise
         except OSError as error:
@@ -145,6 +145,6 @@ def _first_line(path: str, data: bytes) -> str:
         raise PasswordFileError(f"password file {path} is not UTF-8 text") from None
     if not password:
         raise PasswordFileError(f"the first line of password file {path} is empty")
-    if len(data) > _LONGEST:
-        raise PasswordFileError(f"password file {path} has more than {_LONGEST} bytes")
+    if len(data) > _MAX_BYTES:
+        raise PasswordFileError(f"password file {path} has more than {_MAX_BYTES} bytes")
     return password

@@ -1,7 +1,7 @@
-"""The part of a member that makes events for another site and applies another site's events.
+"""A member's events for another site, and its links from other sites.
 
-Rule: only a primary makes events, applies events and has links.  For queues, exchanges and links that are
-made on a backup, this starts when it becomes primary.
+Rule: only a primary makes events, applies events and has links.  Queues, exchanges and links that are made on
+a backup start when it becomes primary.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class Site:
     :param now_ms: milliseconds since the epoch.
     :param put_site_progress: writes the site progress of a queue.
     :param report: called with anomalies, after they are logged.
-    :param password_files: the password files that links may read.
     :param at_limit: the reaction of links when there is no capacity for an event.
     """
 
@@ -74,7 +73,7 @@ class Site:
     # -- life -----------------------------------------------------------------------------------
 
     def became(self, *, serves: bool) -> None:
-        """Start or stop when the member becomes primary or is no longer primary."""
+        """Start when the member becomes primary; stop when it no longer is."""
         if serves == self._serves:
             return
         self._serves = serves
@@ -115,7 +114,7 @@ class Site:
                 inbound.queue_added(queue)
 
     def queue_changed(self, queue: Queue) -> None:
-        """Apply a change of the events that another site gets from a queue."""
+        """Switch a queue to its new site mode."""
         if self._serves:
             self._outbound.change(queue)
 
@@ -126,7 +125,7 @@ class Site:
             former.steal()
 
     def owns(self, name: str | None) -> bool:
-        """Return True if a queue of this name holds events, so that no client may send to it."""
+        """Return True if a queue of this name holds events; no client may send to it."""
         return name == REPLICATION_QUEUE or any(
             name == each.unroutable_queue for each in self._inbounds.values()
         )
@@ -220,10 +219,7 @@ class Site:
 
 
 def _source_config(exchange: Exchange) -> tuple[SourceConfig | None, str]:
-    """Return the source of an exchange's link, or the error.
-
-    There may be an error because an older version stored values that are no longer allowed.
-    """
+    """Return the source of an exchange's link, or the error: an older version allowed more options."""
     try:
         return SourceConfig.of(exchange.options), ""
     except SourceConfigError as error:

@@ -27,15 +27,15 @@ _INSTEAD = (
 
 
 class SourceConfigError(ValueError):
-    """The options of a link are not valid; suggests a correction, and contains no password."""
+    """The options of a link are not valid; suggests a correction, without any password."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
     """The source of a link.
 
-    :param user: the user that the link connects as; ``None`` for anonymous.
-    :param password_file: the path of the password file; ``None`` if no password is needed.
+    :param user: ``None`` for anonymous.
+    :param password_file: ``None`` if no password is needed.
     """
 
     url: ClusterURL

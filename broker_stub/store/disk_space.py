@@ -82,10 +82,10 @@ class DiskSpace:
         return found.f_bavail * found.f_frsize
 
     def truncate_log(self, connection: sqlite3.Connection) -> bool:
-        """Free the space of the log for a store on a full disk; return True if there was any.
+        """Free the space of the log on a full disk; return True if there was any.
 
-        Moving the log into the database needs no space for messages that leave, and at most the log's size
-        for new ones.
+        Moving the log into the database needs no space for removals, and at most the log's size for new
+        messages.
         """
         before = self._log_size()
         with contextlib.suppress(sqlite3.Error):  # the disk is still full

@@ -230,7 +230,7 @@ def _open_found(opening: _Opening) -> Opened:
         commits = _verify(connection, identity, reported, opening.progress)
         connection.set_progress_handler(None, 0)
         take = partial(_take, directory, opening.lock, connection, identity, commits)
-        return take() if disk is None else _take_from_full(take, connection, disk)
+        return take() if disk is None else _take_freeing_space(take, connection, disk)
     except BaseException as error:
         corruption = _corruption(error)
         if corruption:
@@ -244,7 +244,9 @@ def _open_found(opening: _Opening) -> Opened:
         raise
 
 
-def _take_from_full(take: Callable[[], Opened], connection: sqlite3.Connection, disk: DiskSpace) -> Opened:
+def _take_freeing_space(
+    take: Callable[[], Opened], connection: sqlite3.Connection, disk: DiskSpace
+) -> Opened:
     """Complete opening; on a full disk, release the space of the log, and then the reserve."""
 
     def truncate() -> bool:

@@ -114,7 +114,7 @@ def chunk(connection: sqlite3.Connection, queue: int, after: int) -> tuple[list[
 
 
 def window(connection: sqlite3.Connection, table: str, queue: int) -> list[tuple[bytes, int]]:
-    """Return the entries in a window of a queue, oldest first, as pairs of id or owner, and message.
+    """Return the entries in a window, oldest first, as pairs of id or owner, and message.
 
     :param table: ``duplicates`` or ``confirmed``.
     """

@@ -187,7 +187,7 @@ class Writer:
         """
         while True:
             last = self._finishing.is_set()
-            error = self._commit_with_less(batch, commits)
+            error = self._commit_freeing_space(batch, commits)
             if error is None:
                 return
             assert self._disk is not None, "without a disk the error was raised"
@@ -197,9 +197,9 @@ class Writer:
             self._measure(self._disk.describe(error))
             self._finishing.wait(_RETRY_INTERVAL)
 
-    def _commit_with_less(self, batch: Batch, commits: int) -> sqlite3.Error | None:
+    def _commit_freeing_space(self, batch: Batch, commits: int) -> sqlite3.Error | None:
         """Commit a batch, freeing all possible space on a full disk; return the error if that fails."""
-        error = self._tried(batch, commits)
+        error = self._try_commit(batch, commits)
         if error is None or self._disk is None:
             return error
         disk, connection = self._disk, self._connection
@@ -209,12 +209,12 @@ class Writer:
 
         for gave in (truncate, batch.drop_rewrites, disk.release, truncate):
             if gave():
-                error = self._tried(batch, commits)
+                error = self._try_commit(batch, commits)
                 if error is None:
                     break
         return error
 
-    def _tried(self, batch: Batch, commits: int) -> sqlite3.Error | None:
+    def _try_commit(self, batch: Batch, commits: int) -> sqlite3.Error | None:
         """Commit a batch; return the error if the disk is full."""
         try:
             commit(self._connection, batch, commits, self._window)

@@ -115,13 +115,13 @@ class Arrivals:
                 reported += 1
                 observer.enqueued(queue, message)
             if message.state is not MessageState.HELD:  # by ``hold``
-                self._let_in(message)
+                self._admit(message)
         except BaseException:
             self.withdraw(message, queue.observers[:reported])
             raise
         queue.counters.enqueued += 1
 
-    def _let_in(self, message: Message) -> None:
+    def _admit(self, message: Message) -> None:
         queue = self._queue
         if queue.site_listener is not None:
             queue.site_listener.enqueued(queue, message)

@@ -18,7 +18,7 @@ from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.message import Consumer, Message, MessageState
 
 # Messages that one consumer may skip in one iteration of the event loop, which blocks all connections.
-_AT_ONCE = 500
+_MAX_SKIPPED = 500
 
 
 class BrowseConsumers:
@@ -57,7 +57,7 @@ class BrowseConsumers:
         """Send a consumer the messages that it selects, as many as it has capacity for."""
         if consumer.waiting:
             return
-        selects, left, time = consumer.selects, _AT_ONCE, self._time
+        selects, left, time = consumer.selects, _MAX_SKIPPED, self._time
         while consumer.sink.capacity() > 0 and (message := self.first_for(consumer, last)) is not None:
             consumer.cursor = message.number
             if selects is None:
@@ -71,7 +71,7 @@ class BrowseConsumers:
                 consumer.sink.deliver(message)
             if time.over or not left:
                 consumer.waiting = True
-                asyncio.get_running_loop().call_soon(_go_on, consumer)
+                asyncio.get_running_loop().call_soon(_resume, consumer)
                 return
 
     def first_for(self, consumer: Consumer, last: int) -> Message | None:
@@ -110,6 +110,6 @@ class BrowseConsumers:
         return None
 
 
-def _go_on(consumer: Consumer) -> None:
+def _resume(consumer: Consumer) -> None:
     consumer.waiting = False
     consumer.sink.idle()

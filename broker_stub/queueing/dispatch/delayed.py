@@ -12,7 +12,7 @@ Rules
 * No message is delivered before its time by the queue's clock; how much later depends only on ``call_at``.
 * When a message becomes due, it takes the position in the queue that it got on arrival.
 * A message may expire before it is due.
-* At most ``_AT_ONCE`` messages become due in one call, which blocks the event loop.
+* At most ``_MAX_PER_CALL`` messages become due in one call, which blocks the event loop.
 
 Sources: the annotations are those in ActiveMQ Artemis ("Scheduled messages", AMQP).
 """
@@ -28,7 +28,7 @@ from broker_stub.amqp.message_format import DELIVERY_TIME
 from broker_stub.queueing.dispatch.ready_list import SLACK
 from broker_stub.queueing.message import Message, MessageState
 
-_AT_ONCE = 1000
+_MAX_PER_CALL = 1000
 # Seconds; the longest timer that is set, because event loops differ in how they treat a distant time.
 _LONGEST_TIMER = 3600.0
 # Milliseconds: a sender may use the largest number for "for ever", which must not overflow a timestamp.
@@ -158,7 +158,7 @@ class DelayedMessages:
     def deliver_due(self) -> None:
         """Make due messages available, and set the timer for the rest."""
         self._timer_at = None
-        now, left = self._clock(), _AT_ONCE
+        now, left = self._clock(), _MAX_PER_CALL
         while self._soonest and self._soonest[0][0] <= now and left:
             left -= 1
             message = self._messages.get(heapq.heappop(self._soonest)[1])

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_MOST_SECONDS: Final = 0.05
+_MAX_SECONDS: Final = 0.05
 """A fortieth of the two seconds after which a supervisor gives a member up; some thousand messages."""
 
 
@@ -37,7 +37,7 @@ class SelectionTime:
             except RuntimeError:  # no event loop, so nothing to protect
                 return
         self._spent += self._clock() - began
-        self.over = self._spent >= _MOST_SECONDS
+        self.over = self._spent >= _MAX_SECONDS
 
     def now(self) -> float:
         """Return a time for ``measure``."""

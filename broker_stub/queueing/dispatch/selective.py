@@ -10,9 +10,9 @@ Rules
 -----
 * Selective consumers are served before the others, which would leave them nothing.
 * Each gets matching messages in order of priority and position.
-* At most ``_AT_ONCE`` messages are examined in a row: a queue may have millions that match nothing, and other
-  connections wait meanwhile.  When the time limit is reached (``selection_time``), the rest waits for the
-  next iteration of the event loop.
+* At most ``_MAX_EXAMINED`` messages are examined in a row: a queue may have millions that match nothing, and
+  other connections wait meanwhile.  When the time limit is reached (``selection_time``), the rest waits for
+  the next iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from broker_stub.queueing.dispatch.ready_list import SLACK
 from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.message import Consumer, Message, MessageState
 
-_AT_ONCE = 500
+_MAX_EXAMINED = 500
 
 
 class SelectiveConsumers:
@@ -104,10 +104,10 @@ class SelectiveConsumers:
                 if self._time.over:  # go back: the consumer meets the message again later
                     consumer.cursor = message.number - 1
                     consumer.ahead.clear()
-                elif self._looks(consumer, message):
+                elif self._examine(consumer, message):
                     self._requeue(consumer, message)
 
-    def _looks(self, consumer: Consumer, message: Message) -> bool:
+    def _examine(self, consumer: Consumer, message: Message) -> bool:
         """Apply a consumer's selector to a message, and measure the time."""
         began = self._time.now()
         takes = self._takes(consumer, message)
@@ -124,7 +124,7 @@ class SelectiveConsumers:
         """Deliver matching messages, one to each consumer in turn, while consumers have capacity."""
         if self._scheduled and self._time.over:
             return
-        left = _AT_ONCE
+        left = _MAX_EXAMINED
         while self.waiting:
             served = False
             for consumer in tuple(self.waiting):
@@ -136,7 +136,7 @@ class SelectiveConsumers:
                     served = True
                     self._give(consumer, message)
                 if left <= 0:
-                    self._later()
+                    self._schedule()
                     return
             if not served:
                 return
@@ -155,9 +155,9 @@ class SelectiveConsumers:
             # The message of the highest priority is known only once all were examined.
             while left > 0 and (found := self._browse.first_for(consumer, last)) is not None:
                 consumer.cursor = found.number
-                if self._looks(consumer, found):
+                if self._examine(consumer, found):
                     self._requeue(consumer, found)
-                left = self._left(left)
+                left = self._remaining(left)
             if left <= 0:
                 return None, left
         message = self._take_returned(consumer)
@@ -168,13 +168,13 @@ class SelectiveConsumers:
             if found is None:
                 return None, left
             consumer.cursor = found.number
-            takes = self._looks(consumer, found)
-            left = self._left(left)
+            takes = self._examine(consumer, found)
+            left = self._remaining(left)
             if takes:
                 return found, left
         return None, left
 
-    def _left(self, looks: int) -> int:
+    def _remaining(self, looks: int) -> int:
         """Return how many messages may still be examined after one more."""
         return 0 if self._time.over else looks - 1
 
@@ -186,17 +186,17 @@ class SelectiveConsumers:
             if (
                 _is_available(message)
                 and not self._browse.is_expired(message)
-                and self._looks(consumer, message)
+                and self._examine(consumer, message)
             ):
                 return message
         return None
 
-    def _later(self) -> None:
+    def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._resume)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._scheduled = False
         self.pump()
         if not self._scheduled:

@@ -19,12 +19,12 @@ Calculate = Callable[[Any, Any], Any]
 
 
 def constant(value: Value) -> Expression:
-    """Return an expression with the same value for every message."""
+    """A constant."""
     return lambda _lookup: value
 
 
 def named(name: str) -> Expression:
-    """Return an expression for the value of an identifier."""
+    """The value of an identifier."""
     return lambda lookup: lookup(name)
 
 
@@ -72,7 +72,7 @@ def is_present(term: Expression) -> Expression:
 
 
 def compared(compare: Callable[[Any, Any], bool], left: Expression, right: Expression) -> Expression:
-    """Return an expression that compares two others."""
+    """A comparison."""
     ordered = compare not in (operator.eq, operator.ne)
 
     def holds(lookup: Lookup) -> Value:
@@ -87,9 +87,9 @@ def compared(compare: Callable[[Any, Any], bool], left: Expression, right: Expre
 
 
 def calculated(first: Expression, steps: list[tuple[Calculate, Expression]]) -> Expression:
-    """Return an expression for arithmetic from left to right.
+    """Arithmetic from left to right.
 
-    The steps are a list, because a long chain of nested calls would exceed Python's recursion limit.
+    The steps are a list, because long chains of nested calls would exceed Python's recursion limit.
     """
 
     def value(lookup: Lookup) -> Value:

@@ -46,7 +46,7 @@ class Parser:
 
     def parse(self) -> Expression:
         """Parse the condition."""
-        condition = self._either()
+        condition = self._disjunction()
         if self._next.kind != "end":
             self._unexpected("AND, OR or the end")
         return condition
@@ -78,13 +78,13 @@ class Parser:
         finally:
             self._depth -= 1
 
-    def _either(self) -> Expression:
-        terms = [self._both()]
+    def _disjunction(self) -> Expression:
+        terms = [self._conjunction()]
         while self._take("keyword", "OR"):
-            terms.append(self._both())
+            terms.append(self._conjunction())
         return terms[0] if len(terms) == 1 else any_of(terms)
 
-    def _both(self) -> Expression:
+    def _conjunction(self) -> Expression:
         terms = [self._negation()]
         while self._take("keyword", "AND"):
             terms.append(self._negation())
@@ -165,7 +165,7 @@ class Parser:
 
     def _primary(self) -> Expression:
         if self._take("symbol", "("):
-            inner = self._deeper(self._either)
+            inner = self._deeper(self._disjunction)
             self._need("symbol", ")")
             return inner
         if word := self._take("keyword", "TRUE", "FALSE"):

@@ -38,9 +38,9 @@ _RESERVED = frozenset(("AND", "OR", "NOT", "BETWEEN", "LIKE", "IN", "IS", "ESCAP
 
 
 def words_of(text: str) -> list[Word]:
-    """Return the words of a text; the last one marks its end.
+    """Return the words of a text, and a last one for its end.
 
-    :raises SelectorError: when a part of the text is not a word.
+    :raises SelectorError: when the text contains something else.
     """
     words = []
     position = _SPACE.match(text).end()  # type: ignore[union-attr]  # it also matches no characters
@@ -60,8 +60,5 @@ def words_of(text: str) -> list[Word]:
 
 
 def fail(why: str, position: int) -> NoReturn:
-    """Raise an error that gives the reason and the position.
-
-    :raises SelectorError: always.
-    """
+    """Raise a ``SelectorError`` with reason and position."""
     raise SelectorError(f"no selector: {why}, at character {position + 1}")
