@@ -409,7 +409,7 @@ class Member:
             try:
                 record = await self._arbiter.read()
             except ArbiterUnavailableError as error:
-                logger.warning("whether the primary is of this cluster is not known: %s", error)
+                logger.warning("cannot check whether the primary belongs to this cluster: %s", error)
         refusal = rules.may_follow(self.state, primary, arbiter=record, empty=self._empty)
         return None if refusal is None else str(refusal)
 

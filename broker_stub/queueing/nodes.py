@@ -412,7 +412,7 @@ class Addresses:
                 watcher.exchange_deleted(exchange)
 
     def bind(self, exchange: Exchange, queue: Queue, key: str = "") -> Binding:
-        """Bind a queue to an exchange with a key, and return the binding; an equal binding is kept.
+        """Bind a queue to an exchange with a key; return the new binding, or an equal one that exists.
 
         :raises AddressRefusedError: when the key is too long, or the exchange applies site events.
         """

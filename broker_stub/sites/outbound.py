@@ -12,7 +12,7 @@ Rules
 -----
 * Events are published in order, each after all before it are complete.
 * Producers of queues with events get no credit while the replication queue has reached its own limits.
-  Dequeues still make events, of which there are no more than messages.
+  Dequeues still make events, but at most one per message.
 * Only a primary makes events.  The changes that a backup replicates have their events already.
 * A new primary makes events for messages above the position ``evented`` (``reconcile``), and for all messages
   of a queue that had no events before.
@@ -84,7 +84,7 @@ class _HeldEvents:
                 self.log.withdraw(entry.event)
 
     def safe(self, entry: _HeldEvent) -> None:
-        """Let the waiting message go on: every store and replica has its event."""
+        """Stop a message from waiting for its event, which every store and replica has."""
         message, entry.waiting = entry.waiting, None
         if message is not None and self.log.guard is not None:
             self.log.guard.acknowledged(message)
@@ -135,7 +135,7 @@ class Outbound:
                 log.publish(event)
 
     def begin(self, queue: Queue) -> None:
-        """Make events for a queue if it is configured so, starting with messages that have none yet."""
+        """Make events for a queue if it has a site mode, starting with messages that have none yet."""
         if queue.site is SiteMode.NONE:
             return
         self._open_held()

@@ -7,9 +7,9 @@ Rules
   within a batch is never written.  Any other statement keeps its position and ends the gathering before it.
 * Gathered changes are applied in the order counted, removed, put.  This is right for any original order:
   counting or removing a message that was put in the batch changes the put itself.
-* Rewritten messages come last, whatever the statements between; deleting a queue drops its rewrites.  A batch
-  has at most ``MOST_REWRITTEN`` bytes of them and leaves the others to the next batch, so that no commit
-  takes long.  Their prefix and data are joined only on the writer's thread.
+* Rewritten messages are written last, whatever the statements between; deleting a queue drops its rewrites.
+  A batch has at most ``MOST_REWRITTEN`` bytes of rewrites and leaves the others to the next batch, so that no
+  commit takes long.  Their prefix and data are joined only on the writer's thread.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def _take_freeing_space(
             if not is_full(error):
                 raise
             if gave():
-                logger.warning("%s: the store goes on with what it has kept for that", disk.describe(error))
+                logger.warning("%s: the store continues on its reserved space", disk.describe(error))
     return take()
 
 

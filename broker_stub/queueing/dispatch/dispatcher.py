@@ -319,7 +319,7 @@ class Dispatcher:
 
     def _give_selected(self, consumer: Consumer, message: Message) -> None:
         self._give(consumer, message)
-        # The message stays in the ready list, which nothing else shortens if all consumers are selective.
+        # The message stays in the ready list, which grows without this if all consumers are selective.
         self.compact(self._queue.depth)
 
     def _give_to_another(self, message: Message) -> None:

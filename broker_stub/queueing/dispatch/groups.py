@@ -6,7 +6,7 @@ Rules
   of a group are processed one after the other.
 * Groups are hashed to buckets, as with ``group-buckets`` of ActiveMQ Artemis, and all groups of a bucket have
   one owner.  So a queue remembers at most ``BUCKETS`` owners, whatever ids its senders use.
-* Owners are not replicated: after a failover the groups are distributed anew.
+* Owners are not replicated: after a failover the groups get new owners.
 """
 
 from __future__ import annotations
