@@ -119,7 +119,7 @@ class Sink(Protocol):
         """Handle the end of the queue; outcomes have no effect any more."""
 
     def idle(self) -> None:
-        """Handle the end of a search over several iterations of the event loop: nothing was found."""
+        """Handle the end of a search over several iterations of the event loop: nothing more matches now."""
 
 
 class NoSink:

@@ -179,7 +179,7 @@ class Outbound:
             self._held.log.stop_waiting(call)
 
     def enqueued(self, queue: Queue, message: Message) -> None:
-        """Make the event of a new message; producer and event wait for each other."""
+        """Make the event of a new message; each waits until the other is stored and replicated."""
         held = self._open_held()
         progress = queue.site_progress
         assert progress is not None, "begin made them"
