@@ -1,1 +1,1 @@
-"""Nothing is settled before everyone who must have it has it: persister, restore, guard."""
+"""Settles a message only after the store and all required replicas have it: persister, restore, guard."""

@@ -1,13 +1,13 @@
-"""When a member delivers what its queues have: while it leads, and only what is complete.
+"""Restricts delivery to primaries, and to complete messages.
 
 Rules
 -----
-* What a queue has when the member begins to lead is handed out when the guard would settle it: the store has
-  all of it, and the guard is not suspended (a new primary recovers first).
-* A new message is held by its queue until it is complete (``Queue.enqueue``).
-* While the guard is suspended for another reason, what was complete before is handed out, and nothing else.
-* Temporary queues always deliver: among them are those for the answers of management.
-* A member that leads no more hands out nothing, from the moment when its guard is finished.
+* A new primary first recovers.  It delivers the existing messages of its queues when the guard would settle
+  them: the store has all of them, and the guard is not suspended.
+* A queue holds a new message until it is complete (``Queue.enqueue``).
+* While the guard is suspended for another reason, only messages that were complete before are delivered.
+* Temporary queues always deliver: some of them are for the answers of management.
+* A member that is no longer primary delivers nothing from the moment when its guard is finished.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RECOVERING = "recovering"
 
 
 class CommittedDelivery:
-    """The queues of one member, as far as they deliver."""
+    """The delivery of all queues of one member."""
 
     def __init__(self, addresses: Addresses, guard: Guard, persister: Persister) -> None:
         self._addresses = addresses
@@ -29,17 +29,17 @@ class CommittedDelivery:
         self._term = 0
 
     def begin(self) -> None:
-        """This member leads (again); it delivers what it has after ``recover``."""
+        """Begin a term as primary; existing messages are delivered after ``recover``."""
         self._suspend()
         self._guard.begin()
 
     def recover(self) -> None:
-        """Settle and deliver nothing before ``recovered``, nor what the store has not committed."""
+        """Settle and deliver nothing before ``recovered``, and nothing that the store has not committed."""
         self._guard.suspend(_RECOVERING)
         self._guard.when_complete(self._persister.completion(), self._resume, self._term)
 
     def recovered(self) -> None:
-        """The replicas that this member waited for are there, or it waits for them no longer."""
+        """End the recovery: the replicas that this member waited for are ready, or the wait has ended."""
         self._guard.resume(_RECOVERING)
 
     def finish(self) -> None:

@@ -1,12 +1,12 @@
-"""What a member does about a disk that fills up, before it is full.
+"""A member's reactions to a disk that fills up, before it is full.
 
 Rules
 -----
-* ``warn``: a line in the log and in the status.
-* ``hold``: producers get no credit, so that what is there can be taken and room comes back.
-* ``stop``: what arrives all the same waits, unsettled; a backup follows no primary, which goes on without it.
-  A primary stays primary: whether another one shall be is for an operator or a resource manager to decide.
-* A level ends when there is a quarter more room than it begins at: a member at the border does not flutter.
+* ``warn``: the log and the status say so.
+* ``hold``: producers get no credit, so that consumers can empty queues and free space.
+* ``stop``: messages that still arrive wait, unsettled.  A backup stops following its primary, which continues
+  without it.  A primary stays primary: an operator or a resource manager decides whether to replace it.
+* A level ends only at a quarter more space than its limit, so that it does not flap at the limit.
 
 A member at ``stop`` serves consumers, and can be started and promoted.
 """
@@ -23,14 +23,14 @@ from haclient.printable.log import get_logger
 logger = get_logger("broker_stub.durability")
 
 MIB = 1024 * 1024
-# The part of a file system that a level takes at most: a small one has its own scale.
+# The default of each level: at most so many bytes, and at most this fraction (one in N) of the file system.
 _DEFAULTS = ((1024 * MIB, 5), (256 * MIB, 10), (64 * MIB, 20))
-_MAX_RESERVE = 32 * MIB  # what the write-ahead log grows to, between two checkpoints that are late
+_MAX_RESERVE = 32 * MIB  # the size that the write-ahead log reaches if a checkpoint is late
 _HYSTERESIS = 1.25
 
 
 class DiskLevel(enum.IntEnum):
-    """How far it has come."""
+    """The level that a store's disk has reached."""
 
     OK, WARN, HOLD, STOP = range(4)
 
@@ -40,7 +40,7 @@ class DiskLevel(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskLimits:
-    """At how many bytes of room each level begins; 0 for never.
+    """The bytes of free space below which each level begins; 0 for never.
 
     :raises ValueError: when they are not in this order.
     """
@@ -55,12 +55,12 @@ class DiskLimits:
 
     @classmethod
     def of(cls, total: int, warn: int | None, hold: int | None, stop: int | None) -> DiskLimits:
-        """The given limits, and the defaults for a file system of that size where one is ``None``."""
+        """Return the given limits; each ``None`` becomes the default for a file system of ``total`` bytes."""
         chosen = [
             min(most, total // part) if given is None else given
             for given, (most, part) in zip((warn, hold, stop), _DEFAULTS, strict=True)
         ]
-        # One that is given moves the defaults beside it.
+        # A given limit moves adjacent defaults, so that the order holds.
         if hold is None:
             chosen[1] = max(chosen[1], chosen[2]) if warn is None else min(max(chosen[1], chosen[2]), warn)
         if stop is None:
@@ -71,7 +71,7 @@ class DiskLimits:
 
     @property
     def reserve(self) -> int:
-        """Bytes that the store keeps for being emptied."""
+        """Bytes that the store reserves for being emptied on a full disk."""
         return min(_MAX_RESERVE, self.stop // 2)
 
 
@@ -79,9 +79,9 @@ NO_LIMITS = DiskLimits()
 
 
 class DiskWatch:
-    """The level of one store.
+    """Tracks the level of one store's disk.
 
-    :param name: of the store, for people.
+    :param name: the store's name in texts for people.
     """
 
     def __init__(self, limits: DiskLimits, name: str) -> None:
@@ -91,7 +91,7 @@ class DiskWatch:
         self._usage: DiskUsage | None = None
 
     def update(self, usage: DiskUsage) -> bool:
-        """Take a measurement; whether the level has changed."""
+        """Take a measurement; return True if the level has changed."""
         self._usage, before = usage, self.level
         self.level = self._level(usage)
         if self.level != before:
@@ -114,20 +114,20 @@ class DiskWatch:
 
     @property
     def holds(self) -> bool:
-        """Whether producers get no credit."""
+        """True if producers get no credit."""
         return self.level >= DiskLevel.HOLD
 
     @property
     def stops(self) -> bool:
-        """Whether nothing more is stored."""
+        """True if nothing more is stored."""
         return self.level is DiskLevel.STOP
 
     def add_to(self, error: str) -> str:
-        """An error, and that the disk is full: that may be its reason."""
+        """Return an error, with the full disk as its possible cause."""
         return f"{error}; {self.describe()}" if self.stops else error
 
     def describe(self) -> str:
-        """What an operator reads."""
+        """Return a description for an operator."""
         usage = self._usage
         if usage is None:
             return ""
@@ -143,7 +143,7 @@ class DiskWatch:
         return f"{usage.refused or left}: nothing is stored any more; {advice}"
 
     def status(self) -> dict[str, Any] | None:
-        """For the member's status; ``None`` while nothing was measured."""
+        """Return the disk's part of the member's status; ``None`` before the first measurement."""
         usage = self._usage
         if usage is None:
             return None

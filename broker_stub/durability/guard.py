@@ -1,16 +1,17 @@
-"""The guard completes a transfer when every store and replica that must have the message has it.
+"""Completes a transfer when every required store and replica has the message.
 
-A message counts those it waits for (``Message.pending_acks``): the store until it has committed, and
-each replica that must have it until that replica has acknowledged it.  At zero the
-producer's transfer is settled, unless the guard is suspended.
+``Message.pending_acks`` counts the confirmations that a message waits for: the store's commit, and the
+acknowledgement of each required replica.  At zero the producer's transfer is settled, unless the guard is
+suspended.
 
 Rules
 -----
-* The guard is suspended for as long as there is a reason: the member recovers, it shrinks the in-sync set
-  (rule 2 of ``generation``).  Once the member has stepped down, nothing is ever settled.
-* What becomes complete while the guard is suspended is settled, in order, when it resumes.
-* A completion that raises is logged: the others are not its producer's, and none of them is dropped.
-* A completion may suspend, resume or finish the guard, and complete others: what is left obeys that.
+* The guard is suspended while there is a reason: the member recovers, or shrinks the in-sync set (rule 2 of
+  ``generation``).  Once the member has stepped down, nothing is settled.
+* Messages that become complete while the guard is suspended are settled, in order, when it resumes.
+* If a completion raises, the error is logged, because the other completions must still run.
+* A completion may suspend, resume or finish the guard, and complete other messages; the remaining completions
+  obey this.
 
 Source: the completion rule of the replicating browser (Apache Qpid, "An active-passive,
 hot-standby design"): "a completed message is guaranteed to be on the backups".
@@ -39,11 +40,11 @@ class Guard:
 
     @property
     def held(self) -> int:
-        """Completions that wait only until the guard resumes."""
+        """The number of completions that wait only for the guard to resume."""
         return len(self._suspended)
 
     def when_complete(self, message: Message, done: Done, token: Any) -> None:
-        """Call ``done(token)`` once the message is safe."""
+        """Call ``done(token)`` once the message is complete."""
         if message.pending_acks:
             callbacks = message.on_complete
             if callbacks is None:
@@ -54,7 +55,7 @@ class Guard:
             self._complete(done, token)
 
     def acknowledged(self, message: Message) -> None:
-        """A store or replica that the message waits for has it."""
+        """Count one of the stores and replicas that the message waits for."""
         message.pending_acks -= 1
         if not message.pending_acks and message.on_complete is not None:
             callbacks, message.on_complete = message.on_complete, None
@@ -67,10 +68,10 @@ class Guard:
         self.open = False
 
     def resume(self, reason: str) -> None:
-        """A reason is gone; with the last one, settle what is complete and go on."""
+        """Remove a reason; if it was the last, settle complete messages."""
         self._reasons.discard(reason)
         if self._resuming:
-            return  # a completion resumes it: the loop below goes on
+            return  # called by a completion: the loop of the outer call goes on
         self._resuming = True
         try:
             while self._suspended and not self._reasons:
@@ -80,14 +81,14 @@ class Guard:
         self.open = not self._finished and not self._reasons
 
     def begin(self) -> None:
-        """This member leads (again): nothing is held from before."""
+        """Begin a term as primary, without completions from before."""
         self._finished = False
         self._reasons.clear()
         self._suspended.clear()
         self.open = True
 
     def finish(self) -> None:
-        """Settle nothing more, ever: this member has stepped down."""
+        """Settle nothing more: this member has stepped down."""
         self.open = False
         self._finished = True
         self._suspended.clear()

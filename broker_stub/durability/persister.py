@@ -1,14 +1,14 @@
-"""Writes what happens to queues and wiring into the store, and acknowledges to the guard what is durable.
+"""Writes changes of queues and wiring into the store, and acknowledges commits to the guard.
 
 Rules
 -----
-* A temporary queue is never written, nor is a binding to one.
+* Temporary queues, and bindings to them, are never written.
 * The store deletes a binding together with its queue or its exchange.
 * A message waits for the store from the moment it is enqueued (``Message.pending_acks``).
-* Dequeues and acquisitions of one iteration of the event loop are one operation, but never overtaken
-  by a later message of the same queue.
+* The dequeues and acquisitions of one event-loop iteration are one operation.  No later message of the same
+  queue is written before them.
 
-Replicated or restored content does not pass the observer: ``put`` writes one replicated message.
+The observer is not called for replicated or restored content: ``put`` writes one replicated message.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from broker_stub.store import BindingRecord, ExchangeRecord, QueueRecord, Store
 
 
 class MessageCopy(Protocol):
-    """A message that another member or a site event has, to be written as it is there."""
+    """A message from another member or a site event, to be written unchanged."""
 
     @property
     def id(self) -> int:
-        """The number that it has in its queue."""
+        """The number of the message in its queue."""
 
     @property
     def delivery_count(self) -> int:
-        """How often it was delivered."""
+        """The delivery count."""
 
     @property
     def expires_at_ms(self) -> int:
-        """Milliseconds since the epoch, 0 for never."""
+        """The expiry time in milliseconds since the epoch, 0 for never."""
 
     @property
     def data(self) -> bytes:
@@ -52,7 +52,7 @@ class MessageCopy(Protocol):
 
 
 class Persister:
-    """The observer of every queue that is kept (``queue.Observer``, ``nodes.Watcher``)."""
+    """The observer of every stored queue (``queue.Observer``, ``nodes.Watcher``)."""
 
     def __init__(self, store: Store, guard: Guard) -> None:
         self._store = store
@@ -67,13 +67,13 @@ class Persister:
     # -- queues ---------------------------------------------------------------------------------
 
     def queue_added(self, queue: Queue) -> None:
-        """A queue is new: write it down, and follow it."""
+        """Write a new queue, and observe it."""
         if not queue.temporary:
             self.queue_changed(queue)
             self.follow(queue)
 
     def queue_changed(self, queue: Queue) -> None:
-        """Write a queue down as it is declared now."""
+        """Write the present declaration of a queue."""
         site = {} if queue.site is SiteMode.NONE else {SITE_PROPERTY: str(queue.site)}
         record = QueueRecord(
             identity=uuid.UUID(queue.identity),
@@ -84,13 +84,13 @@ class Persister:
         self._store.put_queue(record)
 
     def follow(self, queue: Queue) -> None:
-        """Keep a queue that the store has already."""
+        """Observe a queue that is in the store already."""
         self._keys[queue.identity] = self._store.queue_key(uuid.UUID(queue.identity))
         queue.guard = self._guard
         queue.observe(self)
 
     def queue_deleted(self, queue: Queue) -> None:
-        """A queue is gone."""
+        """Delete a queue from the store."""
         key = self._keys.pop(queue.identity, None)
         if key is not None:
             queue.unobserve(self)
@@ -101,7 +101,7 @@ class Persister:
     # -- exchanges ------------------------------------------------------------------------------
 
     def exchange_added(self, exchange: Exchange) -> None:
-        """An exchange is new, or its options are."""
+        """Write a new exchange, or its new options."""
         record = ExchangeRecord(
             identity=uuid.UUID(exchange.identity),
             name=exchange.name,
@@ -111,23 +111,23 @@ class Persister:
         self._store.put_exchange(record)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
-        """An exchange is gone."""
+        """Delete an exchange from the store."""
         self._store.delete_exchange(uuid.UUID(exchange.identity))
 
     def binding_added(self, binding: Binding) -> None:
-        """A binding is new."""
+        """Write a new binding."""
         if not binding.queue.temporary:
             self._store.put_binding(_binding_record(binding))
 
     def binding_deleted(self, binding: Binding) -> None:
-        """A binding is gone."""
+        """Delete a binding from the store."""
         if not binding.queue.temporary:
             self._store.delete_binding(_binding_record(binding))
 
     # -- messages -------------------------------------------------------------------------------
 
     def enqueued(self, queue: Queue, message: Message) -> None:
-        """A new message."""
+        """Write a new message."""
         if self._removed or self._counted:
             self.flush()
         sequence = self._store.put_message(
@@ -138,28 +138,28 @@ class Persister:
             expires_at=message.expires_at_ms,
             duplicate_id=message.envelope.duplicate_id,
         )
-        # Where there is a listener, it changes the progress, and writes it then.
+        # If there is a listener, it changes the progress later and writes it itself.
         if queue.site_progress is not None and queue.site_listener is None:
             sequence = self.put_site_progress(queue)
         self._committing.append((sequence, message))
-        message.pending_acks += 1  # last: what is counted here is acknowledged in any case
+        message.pending_acks += 1  # last, when nothing can raise: this is certain to be acknowledged
 
     def withdrawn(self, queue: Queue, message: Message) -> None:
-        """A message is not in its queue after all: the store has neither the message nor its id."""
+        """Delete a message that did not enter its queue, and its duplicate-detection id."""
         self.dequeued(queue, message)
         duplicate_id = message.envelope.duplicate_id
         if duplicate_id is not None:
             self.put_duplicates(queue, [(duplicate_id, NO_MESSAGE)])
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
-        """The site progress of a queue has changed, after everything that happened to it before."""
+        """Write the changed site progress of a queue, after all earlier changes of the queue."""
         if self._removed or self._counted:
             self.flush()
         completion.pending_acks += 1
         self._committing.append((self.put_site_progress(queue), completion))
 
     def completion(self) -> Message:
-        """Completes when the store has all that it was given so far."""
+        """Return a message that completes when the store has committed everything so far."""
         completion = Message(0, b"", PLAIN)
         sequence = self.flush()
         if self._store.committed < sequence:
@@ -168,7 +168,7 @@ class Persister:
         return completion
 
     def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
-        """Messages that have left were accepted: write who did, in the transaction that removes them."""
+        """Write the owner of accepted messages in the transaction that removes them."""
         sequence = self.flush()
         if numbers:
             sequence = self.put_confirmed(queue, [(owner, number) for number in numbers])
@@ -177,21 +177,21 @@ class Persister:
             self._committing.append((sequence, completion))
 
     def put_confirmed(self, queue: Queue, pairs: Iterable[tuple[bytes, int]]) -> int:
-        """Write who accepted messages; the store's sequence of it."""
+        """Write the owners of accepted messages; return the store's sequence."""
         key = self._keys[queue.identity]
         return self._store.put_confirmed(key, pairs, keep=queue.confirmations.size)
 
     def clear_confirmed(self, queue: Queue) -> int:
-        """Forget who accepted messages of a queue."""
+        """Delete the owners of accepted messages of a queue."""
         return self._store.clear_confirmed(self._keys[queue.identity])
 
     def put_site_progress(self, queue: Queue) -> int:
-        """Write the site progress of a queue as it is now; the store's sequence of it."""
+        """Write the present site progress of a queue; return the store's sequence."""
         assert queue.site_progress is not None, "only a queue with site progress changes it"
         return self._store.put_site_progress(self._keys[queue.identity], queue.site_progress.plain())
 
     def put(self, queue: Queue, message: MessageCopy, duplicate_id: bytes | None) -> int:
-        """Write a copied message; the store's sequence of it."""
+        """Write a copied message; return the store's sequence."""
         if self._removed or self._counted:
             self.flush()
         return self._store.put_message(
@@ -204,24 +204,24 @@ class Persister:
         )
 
     def put_duplicates(self, queue: Queue, pairs: Iterable[tuple[bytes, int]]) -> int:
-        """Write duplicate-detection ids that the primary remembers."""
+        """Write duplicate-detection ids."""
         return self._store.put_duplicates(self._keys[queue.identity], pairs)
 
     def clear_duplicates(self, queue: Queue) -> int:
-        """Forget the duplicate-detection ids of a queue."""
+        """Delete the duplicate-detection ids of a queue."""
         return self._store.clear_duplicates(self._keys[queue.identity])
 
     def dequeued(self, queue: Queue, message: Message) -> None:
-        """A message has left."""
+        """Remove a message that has left, with the next ``flush``."""
         self._removed.setdefault(queue, []).append(message.number)
-        self._later()
+        self._schedule_flush()
 
     def acquired(self, queue: Queue, message: Message) -> None:
-        """A message was given to a consumer."""
+        """Count a delivery to a consumer."""
         self.counted(queue, (message.number,))
 
     def annotated(self, queue: Queue, message: Message) -> None:
-        """A consumer has added annotations.  Nobody waits until they are written, on a full disk either."""
+        """Rewrite a message with new annotations; nothing waits for this, even on a full disk."""
         self.flush()
         self._store.rewrite_message(
             self._keys[queue.identity],
@@ -233,7 +233,7 @@ class Persister:
         )
 
     def rewrite(self, queue: Queue, messages: Iterable[Message]) -> int:
-        """Write messages anew that a queue has, as they are now; the store's sequence of it."""
+        """Write messages of a queue again in their present state; return the store's sequence."""
         self.flush()
         for message in messages:
             self._store.put_message(
@@ -246,12 +246,12 @@ class Persister:
         return self._store.sequence
 
     def counted(self, queue: Queue, numbers: Iterable[int]) -> None:
-        """Messages were given to consumers, here or at the primary."""
+        """Count deliveries to consumers, here or at the primary, with the next ``flush``."""
         self._counted.setdefault(queue, []).extend(numbers)
-        self._later()
+        self._schedule_flush()
 
     def flush(self) -> int:
-        """Hand what was collected to the store; its sequence then."""
+        """Hand the collected changes to the store; return its sequence."""
         if self._flush is not None:
             self._flush.cancel()
             self._flush = None
@@ -263,7 +263,7 @@ class Persister:
             self._store.remove_messages(self._keys[queue.identity], numbers)
         return self._store.sequence
 
-    def _later(self) -> None:
+    def _schedule_flush(self) -> None:
         if self._flush is None:
             self._flush = asyncio.get_running_loop().call_soon(self.flush)
 

@@ -1,4 +1,4 @@
-"""Makes the queues, exchanges and bindings of a member as its store has them, when it starts."""
+"""Restores a member's queues, exchanges and bindings from its store at start."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode, SiteProgress
 from broker_stub.store import Snapshot, Store, StoredQueue
 
-# Queues whose messages are read at the same time; each read is of 4 MiB at most, or of one larger message.
-_AT_ONCE = 16
+# Queues that are read concurrently; each read takes at most 4 MiB, or one larger message.
+_CONCURRENT_QUEUES = 16
 
 
 async def restore(addresses: Addresses, persister: Persister, store: Store, snapshot: Snapshot) -> None:
-    """All that a snapshot of the store names; the persister follows it from then on."""
+    """Restore everything in a snapshot of the store; the persister observes it from then on."""
     for group in _groups(snapshot.queues):
-        # Together, so that the store reads them in one go: one after the other, most of the time is waiting.
+        # Concurrently, so that the store reads them in one batch: single reads would mostly wait.
         found = await asyncio.gather(
             *(_restore_queue(addresses, persister, store, stored) for stored in group), return_exceptions=True
         )
@@ -34,7 +34,7 @@ async def restore(addresses: Addresses, persister: Persister, store: Store, snap
 
 
 def _groups(queues: tuple[StoredQueue, ...]) -> Iterator[tuple[StoredQueue, ...]]:
-    return (queues[start : start + _AT_ONCE] for start in range(0, len(queues), _AT_ONCE))
+    return (queues[start : start + _CONCURRENT_QUEUES] for start in range(0, len(queues), _CONCURRENT_QUEUES))
 
 
 async def _restore_queue(
@@ -63,8 +63,8 @@ async def _restore_content(queue: Queue, store: Store, key: int) -> None:
             queue.insert(message.id, data, inspect(data), message.delivery_count, message.expires_at or 0)
             if annotations:
                 queue.annotate(message.id, annotations)
-    # The store has them in order of arrival, including those of messages that have left.  The place of one
-    # that it has twice is the last one.
+    # The store has the ids in order of arrival, including ids of messages that have left.  If it has an id
+    # twice, the last position counts.
     queue.duplicates.clear()
     queue.duplicates.renew(await store.duplicates(key))
     for owner, number in await store.confirmed(key):

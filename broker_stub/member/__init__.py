@@ -1,1 +1,1 @@
-"""The life of a member: start, follow, promote, lead, step down."""
+"""A member's life: start, follow a primary, be promoted, serve as primary, step down."""

@@ -1,11 +1,11 @@
-"""A primary reads the arbiter again, every few seconds and when somebody asks (rule 6 of ``generation``).
+"""A primary's regular reads of the arbiter, every few seconds and on request (rule 6 of ``generation``).
 
 Rules
 -----
-* Only a record that was read decides.  An arbiter that is away, hangs or holds nonsense changes nothing.
-* One read at a time: an arbiter that hangs collects none.
-* A record is judged against what this primary holds when the answer is there, so that its own claims count.
-  One that is older than what it held before it asked comes from an arbiter that went back in time.
+* Only a record that was read counts.  If the arbiter is away, hangs or contains nonsense, nothing changes.
+* There is one read at a time, so reads do not accumulate while the arbiter hangs.
+* A record is compared with the primary's record when the answer arrives, so that the primary's own claims
+  count.  A record older than the primary's when the read began means that the arbiter went back in time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ logger = get_logger("broker_stub.member.member")
 
 
 class ArbiterWatch:
-    """Watches the arbiter for one term as primary.
+    """Watches the arbiter during one term as primary.
 
-    :param held: the record that the primary won last.
-    :param superseded: why the primary must step down after it read a record; ``None`` to go on.
+    :param held: returns the record that the primary won last.
+    :param superseded: returns the reason to step down after a record was read; ``None`` to go on.
     :param step_down: called with that reason.
     :param interval: seconds between two reads.
     """
@@ -48,12 +48,12 @@ class ArbiterWatch:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="watch the arbiter")
 
     async def check(self) -> None:
-        """Read once, behind a read that is under way: what the caller knows of may be newer than that."""
+        """Read once, after any read in progress: the caller may know of a change that the latter missed."""
         for _ in range(1 if self._reading is None else 2):
             await self._read_once()
 
     def cancel(self) -> None:
-        """The term has ended."""
+        """Stop: the term has ended."""
         self._task.cancel()
         if self._reading is not None:
             self._reading.cancel()
@@ -64,7 +64,7 @@ class ArbiterWatch:
             await self._read_once()
 
     async def _read_once(self) -> None:
-        """Join the read that is under way, or begin one; it goes on when its caller is cancelled."""
+        """Join a read in progress, or begin one; it continues if the caller is cancelled."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._read(), name="read the arbiter")
             self._reading.add_done_callback(self._read_ended)

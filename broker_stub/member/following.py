@@ -1,12 +1,12 @@
-"""A member follows whichever other one is primary, whenever it is not primary itself and its disk has room.
+"""Follows the primary while the member is not primary itself and its disk is not full.
 
 Rules
 -----
-* A backup whose disk is full leaves its primary, which goes on without it: one that took no more would hold
-  it up.  It comes back when there is room.
-* A new list of members is for the next search; a connection to a primary stays.
-* Where members look for each other is the list that clients get, unless there is a broker URL: that one stays
-  until there is another one.
+* A backup whose disk is full leaves its primary, which it would block otherwise, and follows again when there
+  is space.
+* A new list of members applies to the next search; a connection to a primary stays.
+* Members search for each other with the clients' address list, or with the broker URL for members if one was
+  set.  A broker URL stays until another one replaces it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from haclient.retry.policy import Policy
 logger = get_logger("broker_stub.member.member")
 
 MakeFactory = Callable[[tuple[Endpoint, ...], str], aio.ConnectionFactory]
-"""Of the addresses for clients, and of the URL for members; either may be empty: as at the start."""
+"""Makes connections from the addresses for clients and the URL for members; at start both are empty."""
 MakeBackup = Callable[[aio.ConnectionFactory, Callable[[], float]], Backup]
-"""Of a factory of connections, and of the seconds to wait before the next session."""
+"""Makes a backup from a connection factory and a function for the seconds before the next session."""
 
 
 class Following:
-    """What a member does while it does not serve.
+    """Follows a primary while this member is not primary.
 
-    :param make_backup: makes what follows a primary, not yet started.
-    :param make_factory: of connections to the other members.
-    :param disk: nothing is followed while it is full.
+    :param make_backup: makes a backup that is not started yet.
+    :param make_factory: makes connections to the other members.
+    :param disk: while it is full, nothing is followed.
     """
 
     def __init__(self, make_backup: MakeBackup, make_factory: MakeFactory, disk: DiskWatch) -> None:
@@ -44,20 +44,20 @@ class Following:
         self._disk = disk
         self._broker_url = ""
         self._factories = [make_factory((), "")]
-        """The last one searches; an earlier one may still have the connection to the primary."""
+        """The last one is for searches; an earlier one may still have the connection to the primary."""
         self._backoff = Backoff(Policy(backoff_max=LONGEST_PAUSE), random.Random())
         self._backup: Backup | None = None
         self._waits_for_space = False
 
     def start(self) -> None:
-        """Follow from now on, or as soon as the disk has room."""
+        """Follow from now on, or as soon as the disk has space."""
         self._waits_for_space = self._disk.stops
         if not self._waits_for_space:
             self._backup = self._make_backup(self._factories[-1], self._pause)
             self._backup.start()
 
     async def stop(self) -> None:
-        """Follow no longer; returns when nothing more is applied."""
+        """Stop following; return when nothing more is applied."""
         self._waits_for_space = False
         if self._backup is not None:
             await self._backup.stop()
@@ -67,7 +67,7 @@ class Following:
         return self._backoff.next().delay
 
     async def adapt_to_disk(self) -> bool:
-        """Leave the primary when the disk is full, come back when it is not; whether a primary was left."""
+        """Leave the primary if the disk is full, or follow again; return True if a primary was left."""
         if self._disk.stops and self._backup is not None:
             logger.warning("following no primary until the disk has space: %s", self._disk.describe())
             await self.stop()
@@ -79,14 +79,15 @@ class Following:
         return False
 
     def caught_up(self) -> None:
-        """A primary was found, and followed to the end: the next search begins without a pause."""
+        """Reset the backoff, because this member has caught up: the next search begins without a pause."""
         self._backoff.reset()
 
     async def set_members(self, members: tuple[Endpoint, ...], broker_url: str, *, searches: bool) -> None:
-        """Look for the primary at these members, or at the broker URL.
+        """Search for the primary at these members, or at the broker URL.
 
-        :param broker_url: empty for the one that there is, if any.
-        :param searches: no primary is followed: at once, not from the next search on.
+        :param broker_url: empty to keep the present one, if any.
+        :param searches: True if no primary is followed; then the change applies at once, not from the next
+            search.
         """
         self._broker_url = broker_url or self._broker_url
         self._factories.append(self._make_factory(members, self._broker_url))
@@ -99,6 +100,6 @@ class Following:
             self._backup.search_with(self._factories[-1])
 
     async def close(self) -> None:
-        """Close the connections; nothing is followed any more."""
+        """Close the connections."""
         for factory in self._factories:
             await factory.close()

@@ -1,6 +1,6 @@
-"""What ``--force-primary`` may lose, in words for the person who gave it.
+"""The warning about possible losses by ``--force-primary``.
 
-Force skips rule 1 of ``generation`` and nothing else: it fences no member.
+Force skips only rule 1 of ``generation``; it does not fence any member.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _NOT_FENCED = (
 
 
 def forced_loss(state: GenerationState, record: ArbiterRecord) -> str:
-    """The warning that goes with a forced promotion.
+    """Return the warning for a forced promotion.
 
-    :param state: what the member had before.
-    :param record: what the arbiter held before.
+    :param state: the member's state before.
+    :param record: the arbiter's record before.
     """
     own = "no generation" if state.generation is None else f"generation {state.generation}"
     before = f"The arbiter was at generation {record.generation} and this member had {own}: "

@@ -1,18 +1,17 @@
-"""One member's part in the cluster: it follows, is promoted, leads, steps down.
+"""One member's part in the cluster: it follows, is promoted, serves as primary, and steps down.
 
 Theory of operation
 -------------------
-A member reads its store, and follows whichever member is primary (``replication.backup``).  On a
-promote command it stops following, asks the arbiter (``promotion``), and leads
-(``replication.replica_set``): first ``recovering`` (``redundancy_wait``), then ``primary``.  When it steps
-down it closes its clients' connections, and follows again.
+A member reads its store, and follows the current primary (``replication.backup``).  On a promote command it
+stops following, asks the arbiter (``promotion``), and becomes primary (``replication.replica_set``): first
+``recovering`` (``redundancy_wait``), then ``primary``.  When it steps down, it closes its clients'
+connections and follows again.
 
 Rules
 -----
-* The generation and the pending claim are written here and nowhere else, always through
-  ``write_state``.
-* Moves are one at a time: a second promotion waits until the first one is decided.
-* A store that fails ends the member, whatever its role: it settles nothing more, and its process ends.
+* Only this module writes the generation and the pending claim, always through ``write_state``.
+* Moves run one at a time: a second promotion waits until the first one is decided.
+* A store failure ends the member, whatever its role: it settles nothing more, and its process ends.
 """
 
 from __future__ import annotations
@@ -51,15 +50,15 @@ logger = get_logger("broker_stub.member.member")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """How a member takes part in its cluster.
+    """The options of a member of a cluster.
 
-    :param name: the member's name, unlike any other in the cluster.
-    :param arbiter_interval: seconds after which a primary reads the arbiter again.
-    :param backup_timeout: seconds without an acknowledgement after which a replica is dropped, and
-        that a new primary waits for the other replicas.
-    :param store: which store it has, and ``arbiter`` which arbiter: for its status.
-    :param force_primary: start by taking over, whatever the store lacks.
-    :param disk: at how much room left the member does what.
+    :param name: unique in the cluster.
+    :param arbiter_interval: seconds between a primary's reads of the arbiter.
+    :param backup_timeout: seconds without an acknowledgement after which a replica is dropped, and that a new
+        primary waits for the other replicas.
+    :param store, arbiter: descriptions for the status.
+    :param force_primary: take over at start, even if the store lacks messages.
+    :param disk: the limits of free disk space.
     """
 
     name: str
@@ -72,15 +71,15 @@ class ClusterOptions:
 
 
 class StartRefusedError(Exception):
-    """This member must not start: its arbiter is missing, or another cluster's."""
+    """The arbiter is missing, or belongs to another cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSteps:
-    """What a member does for another site; ``broker`` registers it.
+    """The parts of replication between sites that a member calls; registered by ``broker``.
 
-    :param state: makes what applies replicated messages with site progress, on a backup.
-    :param reconcile: makes the queues of a new primary agree with their site events, before it serves.
+    :param state: on a backup, makes the object that applies messages with site progress.
+    :param reconcile: makes a new primary's queues agree with their site events, before it serves.
     """
 
     state: apply.MakeSiteState
@@ -89,10 +88,10 @@ class SiteSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSetup:
-    """What a broker needs to be a member of a cluster with an arbiter.
+    """The arguments of a member of a cluster with an arbiter.
 
-    :param factory: of connections as cluster-admin to the given members (never the virtual IP of
-        the clients), or to the broker URL for none, with the capability ``backup.CAPABILITY``.
+    :param factory: makes connections as cluster-admin, with the capability ``backup.CAPABILITY``.  They go to
+        the given members (never the clients' virtual IP), or to the broker URL if none are given.
     """
 
     options: ClusterOptions
@@ -101,21 +100,21 @@ class ClusterSetup:
     factory: MakeFactory
 
     def member(self, host: MemberHost, addresses: Addresses, site: SiteSteps) -> Member:
-        """The member of this broker."""
+        """Make the member of this broker."""
         return Member(self.options, host, addresses, self.store, self.arbiter, self.factory, site)
 
 
 class MemberHost(Protocol):
-    """The broker, as the member sees it."""
+    """The broker as its member sees it."""
 
     def become(self, membership: Membership) -> None:
-        """Show the world what this member is now."""
+        """Adopt the new role and state of this member."""
 
     def close_client_connections(self, why: str) -> None:
-        """This member serves no longer."""
+        """Close all client connections."""
 
     def give_up(self, why: str) -> None:
-        """This member can be nothing any more: stop."""
+        """Stop the broker: this member cannot continue."""
 
     def record(self, kind: Kind, **facts: Any) -> None:
         """Record an event in the telemetry."""
@@ -138,7 +137,7 @@ class Member:
         self.membership = Membership(Role.CONNECTING, arbitrated=True)
         self.replica_set: ReplicaSet | None = None
         self.others: tuple[str, ...] = ()
-        """The replicas that were ready beside this one, under the primary it followed last."""
+        """The other replicas that were ready under the last primary."""
         self._was_in_sync = False
         self._options = options
         self._host = host
@@ -152,9 +151,9 @@ class Member:
         self._applier = apply.Applier(self, addresses, self._persister, store, site.state)
         self._moving = asyncio.Lock()
         self._ended: str | None = None
-        """Why this member can be nothing any more."""
+        """The reason why no more moves are possible."""
         self._empty = False
-        """Whether the store had no queue and no exchange at the start: for one of no cluster yet."""
+        """True if the store had no queue and no exchange at the start, so that it may join a cluster."""
         self._redundancy_wait: RedundancyWait | None = None
         self._watch: ArbiterWatch | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -179,7 +178,7 @@ class Member:
     async def start(self) -> None:
         """Read the store, and follow the primary.
 
-        :raises StartRefusedError: when the arbiter is missing, or another cluster's.
+        :raises StartRefusedError: when the arbiter is missing, or belongs to another cluster.
         """
         if self._store.corruption:
             logger.error("the store is replaced by an empty one: %s", self._store.corruption)
@@ -199,7 +198,7 @@ class Member:
             self._following.start()
 
     async def _check_arbiter(self) -> None:
-        """An arbiter that does not answer is no reason not to start: it is needed for moves alone."""
+        """Check that the arbiter, if it answers, is this cluster's; only moves need an answer."""
         try:
             wrong = rules.other_cluster(self.state, await self._arbiter.read())
         except ArbiterMissingError as error:
@@ -211,7 +210,7 @@ class Member:
                 raise StartRefusedError(str(wrong))
 
     async def stop(self) -> None:
-        """Stop following and leading; the store stays open for its owner to close."""
+        """Stop following or serving; the store stays open for its owner to close."""
         self._ended = self._ended or "this member stops"
         async with self._moving:
             await self._following.stop()
@@ -234,15 +233,15 @@ class Member:
     # -- moves ----------------------------------------------------------------------------------
 
     async def set_members(self, members: tuple[Endpoint, ...], broker_url: str) -> None:
-        """Look for the primary at these members, or at the broker URL, from the next search on."""
+        """Search for the primary at these members, or at the broker URL, from the next search on."""
         async with self._moving:
             searches = self.membership.role is Role.CONNECTING
             await self._following.set_members(members, broker_url, searches=searches)
 
     async def promote(self, *, force: bool = False) -> str:
-        """Become the primary, if the arbiter agrees; what force may have lost, empty for nothing.
+        """Become primary if the arbiter agrees; return a warning if force may have lost messages.
 
-        :param force: whatever this store lacks (``--force-primary``).
+        :param force: promote even if this store lacks messages (``--force-primary``).
         :raises MoveRefusedError: with the reason; nothing has changed then.
         """
         async with self._moving:
@@ -278,7 +277,7 @@ class Member:
             raise MoveRefusedError(self._ended)
 
     def _start_term(self, won: rules.Promotion, *, force: bool) -> None:
-        self._check_alive()  # the store may have failed behind the promotion's last write
+        self._check_alive()  # the store may have failed after the promotion's last write
         assert isinstance(won.step, rules.Done)
         record = won.step.record
         serving = self.membership.serve(record.generation, force=force)
@@ -318,10 +317,10 @@ class Member:
         if self._watch is not None:
             await self._watch.check()
         async with self._moving:
-            pass  # a step down that the record began has ended
+            pass  # wait until a step-down that the record caused has ended
 
     def _recover(self) -> None:
-        """Wait for the other replicas of the old primary; being ready under this one is no reason to wait."""
+        """Start to wait for the other replicas of the old primary, and clear their stored list."""
         others = set(self.others) - {self._options.name}
         self._note_others(())
         self._delivery.recover()
@@ -334,9 +333,9 @@ class Member:
             self._delivery.recovered()
 
     async def demote(self, primary: Endpoint | None = None) -> None:
-        """Step down because somebody says so.
+        """Step down on an operator's command.
 
-        :param primary: where the clients should go.
+        :param primary: where clients are redirected.
         :raises MoveRefusedError: when this member does not serve.
         """
         async with self._moving:
@@ -344,7 +343,7 @@ class Member:
             await self._step_down("demoted by an operator", primary)
 
     def step_down(self, reason: str) -> None:
-        """Settle nothing more, now; the rest follows."""
+        """Stop settling now; the other steps follow."""
         self._delivery.finish()
         self._spawn(self._step_down_if_serving(reason), "step down")
 
@@ -372,7 +371,7 @@ class Member:
     # -- the store ------------------------------------------------------------------------------
 
     def _measured(self, usage: DiskUsage) -> None:
-        """How much room the store has; a member never steps down because it is little."""
+        """Handle a measurement of the disk; a member never steps down for lack of space."""
         if self._disk.update(usage):
             self._addresses.intake.set(full=self._disk.holds, stopped=self._disk.stops)
             self._host.record(Kind.MEMBER_DISK, state=str(self._disk.level))
@@ -391,46 +390,49 @@ class Member:
     # -- for replication ------------------------------------------------------------------------
 
     async def write_state(self, state: rules.GenerationState) -> None:
-        """Write generation and pending durably, in one commit."""
+        """Write generation and pending claim durably, in one commit."""
         written = self._store.write_pending(state.pending)
         self._store.write_cluster(state.cluster, state.claim).add_done_callback(_retrieve)
         self._store.write_generation(state.generation).add_done_callback(_retrieve)
-        # Now: the caller may be cancelled, and the store writes it all the same.
+        # Before the wait: the store completes the write even if the caller is cancelled.
         self.state = state
         await written
         await self._store.when_committed(self._store.sequence)
 
     async def refusal_reason(self, primary: rules.PrimaryIdentity) -> str | None:
-        """Why a primary must not be followed; asks the arbiter when the store belongs to no cluster yet."""
+        """Return why a primary must not be followed, ``None`` if it may be.
+
+        If the store belongs to no cluster yet, this asks the arbiter.
+        """
         record = None
         if not self.state.cluster:
             try:
                 record = await self._arbiter.read()
             except ArbiterUnavailableError as error:
-                logger.warning("whether the primary is of this cluster is not known: %s", error)
+                logger.warning("cannot check whether the primary belongs to this cluster: %s", error)
         refusal = rules.may_follow(self.state, primary, arbiter=record, empty=self._empty)
         return None if refusal is None else str(refusal)
 
     def found_primary(self, primary: Endpoint | None, generation: int) -> None:
-        """A primary is followed."""
+        """Note that this member follows a primary."""
         self._set(self.membership.found(primary, generation))
 
     def caught_up(self, generation: int, ready: tuple[str, ...]) -> None:
-        """The primary handed over its generation."""
+        """Take over the generation that the primary handed over."""
         self._following.caught_up()
         self._note_others(ready)
         self._set(self.membership.caught_up(generation))
 
     def lost_primary(self) -> None:
-        """No primary is followed."""
+        """Note that this member follows no primary."""
         self._set(self.membership.lost())
 
     def generation_changed(self, record: rules.ArbiterRecord) -> None:
-        """This primary has shrunk the in-sync set."""
+        """Take the new generation of a shrunk in-sync set."""
         self._set(self.membership.shrunk(record.generation))
 
     def replicas_changed(self) -> None:
-        """A replica is ready, or no more."""
+        """End the redundancy wait if all expected replicas are ready."""
         if self.replica_set is not None and self._redundancy_wait is not None:
             self._redundancy_wait.ready(self.replica_set.ready)
 
@@ -439,14 +441,14 @@ class Member:
         self._store.put_replicas(self.others)
 
     def follow_hint(self, primary: Endpoint | None) -> None:
-        """Somebody says where the primary is: clients are sent there."""
+        """Redirect clients to a primary that another component reported."""
         if not self.membership.role.serves:
             self._set(self.membership.redirect_to(primary))
 
     # -- wiring ---------------------------------------------------------------------------------
 
     async def wiring_settled(self) -> None:
-        """Wait until every change of the wiring so far is in the store, and on every ready replica.
+        """Wait until every wiring change so far is in the store and on every ready replica.
 
         :raises MoveRefusedError: when this member steps down before; the changes may be lost.
         """
@@ -462,7 +464,7 @@ class Member:
     # -- inside ---------------------------------------------------------------------------------
 
     def put_site_progress(self, queue: Queue) -> None:
-        """Write down what a queue remembers for another site's sake."""
+        """Write the site progress of a queue."""
         self._persister.put_site_progress(queue)
 
     def _set(self, membership: Membership) -> None:
@@ -471,7 +473,7 @@ class Member:
         self._host.become(membership)
 
     def status(self) -> dict[str, Any]:
-        """What an operator wants to know of the cluster side."""
+        """Return the cluster part of the status."""
         replicas = self.replica_set.replicas.values() if self.replica_set is not None else ()
         return {
             "number": self.state.generation,

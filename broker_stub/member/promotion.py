@@ -1,7 +1,7 @@
 """Executes the steps of a promotion (``generation.Promotion``).
 
-Each write has a time limit, for a disk that hangs would block every other move of the member.
-A promotion that is given up then is like one that a crash interrupted.
+Each write has a time limit, because a disk that hangs would block every other move of the member.
+A promotion that exceeds it is in the same state as after a crash.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ class Candidate(Protocol):
     state: rules.GenerationState
 
     async def write_state(self, state: rules.GenerationState) -> None:
-        """Write generation and pending durably."""
+        """Write generation and pending claim durably."""
 
 
 async def promote(
     candidate: Candidate, arbiter: Arbiter, *, patience: float, force: bool = False
 ) -> rules.Promotion:
-    """Have the arbiter agree; the promotion is done then, and written down.
+    """Get the arbiter's agreement, write the generation, and return the finished promotion.
 
     :param patience: seconds that a write may take.
-    :param force: whatever the candidate's store lacks.
+    :param force: promote even if the candidate's store lacks messages.
     :raises MoveRefusedError: when the member is not eligible, another one was faster, or its store hangs.
-    :raises ArbiterUnavailableError, StoreFailedError: see there.
+    :raises ArbiterUnavailableError: when the arbiter does not answer.
+    :raises StoreFailedError: when the store fails.
     """
     record = await arbiter.read()
     begin = rules.Promotion.forced if force else rules.Promotion.begin
@@ -56,7 +57,7 @@ async def _write(candidate: Candidate, state: rules.GenerationState, patience: f
             await candidate.write_state(state)
     except TimeoutError as error:
         why = f"the store has not written the promotion within {patience:g} s"
-        # Nobody can tell these apart from in here.
+        # This process cannot distinguish these two causes.
         hint = "its disk hangs, or this process was paused; promote it again"
         raise MoveRefusedError(f"{why}: {hint}") from error
 

@@ -1,12 +1,12 @@
-"""A new primary waits for the other replicas of the old one before it settles anything.
+"""A new primary's wait for the other replicas, before it settles anything.
 
 Rules
 -----
-* It waits for those that were ready under the old primary beside it, never for that one itself:
-  in a pair it serves at once.
-* A member that was primary last has no others in its store, and waits for none.
-* The wait is for redundancy only, so it ends after a time.  That is counted in looks: replicas that came
-  while this process was paused are seen first.
+* It waits for the other replicas that were ready under the old primary, but not for the old primary.  So in a
+  pair it serves at once.
+* A member that was the last primary has no replicas in its store, and waits for none.
+* The wait is only for redundancy, so it is limited.  The limit is counted in ticks: after a pause of this
+  process, replicas that arrived meanwhile are seen first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = get_logger("broker_stub.member.member")
 
 
 class RedundancyWait:
-    """One wait; calls ``on_end`` once at its end, in a later iteration of the loop or in ``ready``.
+    """A wait that calls ``on_end`` once at its end, in a later iteration of the loop or in ``ready``.
 
     :param expected: the names of the other replicas.
     :param timeout: seconds.
@@ -39,12 +39,12 @@ class RedundancyWait:
             logger.info("recovering: waiting for the replicas %s", ", ".join(sorted(expected)))
 
     def ready(self, names: AbstractSet[str]) -> None:
-        """These replicas are ready now."""
+        """End the wait if all expected replicas are among these."""
         if self._expected <= names and not self._ended:
             self._end()
 
     def cancel(self) -> None:
-        """The member serves no longer."""
+        """Cancel the wait: this member no longer serves."""
         self._ended = True
         self._timer.cancel()
 

@@ -1,18 +1,18 @@
 """The annotations that consumers add to a message with the outcome *modified*.
 
-A queue keeps them apart from the message, and combines both for each delivery: the message stays what its
-sender made of it, so a backup whose annotations are not the primary's can take the primary's.  The store has
+A queue keeps these annotations apart from the message and combines the two for each delivery.  The message
+itself stays as its sender wrote it, so a backup can replace its annotations by the primary's.  The store puts
 them in front of the message.
 
 Rules
 -----
-* An annotation replaces the one of the same key, the sender's too.
-* What the broker itself heeds stays the sender's: ``x-opt-delivery-time``, ``x-opt-delivery-delay``,
-  ``x-opt-dead-letter-id`` and ``x-qpid-replicate``.
-* Keys are symbols; others, which AMQP reserves, are left out.
-* They are nested as deeply as a message may be, at most: an outcome with deeper ones adds none.
-* All of one message have at most ``MOST_BYTES``.  An outcome whose annotations would be more adds none of
-  them: a consumer finds all of what it wrote at once, or nothing.
+* An annotation replaces another with the same key, even the sender's.
+* Annotations that the broker itself reads stay the sender's: ``x-opt-delivery-time``,
+  ``x-opt-delivery-delay``, ``x-opt-dead-letter-id`` and ``x-qpid-replicate``.
+* Keys are symbols; other keys, which AMQP reserves, are left out.
+* Annotations may be nested as deeply as a message.  If an outcome has deeper ones, all of them are ignored.
+* All annotations of one message have at most ``MOST_BYTES``.  If an outcome would exceed this, all of its
+  annotations are ignored: a consumer finds all that it wrote at once, or nothing.
 
 Source: AMQP 1.0 part 3, sections 3.4.5 (modified) and 3.2.10 (annotations).
 """
@@ -33,19 +33,19 @@ from broker_stub.amqp.message_format import (
 from haclient.engine.amqp_values.depth import is_too_deep
 
 MOST_BYTES: Final = 4096
-"""Encoded annotations of consumers in one message: within ``replication.wire.MOST_OVERHEAD``."""
+"""The most bytes of consumers' annotations in one message; within ``replication.wire.MOST_OVERHEAD``."""
 
-_HEEDED = frozenset(
+_SENDERS_OWN = frozenset(
     map(message_annotations.symbol, (DELIVERY_TIME, DELIVERY_DELAY, DEAD_LETTER_ID, REPLICATE))
 )
-# No message begins with it: the first section of one has a numeric descriptor.
+# No message begins with these bytes: its first section has a numeric descriptor.
 _STORED = b"\x00A"
 _STORED_HEAD = struct.Struct(">2sI")
 _MAP_SIZE, _MAP_CONSTRUCTOR = struct.Struct(">II"), b"\xd1"
 
 
 def combined(annotations: bytes, given: bytes) -> bytes:
-    """What consumers have added so far, and what one more outcome says; both are encoded maps or empty."""
+    """Return a message's annotations with one more outcome's added; both are encoded maps or empty."""
     try:
         values = message_annotations.read_map(given)
     except MalformedMessageError:
@@ -55,7 +55,7 @@ def combined(annotations: bytes, given: bytes) -> bytes:
     added = {
         key: value
         for key, value in values.items()
-        if message_annotations.is_symbol(key) and key not in _HEEDED
+        if message_annotations.is_symbol(key) and key not in _SENDERS_OWN
     }
     if not added:
         return annotations
@@ -67,9 +67,9 @@ def combined(annotations: bytes, given: bytes) -> bytes:
 
 
 def checked(annotations: bytes) -> bytes:
-    """What another member says that consumers have added.
+    """Return annotations that another member sent, if ``combined`` could have made them.
 
-    :raises ValueError: when that is nothing that ``combined`` gives.
+    :raises ValueError: when it could not.
     """
     if annotations and combined(b"", annotations) != annotations:
         raise ValueError("the primary sent annotations that no consumer can have added")
@@ -77,7 +77,7 @@ def checked(annotations: bytes) -> bytes:
 
 
 def annotated(data: bytes, annotations: bytes) -> bytes:
-    """A message with what consumers have added; one whose own annotations cannot be read as it is."""
+    """Return a message with its consumers' annotations; unchanged if its own cannot be read."""
     parts = message_annotations.split(data)
     try:
         section = message_annotations.changed(
@@ -89,17 +89,17 @@ def annotated(data: bytes, annotations: bytes) -> bytes:
 
 
 def stored_prefix(annotations: bytes) -> bytes:
-    """What the store has in front of a message."""
+    """Return the bytes that the store puts in front of a message."""
     return _STORED_HEAD.pack(_STORED, len(annotations)) + annotations if annotations else b""
 
 
 def stored(data: bytes, annotations: bytes) -> bytes:
-    """A message as the store has it."""
+    """Return a message in the form that the store keeps."""
     return stored_prefix(annotations) + data
 
 
 def restored(data: bytes) -> tuple[bytes, bytes]:
-    """A message of the store, and what consumers have added."""
+    """Split a message of the store into the message and the annotations of its consumers."""
     if not data.startswith(_STORED):
         return data, b""
     _, size = _STORED_HEAD.unpack_from(data)

@@ -1,25 +1,26 @@
-"""What consumers of one queue have accepted and had confirmed.  No I/O.
+"""Confirmed accepts: the messages of one queue that consumers accepted and asked to have confirmed.  No I/O.
 
 Theory of operation
 -------------------
-A consumer that asks for confirmations (rcv-settle-mode *second*) gives a message its outcome, and waits.  The
-message leaves the queue at once, and the *window* remembers who accepted it.  When all that must have that
-have it, the guard completes the dequeue as it completes a producer's transfer, and the consumer is told.
+A consumer that wants confirmations (rcv-settle-mode *second*) sends an outcome and waits for the settlement.
+The message leaves the queue at once, and the *window* remembers its owner.  When every required store and
+replica has recorded this, the guard completes the dequeue like a producer's transfer, and the consumer gets
+its confirmation.
 
-A consumer whose connection is lost meanwhile does not know whether its accept arrived.  It asks when it
-attaches again, and the window answers (``resolve``).
+If a consumer loses its connection meanwhile, it does not know whether its accept arrived.  When it attaches
+again, it asks, and the window answers (``resolve``).
 
 Rules
 -----
-* Who accepted a message is its owner: a link, by its container and its name, in 16 bytes.
-* What the window says is told only behind a barrier: when everything that it has is complete.  So it cannot
-  be lost again, and nothing is confirmed twice.
-* The window has a bound.  Of a message that is in neither the window nor the queue it is not known who took
-  it; it does not come again.
-* A consumer that attaches again ends the one that it was: an outcome that is still on its way from there must
-  not take away what the answer says will come again.
-* Where another site gets the dequeues, the event of one is complete before the window is written: else a
-  member could know of a dequeue of which the other site is never told.
+* The owner of an accepted message is a link, identified by its container and name, in 16 bytes.
+* An answer is sent only behind a barrier: when everything in the window is complete.  So the record cannot be
+  lost afterwards, and nothing is confirmed twice.
+* The window is bounded.  If a message is in neither the window nor the queue, its owner is unknown, and the
+  message is not delivered again.
+* When a consumer attaches again, its former link ends.  Otherwise a late outcome on that link could remove a
+  message that the answer promises to deliver again.
+* If another site gets the dequeues, the event of a dequeue is complete before the window is written.
+  Otherwise a member could know of a dequeue that is never reported to the other site.
 
 Source: AMQP 1.0 part 2, sections 2.6.1 (link stealing) and 2.6.13 (resuming deliveries).
 """
@@ -33,14 +34,14 @@ from typing import Any, Protocol
 from broker_stub.queueing.message import Consumer, Done, Message
 from haclient.outcome import OutcomeState
 
-# Far more than the clients of a queue have in doubt after a loss, at 24 bytes each in the store.
+# Far more messages than a queue's clients have in doubt after a loss; each takes 24 bytes in the store.
 DEFAULT_WINDOW = 10_000
 OWNER_SIZE, SCOPE_SIZE = 16, 8
 _NUMBER_SIZE = 8
 
 
 def owner_of(container: str, link_name: bytes) -> bytes:
-    """Who accepts over a link of that name, of that container."""
+    """Return the owner id of a link of this name and container."""
     named = container.encode("utf-8", "surrogateescape")
     return hashlib.blake2b(named + b"\x00" + link_name, digest_size=OWNER_SIZE).digest()
 
@@ -49,7 +50,7 @@ class Resumable(Protocol):
     """The consumer's end of a link."""
 
     def steal(self) -> None:
-        """End it, because another one takes over."""
+        """End the link because another one takes over."""
 
 
 class ConfirmedQueue(Protocol):
@@ -57,27 +58,27 @@ class ConfirmedQueue(Protocol):
 
     @property
     def identity(self) -> str:
-        """The id that the queue keeps, whatever its name."""
+        """The id of the queue, independent of its name."""
 
     def accept(self, consumer: Consumer, message: Message) -> None:
-        """The consumer took responsibility: the message leaves."""
+        """Remove a message that the consumer accepted."""
 
     def message(self, number: int) -> Message | None:
-        """The message of that number, if it is still there."""
+        """Return the message with a number, if it is still in the queue."""
 
     def record_confirmed(self, numbers: Sequence[int], owner: bytes, done: Done, token: Any) -> None:
-        """Write down who accepted messages that have left; calls ``done(token)`` when that is complete."""
+        """Record the owner of accepted messages; call ``done(token)`` when the record is complete."""
 
 
 class Confirmations:
-    """Those of one queue."""
+    """The confirmed accepts of one queue."""
 
     __slots__ = ("_links", "_queue", "_window", "scope", "size")
 
     def __init__(self, queue: ConfirmedQueue, size: int = DEFAULT_WINDOW) -> None:
         self.size = size
         self.scope = hashlib.blake2b(queue.identity.encode(), digest_size=SCOPE_SIZE).digest()
-        """What tells the messages of this queue from those of any other, of whatever cluster or site."""
+        """Distinguishes the messages of this queue from those in any other queue, cluster or site."""
         self._queue = queue
         self._window: dict[int, bytes] = {}
         self._links: dict[bytes, Resumable] = {}
@@ -88,24 +89,24 @@ class Confirmations:
     # -- the window -----------------------------------------------------------------------------
 
     def pairs(self) -> list[tuple[bytes, int]]:
-        """Every owner with the number of a message, the oldest first."""
+        """Return every owner with the number of a message, the oldest first."""
         return [(owner, number) for number, owner in self._window.items()]
 
     def add(self, owner: bytes, number: int) -> None:
-        """Remember who accepted a message; the oldest leaves."""
+        """Remember the owner of an accepted message; drop the oldest entry if the window is full."""
         window = self._window
         window[number] = owner
         if len(window) > self.size:
             del window[next(iter(window))]
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all entries of the window."""
         self._window.clear()
 
     # -- consumers ------------------------------------------------------------------------------
 
     def take_over(self, owner: bytes, link: Resumable) -> None:
-        """An owner attaches; its former link ends, if there is one."""
+        """Register the link of an owner that attaches, and end its former link."""
         self.steal(owner)
         self._links[owner] = link
 
@@ -116,16 +117,16 @@ class Confirmations:
             former.steal()
 
     def ended(self, owner: bytes, link: Resumable) -> None:
-        """A link has ended."""
+        """Forget a link that has ended."""
         if self._links.get(owner) is link:
             del self._links[owner]
 
     def accept(
         self, consumer: Consumer, messages: Sequence[Message], owner: bytes, done: Done, token: Any
     ) -> None:
-        """A consumer has accepted messages that it holds.
+        """Remove accepted messages that a consumer holds, and remember their owner.
 
-        :param done: called with ``token`` when that is complete.
+        :param done: called with ``token`` when the record is complete.
         """
         numbers = tuple(message.number for message in messages)
         for number in numbers:
@@ -139,9 +140,9 @@ class Confirmations:
         self._queue.record_confirmed((), b"", done, token)
 
     def resolve(self, tags: Iterable[bytes], owner: bytes) -> dict[bytes, int]:
-        """What became of messages that an owner accepted, as far as it will not get them again.
+        """Return the final state of those messages that this owner will not get again.
 
-        :param tags: delivery tags: the number of a message, in 8 bytes, the lowest first, and ``scope``.
+        :param tags: delivery tags: the number of a message in 8 bytes, lowest byte first, and ``scope``.
         :returns: the code of the delivery state by tag: accepted by this owner, or gone in another way.
         """
         found = {}

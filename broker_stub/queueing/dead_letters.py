@@ -1,25 +1,26 @@
-"""Moves messages that cannot be delivered to the dead-letter address of their queue.  No I/O.
+"""Moves undeliverable messages to the dead-letter address of their queue.  No I/O.
 
 Theory of operation
 -------------------
-A dead letter is a copy, with annotations that say where it was and why it is there.  The message itself
-stays in its queue, where no consumer gets it, until the copy is complete as a producer's message is: in the
-stores and on the backups that must have it.  Then it leaves.  If the member dies in between, the next primary
-has the message again, and perhaps its copy; the copy's duplicate-detection id is made of the queue's identity
-and the message's number, so a second copy is recognised as long as the dead-letter queue remembers the first.
+A dead letter is a copy with annotations that name the original queue and the reason.  The message itself
+stays in its queue, and no consumer gets it, until the copy is complete like a producer's message: every
+required store and backup has it.  Then the message leaves.  If the member dies in between, the next primary
+has the message again, and perhaps its copy.  The copy's duplicate-detection id consists of the queue's
+identity and the message's number.  So a second copy is recognised while the dead-letter queue remembers the
+first.
 
 Rules
 -----
-* A message is never lost for want of a dead-letter queue: while there is none, none can be made, no binding
-  fits, it is full, or nothing more can be stored (a copy that a full disk refuses would hold up those who
-  accept), the message waits in its queue, and counts as one of its messages.  It is tried again
-  at each ``retry``.  After a restart or a failover it is available again.
-* A dead letter has no time to live, no delay and no failed deliveries; its bare message is unchanged, so an
-  ``absolute-expiry-time`` still holds.
-* Without a dead-letter address a rejected message is removed, and so is one that has reached the limit of
-  deliveries: as in ActiveMQ Artemis and RabbitMQ.
+* A message is never lost because its dead letter cannot be stored.  There may be no dead-letter queue, and
+  none can be made.  No binding may fit, the queue may be full, or the intake is stopped (copies that a full
+  disk refuses would block consumers' accepts).  Then the message waits in its queue and counts as one of its
+  messages.  Each ``retry`` tries again.  After a restart or a failover the message is available again.
+* A dead letter has no time to live, no delay and no failed deliveries.  Its bare message is unchanged, so its
+  ``absolute-expiry-time`` still applies.
+* Without a dead-letter address, a message that was rejected or has reached the limit of deliveries is
+  removed, as in ActiveMQ Artemis and RabbitMQ.
 
-Source: the annotations ``x-opt-ORIG-...`` are those of ActiveMQ Artemis, "Undelivered messages".
+Source: the annotations ``x-opt-ORIG-...`` are from ActiveMQ Artemis, "Undelivered messages".
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ _REASON = message_annotations.symbol(b"x-opt-dead-letter-reason")
 _DESCRIPTION = message_annotations.symbol(b"x-opt-dead-letter-description")
 _COUNT = message_annotations.symbol(b"x-opt-delivery-count")
 _ID = message_annotations.symbol(DEAD_LETTER_ID)
-# A delay is over when a message has been delivered, and a description may be missing this time.
+# The delay ended before the message was delivered, and an older description may not apply this time.
 _REMOVED = (
     message_annotations.symbol(DELIVERY_TIME),
     message_annotations.symbol(DELIVERY_DELAY),
     _DESCRIPTION,
 )
-# Characters of a description: with two names of any length they stay within ``wire.MOST_OVERHEAD``.
+# Characters of a description: together with two names of any length, within ``wire.MOST_OVERHEAD``.
 _MAX_DESCRIPTION = 256
-# Messages that one retry tries: a few milliseconds of work.
-_AT_ONCE = 1000
+# Messages per retry: a few milliseconds of work.
+_MAX_PER_RETRY = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class _DeadLetter:
 
     @property
     def is_there(self) -> bool:
-        """Whether the message is still to be moved: its queue may be gone, or hold other messages."""
+        """True if the message is still to be moved: its queue exists and still has it."""
         return (
             not self.queue.deleted
             and self.message.state is MessageState.LEAVING
@@ -90,8 +91,8 @@ class _DeadLetter:
 class DeadLetters:
     """The dead letters of one member.
 
-    :param resolve: the node of an address, made where that is allowed; ``None`` when there is none.
-    :param intake: nothing is copied while it is stopped.
+    :param resolve: returns the node of an address, and makes it if allowed; ``None`` if there is none.
+    :param intake: while it is stopped, nothing is copied.
     """
 
     def __init__(self, resolve: Callable[[str, Queue], Queue | Route | None], intake: Intake) -> None:
@@ -99,10 +100,10 @@ class DeadLetters:
         self._intake = intake
         self._waiting: deque[_DeadLetter] = deque()
         self._reported: set[str] = set()
-        """Addresses that could take nothing, as the log says already."""
+        """Addresses that could take nothing and were logged already."""
 
     def __len__(self) -> int:
-        """How many wait for a dead-letter queue that takes them."""
+        """The number of messages that wait for a dead-letter queue."""
         return len(self._waiting)
 
     def move(
@@ -110,14 +111,14 @@ class DeadLetters:
     ) -> None:
         """Move a message that no consumer holds.
 
-        :param gone: called when it has left its queue.
+        :param gone: called when the message has left its queue.
         """
         message.state = MessageState.LEAVING
         self._move(_DeadLetter(queue, message, reason, description, gone))
 
     def retry(self) -> None:
-        """Try those again that wait, some at a time."""
-        for _ in range(min(len(self._waiting), _AT_ONCE)):
+        """Try to move the waiting messages again, at most ``_MAX_PER_RETRY`` at a time."""
+        for _ in range(min(len(self._waiting), _MAX_PER_RETRY)):
             letter = self._waiting.popleft()
             if letter.is_there:
                 self._move(letter)
@@ -135,7 +136,7 @@ class DeadLetters:
             logger.warning("dead letters of %s wait for %s: %s", letter.queue.name, address, why)
 
     def _try(self, letter: _DeadLetter) -> str | None:
-        """Enqueue the copy; why that is not possible now."""
+        """Enqueue the copy; return the reason if that is not possible now."""
         if self._intake.stopped:
             return "nothing more can be stored"
         queue, message = letter.queue, letter.message
@@ -151,7 +152,7 @@ class DeadLetters:
             return "it is full"
         try:
             data = dead_letter(queue, message, letter.reason, letter.description)
-            target.enqueue(data, _moved, letter, inspect(data))
+            target.enqueue(data, _copy_complete, letter, inspect(data))
         except UnroutableError as error:
             return str(error)
         except Exception as error:
@@ -160,8 +161,8 @@ class DeadLetters:
         return None
 
 
-def _moved(letter: _DeadLetter) -> None:
-    """The copy is complete: the message itself leaves."""
+def _copy_complete(letter: _DeadLetter) -> None:
+    """Remove the message itself: its copy is complete."""
     if letter.is_there:
         letter.queue.drop(letter.message)
         letter.queue.counters.dead_lettered += 1
@@ -169,7 +170,7 @@ def _moved(letter: _DeadLetter) -> None:
 
 
 def dead_letter(queue: Queue, message: Message, reason: DeadLetterReason, description: str = "") -> bytes:
-    """The copy of a message for a dead-letter queue."""
+    """Return the copy of a message for a dead-letter queue."""
     data = with_header(message.data, delivery_count=0, keep_ttl=False)
     parts = message_annotations.split(data)
     name = message_annotations.string(queue.name)
@@ -187,16 +188,17 @@ def dead_letter(queue: Queue, message: Message, reason: DeadLetterReason, descri
             _with_added(parts.message_annotations, message), changes, _REMOVED
         )
     except MalformedMessageError:
-        # Most annotations are not read when a message comes, and it must not stay for ever now.
+        # The annotations were not checked on arrival.  Replace them, so that the message can be moved.
         section = message_annotations.section_of(changes)
     # Delivery annotations are for one hop: AMQP 1.0 part 3, section 3.2.2.
     return parts.header + section + parts.rest
 
 
 def _with_added(section: bytes, message: Message) -> bytes:
-    """The annotations of a message with those of its consumers.
+    """Return the annotations of a message with its consumers' added.
 
-    A dead letter that becomes one again does not grow by them beyond ``MOST_BYTES``: it may do so for ever.
+    A message may become a dead letter again and again.  So if it is one already, annotations that would make
+    them exceed ``MOST_BYTES`` are left out.
     """
     if not message.annotations:
         return section

@@ -2,10 +2,10 @@
 
 Rules
 -----
-* The first copy of a message takes its id; while the id is in the window the broker accepts and drops a
-  second copy.  The oldest ids leave first.
-* The id of a message that is not in the queue after all (``dispatch.arrivals``) leaves the window.  Stores
-  and replicas learn that as a later entry of the id, with the number ``NO_MESSAGE``.
+* The first copy of a message registers its id.  While the id is in the window, the broker accepts and drops
+  further copies.  The oldest ids leave first.
+* If a message does not enter the queue after all (``dispatch.arrivals``), its id leaves the window.  Stores
+  and replicas record this as a later entry of the id with the number ``NO_MESSAGE``.
 
 Source: ActiveMQ Artemis, "Duplicate Message Detection" (``id-cache-size``).
 """
@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-# Artemis's default of id-cache-size: far more than a sender has unsettled at once.
+# The default of Artemis's id-cache-size: far more than a sender has unsettled at once.
 DEFAULT_WINDOW = 20_000
 NO_MESSAGE = 0
-"""In place of a message's number: the id is in the window no more.  Numbers begin with 1."""
+"""In place of a message's number: the id is no longer in the window.  Real numbers begin with 1."""
 
 
 class DuplicateWindow:
-    """The ids that were seen last, and which message of the queue each one belongs to."""
+    """The most recent ids, each with the number of its message in the queue."""
 
     __slots__ = ("_ids", "_messages", "_size")
 
@@ -35,24 +35,24 @@ class DuplicateWindow:
         return len(self._messages)
 
     def pairs(self) -> list[tuple[bytes, int]]:
-        """Every id with its message, the oldest first."""
+        """Return every id with its message, the oldest first."""
         return list(self._messages.items())
 
     def first_copy(self, duplicate_id: bytes) -> int | None:
-        """The queue's number of the message that had this id first, ``None`` for a new one."""
+        """Return the number of the first message with this id, ``None`` for a new id."""
         return self._messages.get(duplicate_id)
 
     def add(self, duplicate_id: bytes, message: int) -> bool:
-        """Note an id, unless it is in the window already; whether it was new."""
+        """Add an id unless it is in the window; return True if it was new."""
         new = duplicate_id not in self._messages
         if new:
             self.remember(duplicate_id, message)
         return new
 
     def renew(self, pairs: Iterable[tuple[bytes, int]]) -> None:
-        """Note ids as the newest ones, those too that are in the window already; the last of two counts.
+        """Add ids as the newest ones, even if they are in the window; the last pair of an id counts.
 
-        One with the number ``NO_MESSAGE`` leaves the window.
+        An id with the number ``NO_MESSAGE`` leaves the window.
         """
         newest: dict[bytes, int] = {}
         for duplicate_id, message in pairs:
@@ -68,7 +68,7 @@ class DuplicateWindow:
                 self.remember(duplicate_id, message)
 
     def discard(self, duplicate_id: bytes, message: int) -> None:
-        """The message of this number is not in the queue after all: its id is free, if it has one."""
+        """Remove an id whose message did not enter the queue; ``message`` is the message's number."""
         if self._messages.get(duplicate_id) == message:
             del self._messages[duplicate_id]
             self._ids = deque(self._messages)
@@ -79,7 +79,7 @@ class DuplicateWindow:
         self._ids.clear()
 
     def remember(self, duplicate_id: bytes, message: int) -> None:
-        """Note an id that is not in the window yet."""
+        """Add an id that is not in the window."""
         if self._size <= 0:
             return
         if len(self._ids) >= self._size:

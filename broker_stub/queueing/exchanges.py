@@ -1,27 +1,27 @@
-"""Exchanges: a message goes to every queue that is bound with a fitting key.  No I/O.
+"""Exchanges: they copy a message to every queue that is bound with a matching key.  No I/O.
 
 Matching
 --------
 * ``direct``: the binding's key is the message's routing key.
-* ``fanout``: every queue that is bound, whatever the keys.
-* ``replication``: takes another site's events and carries them out (``sites.inbound``).  It has no
-  bindings, and no link receives from it.
+* ``fanout``: every bound queue, whatever the keys.
+* ``replication``: applies another site's events (``sites.inbound``).  It has no bindings, and no link
+  receives from it.
 * ``topic``: a key is words between dots, and an empty key has none.  In a binding's key ``*``
-  stands for one word and ``#`` for any number of words, none included.
+  stands for one word and ``#`` for any number of words, including none.
 
 Rules
 -----
-* A message's routing key is its ``subject``; without one, the key in the address
-  ``exchange/key``; without that, it is empty.
-* Every queue that fits gets one copy, however many of its bindings fit.
-* The sender's transfer is settled when every copy is complete.  Some copies may be there
-  when it is not settled: then it sends again, which is at-least-once for each queue.
-* A queue with a selector gets what it selects (``QueueOptions.selector``).
-* A message that fits no binding is not taken: its outcome is ``released``, so the sender learns
-  that no consumer will ever get it and may send it again later.
-* Senders get no new credit while any of the queues that are bound is full.
+* A message's routing key is its ``subject``; without one, the key in the address ``exchange/key``; without
+  that, it is empty.
+* Every matching queue gets one copy, however many of its bindings match.
+* The sender's transfer is settled when every copy is complete.  If it is not settled, some copies may exist
+  already; the sender sends again, which is at-least-once for each queue.
+* A queue with a selector gets only messages that the selector matches (``QueueOptions.selector``).
+* A message that matches no binding is not taken.  Its outcome is ``released``, so the sender learns that no
+  consumer will get it, and may send it again later.
+* Senders get no new credit while any bound queue is full.
 * A binding ends with its exchange and with its queue.
-* Routes of recent keys are remembered until a binding is made or ends.
+* Routes of recent keys are cached until a binding is made or ends.
 
 Sources: AMQP 0-10, section 3.2.3 ("Exchange types") for the matching; AMQP 1.0 part 3, sections
 3.2.4 (``subject``) and 3.4.4 (released).
@@ -42,14 +42,14 @@ from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import TotalSize
 from broker_stub.queueing.selectors import Fields
 
-# Room for any key a person gives; what a longer one costs to match is not to be had.
+# More than any key that a person writes; longer keys would make matching too expensive.
 MAX_KEY = 1024
-# Routes that are remembered.  Applications use few keys; those that use each key once pay twice.
+# Cached routes.  Most applications use few keys; one that uses each key only once gains nothing.
 _MAX_ROUTES = 1024
 
 
 class ExchangeType(enum.StrEnum):
-    """How an exchange matches."""
+    """The way in which an exchange matches keys."""
 
     DIRECT = "direct"
     FANOUT = "fanout"
@@ -58,17 +58,17 @@ class ExchangeType(enum.StrEnum):
 
 
 class UnroutableError(Exception):
-    """A message fits no binding of its exchange."""
+    """A message matches no binding of its exchange."""
 
 
 class Exchange:
-    """An exchange of one address.  Its bindings are changed through ``Addresses`` only.
+    """An exchange.  Its bindings are changed through ``Addresses`` only.
 
     :param identity: a UUID; the same name with another identity is another exchange.
     :param replicate: whether the backups have it; ``all`` and ``configuration`` are the same here.
-    :param options: what else it was declared with: what JSON can hold.
-    :ivar total: the size of all queues, for a ``replication`` exchange: while it is excessive, senders wait.
-    :ivar apply_event: what a ``replication`` exchange does with a message; raises as ``Route.enqueue`` does.
+    :param options: other options that it was declared with, as JSON types.
+    :ivar total: the size of all queues, for a ``replication`` exchange; senders wait while it is excessive.
+    :ivar apply_event: how a ``replication`` exchange applies a message; raises as ``Route.enqueue`` does.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Exchange:
         self._bindings: dict[Queue, dict[str, Binding]] = {}
         self._table: _Table = _TABLES[kind]()
         self.selective: set[Queue] = set()
-        """The queues that get some messages only."""
+        """The bound queues that get only some messages."""
         self._routes: dict[str, tuple[Queue, ...]] = {}
         self._stalled: dict[Callable[[], None], None] = {}
         self._watched: set[Queue] = set()
@@ -100,19 +100,19 @@ class Exchange:
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
-        """Every binding, those of one queue together."""
+        """Every binding, grouped by queue."""
         return tuple(binding for keys in self._bindings.values() for binding in keys.values())
 
     def bindings_of(self, queue: Queue) -> tuple[Binding, ...]:
-        """The bindings of one queue."""
+        """Return the bindings of one queue."""
         return tuple(self._bindings.get(queue, {}).values())
 
     def binding(self, queue: Queue, key: str) -> Binding | None:
-        """The binding of a queue with a key."""
+        """Return the binding of a queue with a key, if there is one."""
         return self._bindings.get(queue, {}).get(key)
 
     def add(self, binding: Binding) -> None:
-        """Route by a binding that is new."""
+        """Add a binding."""
         self._bindings.setdefault(binding.queue, {})[binding.key] = binding
         self._table.add(binding.key, binding.queue)
         if binding.queue.options.selector or binding.queue.options.no_local:
@@ -120,7 +120,7 @@ class Exchange:
         self._changed()
 
     def remove(self, binding: Binding) -> None:
-        """Route by a binding no longer."""
+        """Remove a binding."""
         queue = binding.queue
         del self._bindings[queue][binding.key]
         if not self._bindings[queue]:
@@ -130,12 +130,12 @@ class Exchange:
         self._changed()
 
     def remove_queue(self, queue: Queue) -> None:
-        """A queue is deleted, and its bindings are with it."""
+        """Remove the bindings of a deleted queue."""
         for binding in tuple(self._bindings.get(queue, {}).values()):
             self.remove(binding)
 
     def close(self) -> None:
-        """The exchange is deleted."""
+        """Mark the exchange as deleted, and remove its bindings."""
         self.deleted = True
         self._bindings.clear()
         self.selective.clear()
@@ -145,7 +145,7 @@ class Exchange:
     # -- messages -------------------------------------------------------------------------------
 
     def route(self, key: str) -> tuple[Queue, ...]:
-        """The queues that a message with this routing key goes to."""
+        """Return the queues that match a routing key."""
         queues = self._routes.get(key)
         if queues is None:
             if len(self._routes) >= _MAX_ROUTES:
@@ -155,13 +155,13 @@ class Exchange:
 
     @property
     def full(self) -> bool:
-        """Whether senders should get no new credit."""
+        """True if senders should get no new credit."""
         if self.total is not None:
             return self.total.excessive
         return any(queue.full for queue in self._bindings)
 
     def when_not_full(self, call: Callable[[], None]) -> None:
-        """Call once when the first full queue has room again, or when the bindings have changed."""
+        """Call once when the first full queue has capacity again, or when the bindings have changed."""
         self._stalled[call] = None
         if self.total is not None:
             self.total.excess[self._notify_not_full] = None
@@ -173,7 +173,7 @@ class Exchange:
                 return
 
     def stop_waiting(self, call: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Cancel a callback."""
         self._stalled.pop(call, None)
 
     def _queue_not_full(self, queue: Queue) -> None:
@@ -192,7 +192,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What fits ``key`` goes from ``exchange`` to ``queue``."""
+    """Sends messages with a matching ``key`` from ``exchange`` to ``queue``."""
 
     exchange: Exchange
     queue: Queue
@@ -204,9 +204,9 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An exchange as senders see it: a place that takes messages, as a queue does.
+    """An exchange as senders see it: it takes messages, as a queue does.
 
-    :param key: the routing key of messages without a subject; ``None`` when the address has none.
+    :param key: the routing key of messages without a subject; ``None`` if the address has none.
     """
 
     exchange: Exchange
@@ -219,25 +219,25 @@ class Route:
 
     @property
     def deleted(self) -> bool:
-        """Whether the exchange is gone."""
+        """True if the exchange is deleted."""
         return self.exchange.deleted
 
     @property
     def full(self) -> bool:
-        """Whether senders should get no new credit."""
+        """True if senders should get no new credit."""
         return self.exchange.full
 
     @property
     def full_itself(self) -> bool:
-        """Whether a queue that it may go to is full by its own limits."""
+        """True if a bound queue has reached its own limits."""
         return any(binding.queue.full_itself for binding in self.exchange.bindings)
 
     def when_not_full(self, call: Callable[[], None]) -> None:
-        """Call once when the exchange may have become usable again."""
+        """Call once when the exchange may accept messages again."""
         self.exchange.when_not_full(call)
 
     def stop_waiting(self, call: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Cancel a callback."""
         self.exchange.stop_waiting(call)
 
     def enqueue(
@@ -250,13 +250,13 @@ class Route:
         *,
         producer: str | None = None,
     ) -> None:
-        """Take a message for every queue that it fits.
+        """Add a message to every queue that it matches.
 
-        :param done: called with ``token`` when every copy is safe.
-        :param lifetime: seconds after which the message is expired; its own time to live by default.
-        :param producer: the container id of who sends it.
-        :raises UnroutableError: when it fits none; nothing is taken then.
-        :raises MalformedMessageError: when its routing key cannot be used.
+        :param done: called with ``token`` when every copy is complete.
+        :param lifetime: seconds until the message expires; its own time to live by default.
+        :param producer: the container id of its sender.
+        :raises UnroutableError: when it matches no queue; then nothing is added.
+        :raises MalformedMessageError: when its routing key is too long.
         """
         if self.exchange.apply_event is not None:
             self.exchange.apply_event(data, done, token)
@@ -278,14 +278,14 @@ class Route:
 
 
 def _takes(queue: Queue, fields: Fields, producer: str | None) -> bool:
-    """Whether a queue gets a message of this producer."""
+    """Return True if a queue gets a message of this producer."""
     if queue.options.no_local and queue.options.no_local == producer:
         return False
     return queue.selector is None or queue.selector.holds(fields.value)
 
 
 class _Copies:
-    """Counts the copies of one message that are not safe yet."""
+    """Counts the copies of one message that are not complete yet."""
 
     __slots__ = ("_done", "_left", "_token")
 
@@ -295,7 +295,7 @@ class _Copies:
         self._token = token
 
     def safe(self, _token: None) -> None:
-        """One more copy is safe."""
+        """Count a complete copy."""
         self._left -= 1
         if not self._left:
             self._done(self._token)
@@ -305,16 +305,16 @@ class _Copies:
 
 
 class _Table(Protocol):
-    """Finds queues by routing key.  The same key and queue are added once at most."""
+    """Finds queues by routing key.  Callers add each pair of key and queue at most once."""
 
     def add(self, key: str, queue: Queue) -> None:
-        """A binding is new."""
+        """Add a binding."""
 
     def remove(self, key: str, queue: Queue) -> None:
-        """A binding is gone."""
+        """Remove a binding."""
 
     def match(self, key: str) -> Iterable[Queue]:
-        """The queues of the bindings that fit; a queue may come more than once."""
+        """Return the queues of the matching bindings; a queue may occur more than once."""
 
 
 class _Direct:
@@ -359,7 +359,7 @@ class _Nothing:
 
 
 class _Node:
-    """Where the words of some bindings' keys have led so far."""
+    """The position in the tree after some words of bindings' keys."""
 
     __slots__ = ("children", "queues", "repeats")
 
@@ -370,10 +370,10 @@ class _Node:
 
 
 class _Topic:
-    """A tree of the bindings' words, walked along all its branches at once.
+    """A tree of the words in the bindings' keys, searched along all matching branches at once.
 
-    A node is visited once a word at most, so that no key and no set of bindings takes more than
-    the number of words times the number of nodes.
+    Each word visits a node at most once.  So the time is at most the number of words times the number of
+    nodes.
     """
 
     def __init__(self) -> None:
@@ -408,12 +408,12 @@ class _Topic:
 
 
 def words(key: str) -> list[str]:
-    """The words of a topic key."""
+    """Return the words of a topic key."""
     return key.split(".") if key else []
 
 
 def _after(nodes: Iterable[_Node], word: str) -> Iterable[_Node]:
-    """Where one more word leads."""
+    """Yield the nodes that one more word leads to."""
     for node in nodes:
         for child in (node.children.get(word), node.children.get("*")):
             if child is not None:
@@ -423,7 +423,7 @@ def _after(nodes: Iterable[_Node], word: str) -> Iterable[_Node]:
 
 
 def _with_repetitions(nodes: Iterable[_Node]) -> dict[_Node, None]:
-    """The nodes, and those that a ``#`` leads to without any word."""
+    """Return the nodes, and those reached over a ``#`` without any word."""
     found: dict[_Node, None] = {}
     for node in nodes:
         reached: _Node | None = node

@@ -1,9 +1,9 @@
-"""Which queues have a message that expires, by the second: a tick looks at no other queue.  No I/O.
+"""Queues with expiring messages, by the second, so that a tick examines no other queue.  No I/O.
 
 Rules
 -----
-* A queue is in one second at most: that of the first message that may expire.
-* It may be looked at too early, when that message has left; never too late.
+* A queue is listed under at most one second: when its first message may expire.
+* If that message leaves, the queue is examined too early; it is never examined too late.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExpirySchedule:
-    """The queues of one member."""
+    """The expiry schedule of all queues of one member."""
 
     __slots__ = ("_at", "_queues", "_seconds")
 
@@ -26,10 +26,10 @@ class ExpirySchedule:
         self._at: dict[Queue, int] = {}
         self._queues: dict[int, set[Queue]] = {}
         self._seconds: list[int] = []
-        """The keys of ``_queues``, as a heap; some that are gone as well."""
+        """The keys of ``_queues`` as a heap, which may also contain stale ones."""
 
     def note(self, queue: Queue, expires_at: float) -> None:
-        """A message of a queue expires then, by the clock of the queues."""
+        """Schedule a queue for the time, by the clock of the queues, at which a message expires."""
         second = int(expires_at)
         former = self._at.get(queue)
         if former is not None and former <= second:
@@ -45,7 +45,7 @@ class ExpirySchedule:
         queues.add(queue)
 
     def discard(self, queue: Queue) -> None:
-        """Nothing of a queue expires any more."""
+        """Remove a queue from the schedule."""
         second = self._at.pop(queue, None)
         if second is not None:
             queues = self._queues[second]
@@ -54,7 +54,7 @@ class ExpirySchedule:
                 del self._queues[second]
 
     def due(self, now: float) -> list[Queue]:
-        """The queues that may have something to expire; all leave the schedule."""
+        """Remove and return the queues in which a message may have expired."""
         due: list[Queue] = []
         while self._seconds and self._seconds[0] <= now:
             queues = self._queues.pop(heapq.heappop(self._seconds), set())

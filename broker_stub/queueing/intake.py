@@ -1,11 +1,11 @@
-"""Holds all producers up at once: for a reason that is not one queue's.
+"""Stops all producers at once, for a reason that concerns the whole member.
 
 Rules
 -----
-* Full: no link gets new credit.  What was granted before may still arrive.
-* Stopped: what arrives all the same is kept by its link, unsettled and in order, until that is over.
-* What is never stored is not held up: temporary queues, and the broker's own nodes.
-* A call that raises is logged: the others are not its link's, and none of them is dropped.
+* Full: no link gets new credit.  Messages within earlier credit may still arrive.
+* Stopped: a link keeps messages that still arrive, unsettled and in order, until the intake restarts.
+* Nodes that are never stored are not affected: temporary queues, and the broker's own nodes.
+* A callback that raises is logged, and the callbacks of other links are still called.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Call = Callable[[], object]
 
 
 class Intake:
-    """One for all queues of a broker; links wait for it as they do for a queue."""
+    """The intake of all queues of a broker; links wait for it as they wait for a queue."""
 
     __slots__ = ("_at_restart", "_waiting", "full", "stopped")
 
@@ -32,9 +32,9 @@ class Intake:
         self._at_restart: dict[_Call, None] = {}
 
     def set(self, *, full: bool, stopped: bool) -> None:
-        """Change it, and call those who waited.
+        """Change the state, and call the callbacks that waited for it.
 
-        :param stopped: it is full as well then.
+        :param stopped: stop storing messages; implies ``full``.
         """
         self.full, self.stopped = full or stopped, stopped
         if not self.stopped:
@@ -44,24 +44,24 @@ class Intake:
 
     @property
     def waiting(self) -> int:
-        """How many wait for it."""
+        """The number of callbacks that wait."""
         return len(self._waiting) + len(self._at_restart)
 
     def when_not_full(self, call: _Call) -> None:
-        """Call once when credit may be given again."""
+        """Call once when links may get credit again."""
         self._waiting[call] = None
 
     def when_restarted(self, call: _Call) -> None:
-        """Call once when what arrives may be stored again."""
+        """Call once when messages may be stored again."""
         self._at_restart[call] = None
 
     def stop_waiting(self, call: _Call) -> None:
-        """Do not call it any more."""
+        """Cancel a callback."""
         self._waiting.pop(call, None)
         self._at_restart.pop(call, None)
 
     async def restarted(self) -> None:
-        """Wait until what arrives may be stored."""
+        """Wait until messages may be stored."""
         while self.stopped:
             restarted = asyncio.Event()
             self.when_restarted(restarted.set)

@@ -1,4 +1,4 @@
-"""What a queue works with: messages, consumers, and the interfaces to those who send and complete.
+"""The parts of a queue: messages, consumers, and the interfaces to links and stores.
 
 Sources: AMQP 1.0 part 3, section 3.2.1 (header) and 3.3 (distribution nodes).
 """
@@ -17,15 +17,15 @@ Call = Callable[[], None]
 
 
 def nothing() -> None:
-    """Nobody waits for it."""
+    """Do nothing."""
 
 
 Selects = Callable[["Message"], bool]
-"""Whether a consumer takes a message; it is asked once about each."""
+"""Return True if a consumer takes a message; called once for each message."""
 
 
 class MessageState(enum.Enum):
-    """The state of a message in its queue; one that is leaving is copied to a dead-letter queue."""
+    """The state of a message in its queue; ``LEAVING`` while it is copied to a dead-letter queue."""
 
     HELD = enum.auto()
     DELAYED = enum.auto()
@@ -36,24 +36,25 @@ class MessageState(enum.Enum):
 
 
 class DeadLetterReason(enum.StrEnum):
-    """Why a message is a dead letter: the values of ``x-opt-dead-letter-reason``."""
+    """The reason why a message is a dead letter: the values of ``x-opt-dead-letter-reason``."""
 
     REJECTED = "rejected"
     MAX_DELIVERY_COUNT = "max-delivery-count"
 
 
 class Message:
-    """One message of one queue.  Changes only through its queue, or a backup's copy of it.
+    """A message of one queue.  Changed only by its queue and by the code that applies a primary's changes.
 
-    :ivar annotations: what consumers have added (see ``annotations``): an encoded map; empty for nothing.
+    :ivar annotations: the annotations of consumers (see ``annotations``): an encoded map, or empty.
     :ivar due_at: when it may be delivered, by the queue's clock; ``None`` for at once.
-    :ivar expires_at: by the queue's clock; ``expires_at_ms``: where its time to live ends, in milliseconds
-        since the epoch by this member's wall clock, for its store.
-    :ivar failover_delivery_count: the delivery count that it has after a failover: one more for every
-        consumer that acquired it, also for one that has it now or released it.
-    :ivar producer: the container id of who sent it here; ``None`` after a restart or failover.
-    :ivar pending_acks: how many stores and replicas must still have the message before its producer's
-        transfer is settled; ``on_complete``: the callbacks that do so (see ``durability.guard``).
+    :ivar expires_at: when it expires, by the queue's clock.
+    :ivar expires_at_ms: the end of its time to live, in milliseconds since the epoch by this member's wall
+        clock, for its store.
+    :ivar failover_delivery_count: its delivery count after a failover: one more for every consumer that
+        acquired it, including the present one and any that released it.
+    :ivar producer: the container id of its sender; ``None`` after a restart or failover.
+    :ivar pending_acks: how many stores and replicas must still have the message before it is complete.
+    :ivar on_complete: the callbacks for completion, such as settling the transfer (see ``durability.guard``).
     """
 
     __slots__ = (
@@ -90,7 +91,7 @@ class Message:
         self.on_complete: list[tuple[Done, Any]] | None = None
 
     def set_count(self, count: int) -> None:
-        """Take a delivery count, for a message that no consumer here was ever given."""
+        """Set the delivery count of a message that was never delivered by this member."""
         self.delivery_count = self.failover_delivery_count = count
 
     def __lt__(self, other: Message) -> bool:
@@ -98,7 +99,7 @@ class Message:
 
 
 class Replicate(enum.StrEnum):
-    """What of a queue the backups have: the values of ``x-qpid-replicate``."""
+    """The part of a queue that backups have: the values of ``x-qpid-replicate``."""
 
     NONE = "none"
     CONFIGURATION = "configuration"
@@ -106,52 +107,52 @@ class Replicate(enum.StrEnum):
 
 
 class Sink(Protocol):
-    """Where a consumer's messages go: a link, or a test."""
+    """The destination of a consumer's messages: a link, or a test."""
 
     def capacity(self) -> int:
-        """How many messages it takes now."""
+        """Return how many messages it takes now."""
 
     def deliver(self, message: Message) -> None:
         """Send the message."""
 
     def queue_deleted(self) -> None:
-        """The queue is gone: nothing more comes, and outcomes change nothing."""
+        """Handle the end of the queue; outcomes have no effect any more."""
 
     def idle(self) -> None:
-        """After a search that took several iterations of the loop there is nothing more for it now."""
+        """Handle the end of a search over several iterations of the event loop: nothing more matches now."""
 
 
 class NoSink:
-    """Where the messages of a consumer go that is gone: nowhere, for it has no room."""
+    """The sink of a consumer that has ended: it has no capacity."""
 
     __slots__ = ()
 
     def capacity(self) -> int:
-        """None."""
+        """Return 0."""
         return 0
 
     def deliver(self, message: Message) -> None:
-        """Not called, for there is no room."""
+        """Never called, because there is no capacity."""
         raise AssertionError(f"message {message.number} for a consumer that is gone")
 
     def queue_deleted(self) -> None:
-        """It is gone already."""
+        """Do nothing."""
 
     def idle(self) -> None:
-        """Nobody waits for anything."""
+        """Do nothing."""
 
 
 NO_SINK = NoSink()
 
 
 class Consumer:
-    """One taker of a queue's messages; ``Queue.subscribe`` makes it.
+    """A consumer of a queue; made by ``Queue.subscribe``.
 
     :param browsing: gets copies and settles nothing (distribution mode ``copy``).
     :param settles: messages are removed when they are delivered (at-most-once).
-    :param selects: which messages it takes; ``None`` for any.
-    :ivar cursor: the number that a browse or selective consumer passed last; ``ahead``: see ``browse``;
-        ``returned``: see ``selective``; ``candidates``: see ``deferred``.
+    :param selects: returns True for messages that it takes; ``None`` for all.
+    :ivar cursor: the number of the last message that a browse or selective consumer passed.
+    :ivar ahead: see ``browse``; ``returned``: see ``selective``; ``candidates``: see ``deferred``.
     """
 
     __slots__ = (
@@ -181,26 +182,26 @@ class Consumer:
 
 
 class Guard(Protocol):
-    """Completes a message when every store and replica that must have it has it.
+    """Completes a message when every required store and replica has it.
 
-    :ivar open: whether what is complete is reported at once.
+    :ivar open: True if completions are reported at once.
     """
 
     open: bool
 
     def when_complete(self, message: Message, done: Done, token: Any) -> None:
-        """Call ``done(token)`` once the message is safe."""
+        """Call ``done(token)`` once the message is complete."""
 
     def acknowledged(self, message: Message) -> None:
-        """A store or replica that the message waits for has it."""
+        """Count one of the stores and replicas that the message waits for."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """What happened to a queue's messages since it was made.
+    """The number of messages of a queue by event, since the queue was made.
 
     :param dead_lettered: moved to the dead-letter address.
-    :param dropped: removed at the limit of deliveries, where there is no dead-letter address.
+    :param dropped: removed at the limit of deliveries, without a dead-letter address.
     """
 
     enqueued: int = 0
@@ -215,8 +216,10 @@ class Counters:
 
 
 SEQUENCE_BITS = 40
-"""A message's number is its primary's generation above so many bits of sequence: room for eight
-million generations and a trillion messages in each, within SQLite's 63 bits."""
+"""A message's number is its primary's generation, shifted by these bits, plus a sequence.
+
+There is room for eight million generations and a trillion messages in each, within SQLite's 63 bits.
+"""
 
 SAFE = Message(0, b"", Envelope())
 """Stands for a message that is complete."""

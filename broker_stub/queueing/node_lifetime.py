@@ -1,9 +1,9 @@
-"""How long a dynamic queue lives: the lifetime policy that its creator asked for.
+"""The lifetime of a dynamic queue, by the policy that its creator asked for.
 
 Rules
 -----
-* Without a policy the queue ends with the link that made it.  None of them ends it earlier.
-* It ends with its connection in any case: no other one may take from it, so nobody would be left who could.
+* Without a policy the queue ends with the link that made it.  No policy ends it earlier.
+* The queue always ends with its connection, because no other connection may take from it.
 
 Source: AMQP 1.0 part 3, sections 3.5.9 to 3.5.13 (lifetime policies).
 """
@@ -19,7 +19,7 @@ from broker_stub.queueing.queue import Queue
 
 
 class LifetimePolicy(enum.IntEnum):
-    """When a dynamic node is deleted: the descriptors of the policies."""
+    """The condition for deleting a dynamic node: the descriptors of the policies."""
 
     DELETE_ON_CLOSE = 0x2B
     DELETE_ON_NO_LINKS = 0x2C
@@ -28,9 +28,9 @@ class LifetimePolicy(enum.IntEnum):
 
 
 class NodeLifetime:
-    """The life of one dynamic queue (a ``message.Observer`` of it).
+    """The lifetime of one dynamic queue (a ``message.Observer`` of it).
 
-    :param delete: called once, with the queue, when it has ended.
+    :param delete: called once, with the queue, when its lifetime ends.
     """
 
     __slots__ = ("_delete", "_ended", "_has_creator", "_links", "_policy", "_queue")
@@ -46,20 +46,20 @@ class NodeLifetime:
             queue.observe(self)
 
     def attached(self) -> None:
-        """A link to the queue is new."""
+        """Count a new link to the queue."""
         self._links += 1
 
     def detached(self, *, is_creator: bool) -> None:
-        """A link to the queue has ended.
+        """Handle the end of a link to the queue.
 
-        :param is_creator: whether it made the queue.
+        :param is_creator: True if the link made the queue.
         """
         self._links -= 1
         self._has_creator = self._has_creator and not is_creator
         self.check()
 
     def check(self) -> None:
-        """Delete the queue if its time has come."""
+        """Delete the queue if its policy says so now."""
         if self._ended or self._queue.deleted or self._has_creator:
             return
         waits_for_links = self._policy in _WAITS_FOR_LINKS and self._links
@@ -71,26 +71,26 @@ class NodeLifetime:
     # -- the queue's observer -------------------------------------------------------------------
 
     def enqueued(self, queue: Queue, message: Message) -> None:
-        """A message more to wait for."""
+        """Ignored: one more message does not end the queue."""
 
     def dequeued(self, queue: Queue, message: Message) -> None:
-        """One less; the queue is in the middle of it."""
+        """Check again in the next iteration of the loop, after the queue has completed the removal."""
         asyncio.get_running_loop().call_soon(self.check)
 
     def withdrawn(self, queue: Queue, message: Message) -> None:
-        """Nothing to do: the lifetime never depended on this message."""
+        """Ignored: the lifetime never depended on this message."""
 
     def acquired(self, queue: Queue, message: Message) -> None:
-        """It is still in the queue."""
+        """Ignored: the message is still in the queue."""
 
     def annotated(self, queue: Queue, message: Message) -> None:
-        """It is still in the queue."""
+        """Ignored: the message is still in the queue."""
 
     def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
-        """Nothing but a message more or less changes it."""
+        """Ignored: only queue depth matters."""
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
-        """A dynamic queue has no site progress."""
+        """Ignored: a dynamic queue has no site progress."""
 
 
 _WAITS_FOR_LINKS = (LifetimePolicy.DELETE_ON_NO_LINKS, LifetimePolicy.DELETE_ON_NO_LINKS_OR_MESSAGES)

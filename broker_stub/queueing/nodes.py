@@ -4,12 +4,11 @@ Rules
 -----
 * An address is a queue or an exchange, never both.
 * ``exchange/key`` is the exchange with a key, unless a queue has that whole name.
-* An address that is not there is made, as a queue, when somebody attaches to it, unless the
-  broker is configured not to.
-* Addresses that start with ``$`` are the broker's own; none of them is a queue or an exchange.
-* There are at most so many queues (``queue_limits``); those that the cluster has already are always taken.
-* A temporary queue belongs to one connection: only that one may take from it, anyone may send
-  to it, and it ends with the connection.
+* When a client attaches to an unknown address, the broker makes a queue, unless configured not to.
+* Addresses that start with ``$`` are the broker's own; clients cannot declare them as queues or exchanges.
+* The number of queues is limited (``queue_limits``); queues that the cluster has already are always accepted.
+* A temporary queue belongs to one connection: only this connection may take from it, any may send to it, and
+  the queue ends with the connection.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ REPLICATE_PROPERTY = "x-qpid-replicate"
 
 
 class AddressRefusedError(Exception):
-    """An address that cannot be used, with the AMQP condition that says why."""
+    """An address cannot be used; ``condition`` is the AMQP condition for the reason."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(description)
@@ -56,47 +55,47 @@ class AddressRefusedError(Exception):
 
 
 class Watcher(Protocol):
-    """Observes what is made and deleted: for the store and the replicas.
+    """Observes queues, exchanges and bindings, for the store and the replicas.
 
     Bindings that end with their queue or their exchange are not reported one by one.
     """
 
     def queue_added(self, queue: Queue) -> None:
-        """A queue is new."""
+        """Handle a new queue."""
 
     def queue_changed(self, queue: Queue) -> None:
-        """Another site gets more or less of a queue than before."""
+        """Handle a queue's new site mode."""
 
     def queue_deleted(self, queue: Queue) -> None:
-        """A queue is gone, with what was in it and the bindings to it."""
+        """Handle the end of a queue, its messages and the bindings to it."""
 
     def exchange_added(self, exchange: Exchange) -> None:
-        """An exchange is new, or its options are."""
+        """Handle a new exchange, or new options of an exchange."""
 
     def exchange_deleted(self, exchange: Exchange) -> None:
-        """An exchange is gone, with its bindings."""
+        """Handle the end of an exchange and its bindings."""
 
     def binding_added(self, binding: Binding) -> None:
-        """A binding is new."""
+        """Handle a new binding."""
 
     def binding_deleted(self, binding: Binding) -> None:
-        """A binding is gone, although its queue and its exchange are not."""
+        """Handle the end of a binding whose queue and exchange remain."""
 
 
 class SiteWatcher(Protocol):
-    """Observes the same after the ``Watcher``, as far as another site is concerned."""
+    """Observes queues and exchanges after the ``Watcher``, on behalf of another site."""
 
     def queue_added(self, queue: Queue) -> None:
-        """A queue is new."""
+        """Handle a new queue."""
 
     def queue_changed(self, queue: Queue) -> None:
-        """Another site gets more or less of a queue than before."""
+        """Handle a queue's new site mode."""
 
     def exchange_added(self, exchange: Exchange) -> None:
-        """An exchange is new, or its options are."""
+        """Handle a new exchange, or new options of an exchange."""
 
     def exchange_deleted(self, exchange: Exchange) -> None:
-        """An exchange is gone."""
+        """Handle the end of an exchange."""
 
 
 class Addresses:
@@ -129,7 +128,7 @@ class Addresses:
         self._exchange_identities: dict[str, Exchange] = {}
         self._expiring = ExpirySchedule()
         self.lifetimes: dict[Queue, NodeLifetime] = {}
-        """When dynamic queues end."""
+        """The lifetimes of dynamic queues."""
         self.intake = Intake()
         self._dead_letters = DeadLetters(self._dead_letter_target, self.intake)
         self.watcher: Watcher | None = None
@@ -141,7 +140,7 @@ class Addresses:
     def __iter__(self) -> Iterator[Queue]:
         return iter(tuple(self._queues.values()))
 
-    # -- whatever an address names --------------------------------------------------------------
+    # -- addresses ------------------------------------------------------------------------------
 
     def resolve(
         self,
@@ -151,11 +150,11 @@ class Addresses:
         site: str | None = None,
         options: QueueOptions = NO_OPTIONS,
     ) -> Queue | Route:
-        """The queue of an address, or its exchange with the key that the address has.
+        """Return the queue of an address, or its exchange with the key in the address.
 
-        :param replicate: what ``x-qpid-replicate`` says, for a queue that is made now.
-        :param site: what ``x-qpid-site-replicate`` says, likewise.
-        :param options: what else that queue is declared with.
+        :param replicate: the value of ``x-qpid-replicate``, for a queue that is made now.
+        :param site: the value of ``x-qpid-site-replicate``, likewise.
+        :param options: other options for that queue.
         :raises AddressRefusedError: when there is none and none may be made.
         """
         mode, events = replicate_mode(replicate), site_mode(site)
@@ -172,7 +171,7 @@ class Addresses:
         return self.declare(name, replicate=mode, site=events, options=options)
 
     def queue(self, name: str | None) -> Queue:
-        """The queue of an address.
+        """Return the queue of an address.
 
         :raises AddressRefusedError: when it is an exchange, or as ``resolve`` does.
         """
@@ -182,7 +181,7 @@ class Addresses:
         return target
 
     def find_route(self, name: str) -> Route | None:
-        """The exchange that an address names, with the key that follows; ``None`` if there is none."""
+        """Return the exchange that an address names, with the key that follows; ``None`` if there is none."""
         head = name
         while head:
             exchange = self._exchanges.get(head)
@@ -192,7 +191,7 @@ class Addresses:
         return None
 
     def _check_free(self, name: str, others: Mapping[str, object], what: str) -> None:
-        """A new name must be no one else's."""
+        """Raise an error if a new name is reserved or in use."""
         if not name or len(name) > MAX_NAME or name.startswith(RESERVED):
             raise AddressRefusedError(NOT_ALLOWED, f"{name!r} cannot be declared")
         if name in others:
@@ -201,7 +200,7 @@ class Addresses:
     # -- queues ---------------------------------------------------------------------------------
 
     def find_queue(self, name: str) -> Queue | None:
-        """The queue of that name, if there is one."""
+        """Return the queue of this name, if there is one."""
         return self._queues.get(name)
 
     def declare(
@@ -214,12 +213,13 @@ class Addresses:
         identity: str | None = None,
         limited: bool = True,
     ) -> Queue:
-        """Make a queue of that name; one of another identity is replaced.
+        """Make a queue of this name, and delete a queue that has the name already.
 
-        :param identity: that of a queue which the cluster has already.
-        :param limited: whether it is refused when there are too many; the member's own are not.
-        :raises AddressRefusedError: when the name is reserved, or an exchange's; when another site is to get
-            what the backups do not have; when an option is not for it; or when there are too many queues.
+        :param identity: the identity of a queue that the cluster has already.
+        :param limited: apply the limit of queues; False for the member's own queues.
+        :raises AddressRefusedError: when the name is reserved or an exchange's, when another site would get
+            messages that the backups do not have, when an option is not valid, or when there are too many
+            queues.
         """
         self._check_free(name, self._exchanges, "an exchange")
         _check_options(name, options)
@@ -248,9 +248,9 @@ class Addresses:
         return self._add(queue)
 
     def set_site(self, queue: Queue, site: SiteMode) -> None:
-        """Let another site have more or less of a queue; what is in it gets its events now.
+        """Set the site mode of a queue; its present messages get their events now.
 
-        :raises AddressRefusedError: when another site would get what the backups do not have.
+        :raises AddressRefusedError: when the other site would get messages that the backups do not have.
         """
         _check_site(queue.name, queue.replicate, site)
         if queue.site is not site:
@@ -260,11 +260,11 @@ class Addresses:
                     watcher.queue_changed(queue)
 
     def by_identity(self, identity: str) -> Queue | None:
-        """The queue of an identity."""
+        """Return the queue with an identity, if there is one."""
         return self._by_identity.get(identity)
 
     def delete(self, queue: Queue) -> None:
-        """Delete a queue with what is in it, and the bindings to it."""
+        """Delete a queue with its messages and the bindings to it."""
         if self._queues.get(queue.name) is queue:
             del self._queues[queue.name]
         self._by_identity.pop(queue.identity, None)
@@ -285,12 +285,12 @@ class Addresses:
         options: QueueOptions = NO_OPTIONS,
         limited: bool = True,
     ) -> Queue:
-        """A new queue that is neither stored nor replicated, mostly for one connection.
+        """Make a queue that is neither stored nor replicated, usually for one connection.
 
-        :param owner: who alone may take from it; ``None`` for anybody.
-        :param name: its own; one is made by default.
-        :param policy: when it ends before its connection does; ``None`` for when it is deleted.
-        :param limited: whether it is refused when there are too many.
+        :param owner: the only connection that may take from it; ``None`` for any.
+        :param policy: when it ends before its connection; ``None`` for only when it is deleted.
+        :param name: its name; generated by default.
+        :param limited: apply the limit of queues.
         :raises AddressRefusedError: when there are too many queues.
         """
         if limited:
@@ -319,13 +319,13 @@ class Addresses:
             )
 
     def delete_temporary(self, owner: object, queues: set[Queue]) -> None:
-        """A connection has ended: delete its temporary queues."""
+        """Delete the temporary queues of a connection that has ended."""
         for queue in queues:
             if queue.exclusive_to is owner:
                 self.delete(queue)
 
     def _dead_letter_target(self, address: str, queue: Queue) -> Queue | Route | None:
-        """Where the dead letters of a queue go; a queue that is made now is replicated as that one is."""
+        """Return the destination of a queue's dead letters; a new queue is replicated like the given one."""
         target = self._queues.get(address) or self.find_route(address)
         if target is None and self._auto_create:
             try:
@@ -335,7 +335,7 @@ class Addresses:
         return target
 
     def expire(self) -> None:
-        """Drop what is too old in the queues that have such a message; move what waited to be moved."""
+        """Drop expired messages, and retry the dead letters that wait."""
         self._dead_letters.retry()
         for queue in self._expiring.due(self._clock()):
             count = queue.expire()
@@ -353,15 +353,15 @@ class Addresses:
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
-        """Every binding, those of one exchange together."""
+        """Every binding, grouped by exchange."""
         return tuple(binding for exchange in self._exchanges.values() for binding in exchange.bindings)
 
     def find_exchange(self, name: str) -> Exchange | None:
-        """The exchange of that name, if there is one."""
+        """Return the exchange of this name, if there is one."""
         return self._exchanges.get(name)
 
     def exchange_by_identity(self, identity: str) -> Exchange | None:
-        """The exchange of an identity."""
+        """Return the exchange with an identity, if there is one."""
         return self._exchange_identities.get(identity)
 
     def declare_exchange(
@@ -373,9 +373,9 @@ class Addresses:
         identity: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Exchange:
-        """Make an exchange of that name; one of another identity is replaced.
+        """Make an exchange of this name, and delete an exchange that has the name already.
 
-        :param options: what else its type wants to know.
+        :param options: other options, which depend on its type.
         :raises AddressRefusedError: when the name is reserved, or a queue's.
         """
         self._check_free(name, self._queues, "a queue")
@@ -392,7 +392,7 @@ class Addresses:
         return exchange
 
     def change_exchange(self, exchange: Exchange, options: Mapping[str, Any]) -> None:
-        """Give an exchange other options."""
+        """Replace the options of an exchange."""
         exchange.options = options
         self._report_exchange(exchange)
 
@@ -412,9 +412,9 @@ class Addresses:
                 watcher.exchange_deleted(exchange)
 
     def bind(self, exchange: Exchange, queue: Queue, key: str = "") -> Binding:
-        """Send what fits the key to the queue; the binding that does so already stays.
+        """Bind a queue to an exchange with a key; return the new binding, or an equal one that exists.
 
-        :raises AddressRefusedError: when the key is too long.
+        :raises AddressRefusedError: when the key is too long, or the exchange applies site events.
         """
         if len(key) > MAX_KEY:
             raise AddressRefusedError(INVALID_FIELD, f"a key has at most {MAX_KEY} characters")
@@ -429,7 +429,7 @@ class Addresses:
         return binding
 
     def unbind(self, binding: Binding) -> None:
-        """End a binding; one that has ended is no error."""
+        """Remove a binding, unless it has ended already."""
         if binding.exchange.binding(binding.queue, binding.key) is not None:
             binding.exchange.remove(binding)
             if self.watcher is not None:
@@ -446,9 +446,9 @@ class Addresses:
 
 
 def replicate_mode(text: str | None) -> Replicate | None:
-    """What ``x-qpid-replicate`` says; ``None`` when it is not there.
+    """Parse the value of ``x-qpid-replicate``; ``None`` if it is absent.
 
-    :raises AddressRefusedError: for another value.
+    :raises AddressRefusedError: for an unknown value.
     """
     if text is None:
         return None
@@ -462,9 +462,9 @@ def replicate_mode(text: str | None) -> Replicate | None:
 
 
 def site_mode(text: str | None) -> SiteMode:
-    """What ``x-qpid-site-replicate`` says; none when it is not there.
+    """Parse the value of ``x-qpid-site-replicate``; ``SiteMode.NONE`` if it is absent.
 
-    :raises AddressRefusedError: for another value.
+    :raises AddressRefusedError: for an unknown value.
     """
     try:
         return SiteMode.NONE if text is None else SiteMode(text)

@@ -1,4 +1,4 @@
-"""The interfaces of those who are told what enters and leaves a queue, or take its messages over."""
+"""Interfaces of objects that observe a queue or move its dead letters."""
 
 from __future__ import annotations
 
@@ -12,65 +12,63 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Observes what enters and leaves a queue: a replication, a store."""
+    """Observes the messages that enter and leave a queue: a store, or a replication."""
 
     def enqueued(self, queue: Queue, message: Message) -> None:
-        """The message has its number and its place."""
+        """Handle a new message, which has its number and position."""
 
     def dequeued(self, queue: Queue, message: Message) -> None:
-        """The message is gone, for whatever reason."""
+        """Handle a message that has left the queue, for whatever reason."""
 
     def withdrawn(self, queue: Queue, message: Message) -> None:
-        """The message is not in the queue after all, for ``enqueued`` raised here or elsewhere.
-
-        A second copy of it is a first one then.
-        """
+        """Undo ``enqueued``, because it raised here or elsewhere; the next copy is not a duplicate."""
 
     def acquired(self, queue: Queue, message: Message) -> None:
-        """A consumer was given the message: another delivery will be a redelivery."""
+        """Handle the delivery of a message to a consumer: another delivery will be a redelivery."""
 
     def annotated(self, queue: Queue, message: Message) -> None:
-        """A consumer has added annotations to the message, which nobody waits for."""
+        """Handle annotations that a consumer added; no caller waits for them to be stored."""
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
-        """The queue's site progress has changed; ``completion`` counts acknowledgements as a message does."""
+        """Handle new site progress; ``completion`` counts acknowledgements as a message does."""
 
     def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
-        """Messages that ``dequeued`` has reported were accepted, and wait to be confirmed.
+        """Record the owner of accepted messages that ``dequeued`` has reported.
 
-        :param numbers: of the messages; none for a barrier, to complete with all that has left before.
+        :param numbers: the messages' numbers; empty for a barrier, which completes with everything that left
+            before.
         :param owner: see ``confirmations``.
         """
 
 
 class SiteEventListener(Protocol):
-    """Makes site events of a queue's changes, after every observer."""
+    """Makes site events of a queue's changes; called after every observer."""
 
     @property
     def full(self) -> bool:
-        """True without room for more events: producers wait then."""
+        """True if producers must wait until there is capacity for more events."""
 
     def when_not_full(self, call: Call) -> None:
-        """Call once when there may be room again."""
+        """Call once when it may have capacity again."""
 
     def stop_waiting(self, call: Call) -> None:
-        """Do not call it any more."""
+        """Cancel a callback."""
 
     def enqueued(self, queue: Queue, message: Message) -> None:
-        """A producer's message has its number and its place."""
+        """Handle a producer's message, which has its number and position."""
 
     def dequeued(self, queue: Queue, message: Message) -> None:
-        """The message is gone, for whatever reason."""
+        """Handle a message that has left the queue, for whatever reason."""
 
     def withdrawn(self, queue: Queue, message: Message) -> None:
-        """The message is not in the queue after all, and neither is its event."""
+        """Undo ``enqueued``, and remove the event."""
 
     def record(self) -> Message:
-        """A message that completes when every event so far is complete."""
+        """Return a message that completes when every event so far is complete."""
 
 
 class Burial(Protocol):
-    """Moves what cannot be delivered to the dead-letter address of its queue (see ``dead_letters``)."""
+    """Moves undeliverable messages to the dead-letter address of their queue (see ``dead_letters``)."""
 
     def move(
         self, queue: Queue, message: Message, reason: DeadLetterReason, description: str, gone: Call

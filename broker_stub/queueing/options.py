@@ -1,13 +1,13 @@
-"""What a queue is declared with, beside its name and what is replicated.  No I/O.
+"""The options of a queue, except its name and its replication.  No I/O.
 
-The names are those of the node properties, of the management node's attributes and of the store.  They follow
-Azure Service Bus and ActiveMQ Artemis (``MaxDeliveryCount``, ``max-delivery-attempts``,
-``dead-letter-address``), with the ``x-`` of queue arguments that Qpid and RabbitMQ have.
+The names are the same in node properties, in the attributes of the management node and in the store.  They
+follow Azure Service Bus and ActiveMQ Artemis (``MaxDeliveryCount``, ``max-delivery-attempts``,
+``dead-letter-address``), with the ``x-`` of queue arguments in Qpid and RabbitMQ.
 
 Rules
 -----
-* An option with its default is not written, so a queue without options is stored and sent as ever.
-* An option of an unknown name or a wrong value is refused: a queue that only seems to have it is worse.
+* An option with its default value is not written, so a queue without options is stored and sent as before.
+* An unknown name or a wrong value is refused: a queue that only seems to have an option would be worse.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ NO_LOCAL = "x-no-local"
 DELIVER = "x-deliver"
 OPTION_NAMES = (MAX_DELIVERY_COUNT, DEAD_LETTER_ADDRESS, SELECTOR, NO_LOCAL, DELIVER)
 
-# Long enough for any name a person gives; the name is kept in logs and in status answers.
+# Long enough for any name that a person chooses; names occur in logs and in status answers.
 MAX_NAME = 1024
-# The header's delivery-count: AMQP 1.0 part 3, section 3.2.1.
+# The maximum of delivery-count in the header: AMQP 1.0 part 3, section 3.2.1.
 _MOST_DELIVERIES = 2**32 - 1
 
 
 class QueueOptionError(ValueError):
-    """An option has another value than it can have."""
+    """An option has an invalid value."""
 
 
 class Deliver(enum.StrEnum):
     """When consumers get a message: the values of ``x-deliver``."""
 
     COMMITTED = "committed"
-    """When its producer could be told that it is safe."""
+    """When it is complete, so that its producer's transfer could be settled."""
     EARLY = "early"
-    """At once: a failover may take back what a consumer had, and its producer send it again."""
+    """At once.  A failover may then lose a message that a consumer had, and its producer sends it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ class QueueOptions:
 
     :param max_delivery_count: failed deliveries after which a message is a dead letter; 0 for no limit.
     :param dead_letter_address: the queue or exchange that gets dead letters; empty for none.
-    :param selector: which messages it gets from the exchanges that it is bound to; empty for all.
-    :param no_local: the container id whose messages it does not get from them; empty for none.
+    :param selector: the messages that it gets from exchanges it is bound to; empty for all.
+    :param no_local: the container id whose messages it does not get from exchanges; empty for none.
     :param deliver: when consumers get a message.
     """
 
@@ -65,10 +65,10 @@ class QueueOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], *, bounded: bool = True) -> QueueOptions:
-        """The options among other things that a queue is declared with, such as node properties.
+        """Read the options from the arguments of a declaration, such as node properties.
 
-        :param bounded: as of ``Selector``: not of a queue that the cluster has already.
-        :raises QueueOptionError: when one has a value that it cannot have.
+        :param bounded: as for ``Selector``; False for a queue that the cluster has already.
+        :raises QueueOptionError: when an option has an invalid value.
         """
         count = given.get(MAX_DELIVERY_COUNT) or 0
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_DELIVERIES:
@@ -90,9 +90,9 @@ class QueueOptions:
         )
 
     def check_for(self, name: str, reserved: tuple[str, ...]) -> None:
-        """Make sure that a queue of that name can have them.
+        """Check that a queue of this name can have the options.
 
-        :param reserved: what the names of no queue that clients make begin with.
+        :param reserved: prefixes of names that clients cannot use for queues.
         :raises QueueOptionError: when it cannot.
         """
         address = self.dead_letter_address
@@ -102,7 +102,7 @@ class QueueOptions:
             raise QueueOptionError(f"{address!r} takes no dead letters: it is not for clients, or too long")
 
     def plain(self) -> dict[str, Any]:
-        """Those that differ from their defaults, by name: what JSON can hold."""
+        """Return the options that differ from their defaults, by name, as JSON types."""
         deliver = "" if self.deliver is Deliver.COMMITTED else str(self.deliver)
         values = (self.max_delivery_count, self.dead_letter_address, self.selector, self.no_local, deliver)
         return {name: value for name, value in zip(OPTION_NAMES, values, strict=True) if value}

@@ -2,24 +2,24 @@
 
 Theory of operation
 -------------------
-A message gets the queue's next number and keeps it: that number is its position.  This module knows what is
-in the queue, and reports what enters and leaves; ``dispatch.dispatcher`` hands it to the consumers.
+A message gets the queue's next number, which is its position, and keeps it.  This module knows the messages
+and reports every change; ``dispatch.dispatcher`` delivers them to the consumers.
 
 Rules
 -----
-* A message is available, acquired by one consumer, or removed for ever.  One that is
-  *held* is none of these yet: no consumer gets it before it is complete, or before ``publish``.
-* Only the consumer that holds a message can settle it, and once.
-* An expired message is never delivered.  One that expires while it is acquired is dropped
-  when it is requeued.
-* ``done(token)`` settles the producer's transfer: at once, or by the ``Guard`` when the message is
-  complete.  A second copy of a message completes with the first one.
-* A number is a generation and a sequence (``SEQUENCE_BITS``), so two primaries never give
-  the same number to different messages.
+* A message is available, acquired by one consumer, or removed for good.  Before that it may be *held*: no
+  consumer gets a held message until it is complete, or until ``publish``.
+* Only the consumer that holds a message can settle it, and only once.
+* An expired message is never delivered.  If it expires while it is acquired, it is dropped when it is
+  requeued.
+* ``done(token)`` settles the producer's transfer: at once, or through the ``Guard`` when the message is
+  complete.  A second copy of a message completes with the first.
+* A number consists of a generation and a sequence (``SEQUENCE_BITS``), so two primaries never assign the same
+  number to different messages.
 * A backup's queue takes its numbers from the primary (``insert``, ``discard``).
-* A ``full`` queue still takes messages, but senders get no new credit; all queues are full while there are
-  too many bytes in them together (``queue_limits``), and those with events for another site while too many of
-  these wait.
+* A ``full`` queue still takes messages, but senders get no new credit.  All queues are full while their total
+  size exceeds its limit (``queue_limits``).  Queues with events for another site are also full while too many
+  of these events wait.
 
 Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4 (delivery state).
 """
@@ -65,15 +65,15 @@ _MAY_EXPIRE = (MessageState.AVAILABLE, MessageState.DELAYED)
 class Queue:
     """A queue of one address.
 
-    :param clock: seconds, only ever growing.
-    :param total: the size of all queues, of which it is one.
-    :param site: which events another site gets of it.
-    :param dead_letters: moves what cannot be delivered, where ``options`` have an address for it.
+    :param clock: monotonic seconds.
+    :param total: the size of all queues, including this one.
+    :param site: the events that another site gets.
+    :param dead_letters: moves undeliverable messages, if ``options`` have a dead-letter address.
     :param exclusive_to: the only connection that may take from it, ``None`` for any.
     :param temporary: lives as long as that connection.
-    :param call_at: calls at a time by the clock, for messages that are not to be delivered before.
+    :param call_at: calls at a time by the clock, for delayed messages.
     :param on_expiring: called with the time, by the clock, at which ``expire`` is due for a message.
-    :param selection_time: for the looks of consumers that select, at all queues.
+    :param selection_time: the time budget for selectors, shared by all queues.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class Queue:
         self.site = site
         self.options = options
         self.selector = Selector(options.selector, bounded=False) if options.selector else None
-        """What it gets from exchanges; ``None`` for everything."""
+        """Selects the messages that it gets from exchanges; ``None`` for all."""
         self.dead_letters = dead_letters
         self.site_progress = SiteProgress() if name == REPLICATION_QUEUE else None
-        """What it remembers for another site."""
+        """The progress that it records for another site."""
         self.site_listener: SiteEventListener | None = None
-        """Makes site events of its changes, while this member serves."""
+        """Makes site events of its changes while this member is primary."""
         self.exclusive_to = exclusive_to
         self.temporary = temporary
         self.deleted = False
@@ -118,7 +118,7 @@ class Queue:
         self._last_number = 0
         self._messages: dict[int, Message] = {}
         self.expiry = Expiry(clock, now_ms)
-        """What its messages have left to live."""
+        """The expiry times of its messages."""
         self._on_expiring = on_expiring
         self._clocks = (clock, now_ms)
         self._call_at = call_at
@@ -131,19 +131,19 @@ class Queue:
         )
         self._held = self._arrivals.held
         self.observers: tuple[Observer, ...] = ()
-        """Who has to know each change, in this order."""
+        """The observers of each change, in the order of the calls."""
         self._watermarks = Watermarks(limits, TotalSize() if total is None else total)
 
     # -- state ----------------------------------------------------------------------------------
 
     @property
     def depth(self) -> int:
-        """Messages in the queue, acquired ones included."""
+        """The number of messages in the queue, acquired ones included."""
         return len(self._messages)
 
     @property
     def held(self) -> int:
-        """Messages that no consumer gets yet, because they are not complete."""
+        """The number of messages that no consumer gets yet, because they are not complete."""
         return len(self._messages) if self._dispatcher.suspended else len(self._held)
 
     @property
@@ -153,12 +153,12 @@ class Queue:
 
     @property
     def last_number(self) -> int:
-        """The highest number that it knows of."""
+        """The highest number that the queue has assigned or received."""
         return self._last_number
 
     @property
     def full(self) -> bool:
-        """Whether senders should get no new credit."""
+        """True if senders should get no new credit."""
         return not self.deleted and (
             self._watermarks.full(len(self._messages), self.size) or self._events_are_full
         )
@@ -169,43 +169,43 @@ class Queue:
 
     @property
     def full_itself(self) -> bool:
-        """Whether it is full by its own limits: what moves from one queue to another needs no room in all."""
+        """True if the queue has reached its own limits; moves between queues do not change the total size."""
         return not self.deleted and self._watermarks.full_itself(len(self._messages), self.size)
 
     @property
     def is_replicated(self) -> bool:
-        """Whether the backups have its messages."""
+        """True if the backups have its messages."""
         return self.replicate is Replicate.ALL and not self.temporary
 
     @property
     def consumers(self) -> int:
-        """Consumers, browse consumers included."""
+        """The number of consumers, browse consumers included."""
         return len(self._dispatcher)
 
     def observe(self, observer: Observer) -> None:
-        """Report every change to an observer from now on."""
+        """Add an observer of every change."""
         self.observers = (*self.observers, observer)
 
     def unobserve(self, observer: Observer) -> None:
-        """Stop reporting to it."""
+        """Remove an observer."""
         self.observers = tuple(other for other in self.observers if other is not observer)
 
     def when_not_full(self, call: Callable[[], None]) -> None:
-        """Call once when this queue and all together are below their low watermarks, or it is deleted."""
+        """Call once when this queue and the total are below their low watermarks, or the queue is deleted."""
         self._watermarks.wait(call)
         if self.site_listener is not None and self.site_listener.full:
             self.site_listener.when_not_full(self.ask_again)
 
     def ask_again(self) -> None:
-        """Let all who wait for credit ask for it again."""
+        """Call every callback that waits for credit."""
         self._watermarks.notify()
 
     def stop_waiting(self, call: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Cancel a callback."""
         self._watermarks.waiting.pop(call, None)
 
     def close(self) -> None:
-        """The queue is deleted: consumers learn it now, and senders that wait for credit by sending."""
+        """End a deleted queue: consumers are informed now, senders that wait for credit when they send."""
         self.deleted = True
         if self._delays is not None:
             self._delays.close()
@@ -226,11 +226,11 @@ class Queue:
         *,
         producer: str | None = None,
     ) -> Message | None:
-        """Take a message; ``None`` for a second copy.
+        """Add a message; return ``None`` for a second copy.
 
         :param done: called with ``token`` when the producer's transfer may be settled.
-        :param lifetime: seconds after which the message is expired; its own time to live by default.
-        :param producer: the container id of who sends it, for consumers that want nothing of their own.
+        :param lifetime: seconds until the message expires; its own time to live by default.
+        :param producer: the container id of its sender, for consumers that want no messages of their own.
         """
         return self._arrivals.enqueue(data, done, token, envelope, lifetime, producer=producer)
 
@@ -259,15 +259,15 @@ class Queue:
             self._watermarks.total.remove(size)
 
     def hold(self, data: bytes) -> Message:
-        """Take a message that no consumer gets before ``publish``; the observers see it now."""
+        """Add a message that no consumer gets before ``publish``; observers see it now."""
         return self._arrivals.hold(data)
 
     def withdraw(self, message: Message) -> None:
-        """Take back a message that ``hold`` gave, as if it had never come."""
+        """Remove a message added by ``hold``, as if it had never been added."""
         self._arrivals.withdraw(message, self.observers)
 
     def publish(self, message: Message) -> None:
-        """A held message becomes available."""
+        """Make a held message available."""
         if message.state is MessageState.HELD:
             message.state = MessageState.AVAILABLE
             self._dispatcher.add(message)
@@ -277,37 +277,37 @@ class Queue:
     def subscribe(
         self, sink: Sink, *, browsing: bool = False, settles: bool = False, selects: Selects | None = None
     ) -> Consumer:
-        """A new consumer; call ``ready`` when it has room.
+        """Add a consumer; call ``ready`` when it has capacity.
 
-        :param selects: which messages it gets; ``None`` for any.
+        :param selects: returns True for messages that it takes; ``None`` for all.
         """
         return self._dispatcher.subscribe(sink, browsing=browsing, settles=settles, selects=selects)
 
     def unsubscribe(self, consumer: Consumer, *, died: bool = False) -> None:
-        """The consumer is gone; what it holds is requeued, with a higher delivery count if it died."""
+        """Remove a consumer and requeue its messages, with a higher delivery count if it died."""
         self._dispatcher.unsubscribe(consumer, died=died)
 
     def ready(self, consumer: Consumer) -> None:
-        """The consumer may have room (again)."""
+        """Serve a consumer that may have capacity again."""
         self._dispatcher.ready(consumer)
 
     def idle_for(self, consumer: Consumer) -> bool:
-        """Whether there is nothing now that the consumer could get."""
+        """Return True if there is nothing now that the consumer could get."""
         return self._dispatcher.idle_for(consumer)
 
     def suspend_delivery(self) -> None:
-        """Deliver nothing until ``resume_delivery``: whether what is here is complete is not known."""
+        """Stop delivery until ``resume_delivery``: it is unknown which messages are complete."""
         self._dispatcher.suspend()
         self._held.release()
 
     def resume_delivery(self) -> None:
-        """What was here when delivery was suspended is complete."""
+        """Resume delivery: the messages present when it was suspended are complete."""
         self._dispatcher.resume()
 
     # -- outcomes -------------------------------------------------------------------------------
 
     def accept(self, consumer: Consumer, message: Message) -> None:
-        """The consumer took responsibility: the message leaves."""
+        """Remove a message that the consumer accepted."""
         if message in consumer.held:
             consumer.held.discard(message)
             self.drop(message)
@@ -316,14 +316,15 @@ class Queue:
     def reject(
         self, consumer: Consumer, message: Message, description: str = "", gone: Call = nothing
     ) -> None:
-        """The consumer found the message invalid: it leaves, to the dead-letter address if there is one.
+        """Remove a message that the consumer found invalid, to the dead-letter address if there is one.
 
-        :param description: why, as the consumer says; ``gone`` is called when it has left.
+        :param description: the consumer's reason.
+        :param gone: called when the message has left.
         """
         self._dispatcher.reject(consumer, message, description, gone)
 
     def release(self, consumer: Consumer, message: Message) -> None:
-        """Back to its place, as if it had not been sent."""
+        """Return a message to its position, as if it had not been delivered."""
         self.modify(consumer, message)
 
     def modify(
@@ -335,7 +336,7 @@ class Queue:
         undeliverable_here: bool = False,
         annotations: bytes = b"",
     ) -> None:
-        """Back to its place, with what the consumer says about it; see ``Outcome``."""
+        """Return a message to its position with the consumer's modifications; see ``Outcome``."""
         if annotations and message in consumer.held:
             former = message.annotations
             self.annotate(message.number, combined(former, annotations))
@@ -344,7 +345,7 @@ class Queue:
         self._dispatcher.modify(consumer, message, failed=delivery_failed, refused=undeliverable_here)
 
     def annotate(self, number: int, annotations: bytes) -> Message | None:
-        """Set what consumers have added to a message; the message, if it is still there."""
+        """Set the consumers' annotations of a message; return the message if it is still in the queue."""
         message = self._messages.get(number)
         if message is not None:
             growth = len(annotations) - len(message.annotations)
@@ -353,24 +354,24 @@ class Queue:
             self._watermarks.total.remove(-growth)
         return message
 
-    # -- copies ---------------------------------------------------------------------------------
+    # -- generations, backups and stores --------------------------------------------------------
 
     def start_generation(self, generation: int) -> None:
-        """Number later messages as messages of this generation; those of former ones are available."""
+        """Assign numbers of this generation from now on; make messages that were leaving available again."""
         if self.options.dead_letter_address:
             self._dispatcher.restore_leaving(self._messages.values())
         self._last_number = max(self._last_number, generation << SEQUENCE_BITS)
 
     def ids(self) -> list[int]:
-        """The numbers of the messages, in order."""
+        """Return the numbers of the messages, in order."""
         return list(self._messages)
 
     def message(self, number: int) -> Message | None:
-        """The message of that number, if it is still there."""
+        """Return the message with a number, if it is still in the queue."""
         return self._messages.get(number)
 
     def insert(self, number: int, data: bytes, envelope: Envelope, count: int, expires_at_ms: int) -> None:
-        """Take a message as another member or the store has it; its number must be new and the highest."""
+        """Add a message from another member or the store; its number must be the highest."""
         if self._messages and number <= next(reversed(self._messages)):
             raise ValueError(f"message {number} is not behind the last one of {self.name!r}")
         message = Message(number, data, envelope)
@@ -386,7 +387,7 @@ class Queue:
         self._dispatcher.append(message)
 
     def discard(self, numbers: Iterable[int]) -> None:
-        """Messages that the primary has no more."""
+        """Remove messages that the primary no longer has."""
         for number in numbers:
             message = self._messages.get(number)
             if message is not None:
@@ -405,7 +406,7 @@ class Queue:
 
     @property
     def delays(self) -> DelayedMessages:
-        """Its messages that are not to be delivered yet."""
+        """The queue's delayed messages."""
         if self._delays is None:
             self._delays = DelayedMessages(self._messages, self._clocks, self._call_at, self._dispatcher.add)
         return self._delays
@@ -413,7 +414,7 @@ class Queue:
     # -- expiry ---------------------------------------------------------------------------------
 
     def expire(self) -> int:
-        """Drop the expired available messages; how many there were."""
+        """Drop the expired available messages; return how many."""
         count = 0
         for number in self.expiry.overdue():
             message = self._messages.get(number)
@@ -423,7 +424,7 @@ class Queue:
         return count
 
     def correct_lifetimes(self, left: Iterable[tuple[int, int]]) -> list[Message]:
-        """Take from the primary what messages have left to live, in milliseconds; those that had another."""
+        """Apply remaining lifetimes, in milliseconds, from the primary; return the messages that differed."""
         present = ((self._messages.get(number), lifetime) for number, lifetime in left)
         corrected = [
             each for each, lifetime in present if each is not None and self.expiry.correct(each, lifetime)
@@ -438,7 +439,7 @@ class Queue:
             self._on_expiring(self, message.expires_at)
 
     def drop_expired(self, message: Message) -> bool:
-        """Drop a message if it has expired; whether it had."""
+        """Drop a message if it has expired; return True if it had."""
         over = self.expiry.is_expired(message)
         if over:
             self.drop(message)
@@ -448,14 +449,14 @@ class Queue:
     # -- records --------------------------------------------------------------------------------
 
     def record_progress(self) -> Message:
-        """Have the observers write its changed site progress; the result completes when all have it."""
+        """Have the observers record the changed site progress; the returned message completes with it."""
         completion = Message(0, b"", PLAIN)
         for observer in self.observers:
             observer.progress_changed(self, completion)
         return completion
 
     def record_confirmed(self, numbers: Sequence[int], owner: bytes, done: Done, token: Any) -> None:
-        """Have the observers write who accepted messages that have left; see ``Confirmations``."""
+        """Have the observers record the owner of accepted messages; see ``Confirmations``."""
         record = numbers, owner, done, token
         if self.site_listener is not None and self.site is SiteMode.ALL and self.guard is not None:
             self.guard.when_complete(self.site_listener.record(), self._write_confirmed, record)
@@ -486,7 +487,7 @@ class Queue:
             self._watermarks.shrunk(len(self._messages), self.size)
 
     def _compact(self) -> None:
-        """Release what has left while no consumer took from the queue."""
+        """Forget messages that left the queue while no consumer took any."""
         self._dispatcher.compact(len(self._messages))
         self.expiry.compact(self._messages)
         if self._delays is not None:

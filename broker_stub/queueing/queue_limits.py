@@ -1,13 +1,13 @@
-"""When a queue gives credit again.  No I/O.
+"""Limits at which a queue stops and resumes giving credit.  No I/O.
 
 Rules
 -----
-* At its high watermark, in messages or in bytes, a queue still takes messages, but senders get no new credit
-  until it is below the low watermark.
+* When a queue reaches its high watermark, in messages or in bytes, senders get no new credit until it is
+  below the low watermark.  The queue still takes messages.
 * The same holds for the bytes of all queues together.
-* Events of another site go on being applied until the bytes are an eighth above the limit: behind those that
-  fill a queue come those that empty it.
-* At the limit of queues a new one is refused; those of a store or of a primary are taken in any case.
+* Another site's events are applied until the bytes are an eighth above the limit, because later events may
+  empty the queues that earlier ones filled.
+* At the limit of queues a new queue is refused, except a queue from a store or from the primary.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """When a queue stops giving credit to its senders.
+    """The limits at which a queue stops giving credit to its senders.
 
-    :param messages: high watermark in messages.
-    :param size: high watermark in bytes.
-    :param low_watermark: below this part of both high watermarks senders get credit again.
+    :param messages, size: high watermarks in messages and bytes.
+    :param low_watermark: fraction of both high watermarks below which senders get credit again.
     :param duplicates: how many duplicate-detection ids are remembered.
     """
 
@@ -39,16 +38,16 @@ DEFAULT_LIMITS = QueueLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLimits:
-    """What all queues of a member may have together.
+    """The limits of all queues of a member together.
 
-    :param queues: temporary ones included.
+    :param queues: the most queues, temporary ones included.
     :param size: high watermark in bytes of messages.
-    :param low_watermark: below this part of it senders get credit again.
+    :param low_watermark: fraction of ``size`` below which senders get credit again.
     """
 
-    # As many as joining and failing over are measured with.
+    # The largest number with which joining and failover are measured.
     queues: int = 100_000
-    # Eight queues of the default size.
+    # Eight queues of the default limit.
     size: int = 4 * 1024 * 1024 * 1024
     low_watermark: float = 0.8
 
@@ -57,10 +56,10 @@ DEFAULT_STORE_LIMITS = StoreLimits()
 
 
 class TotalSize:
-    """The bytes of all queues, and the callbacks of those who wait for them to be fewer.
+    """The bytes of all queues, and the callbacks that wait until they are fewer.
 
     :ivar waiting: called below the low watermark.
-    :ivar excess: called when they are not ``excessive`` any more.
+    :ivar excess: called when the bytes are no longer ``excessive``.
     """
 
     __slots__ = ("_excessive", "_high", "_low", "excess", "size", "waiting")
@@ -75,16 +74,16 @@ class TotalSize:
 
     @property
     def full(self) -> bool:
-        """Whether senders should get no new credit."""
+        """True if senders should get no new credit."""
         return self.size >= self._high
 
     @property
     def excessive(self) -> bool:
-        """Whether events of another site wait as well."""
+        """True if another site's events must wait as well."""
         return self.size >= self._excessive
 
     def remove(self, size: int) -> None:
-        """Subtract the bytes of what has left; call those who wait for that."""
+        """Subtract bytes, and call the callbacks that wait for this."""
         self.size -= size
         if self.waiting and self.size <= self._low:
             waiting, self.waiting = self.waiting, {}
@@ -99,7 +98,7 @@ class TotalSize:
 class Watermarks:
     """The limits of one queue, and the callbacks of senders that wait for credit.
 
-    :param total: the bytes of all queues, of which it is one.
+    :param total: the bytes of all queues, including this one.
     """
 
     __slots__ = ("_limits", "total", "waiting")
@@ -110,11 +109,11 @@ class Watermarks:
         self.waiting: dict[Callable[[], None], None] = {}
 
     def full(self, depth: int, size: int) -> bool:
-        """Whether senders should get no new credit."""
+        """Return True if senders should get no new credit."""
         return self.full_itself(depth, size) or self.total.full
 
     def full_itself(self, depth: int, size: int) -> bool:
-        """The same, whatever all queues have together."""
+        """Return True if the queue has reached its own limits, whatever the bytes of all queues."""
         return depth >= self._limits.messages or size >= self._limits.size
 
     def wait(self, call: Callable[[], None]) -> None:
@@ -124,7 +123,7 @@ class Watermarks:
             self.total.waiting[self.notify] = None
 
     def shrunk(self, depth: int, size: int) -> None:
-        """The queue has so many messages and bytes now: call those who wait for that."""
+        """Call the waiting callbacks if the queue, with this depth and size, is below its low watermarks."""
         limits = self._limits
         if self.total.full:
             self.total.waiting[self.notify] = None
@@ -132,13 +131,13 @@ class Watermarks:
             self.notify()
 
     def notify(self) -> None:
-        """Call all who wait; one whose target is full still waits again."""
+        """Call every waiting callback; a sender whose target is still full waits again."""
         waiting, self.waiting = self.waiting, {}
         for call in waiting:
             call()
 
     def close(self, size: int) -> None:
-        """The queue is deleted, with so many bytes; what leaves it later is not counted."""
+        """Subtract the bytes of a deleted queue from the total; later removals do not count."""
         total, self.total = self.total, TotalSize()
         total.waiting.pop(self.notify, None)
         self.notify()

@@ -1,3 +1,3 @@
-"""Asynchronous replication between two sites; docs/sites.md is its theory."""
+"""Asynchronous replication between two sites; docs/sites.md explains the theory."""
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Anomalies in site events are counted, and reported without flooding the log.
+"""Counts anomalies in site events, and reports them without flooding the log.
 
 Rules
 -----
-* The first of a case is reported at once.  Those that follow are reported together, once a
-  second, with their count.
-* After a second without any, the next one is the first again.
+* The first anomaly of a case is reported at once.  The following ones are reported together once a second,
+  with their count.
+* After a second without an anomaly, the next one counts as the first again.
 * Everything is reported before the exchange, or this member, ends.
 """
 
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """Events of one case.
+    """One or more anomalies of the same case.
 
-    :param link: name of the exchange that they came to.
+    :param link: name of the exchange.
     :param case: as the counts name it.
-    :param count: how many there were since the last time.
-    :param sequence: of the last one; ``None`` when it has none.
-    :param description: what was wrong with the last one.
+    :param count: how many occurred since the last report.
+    :param sequence: of the last event; ``None`` if it has none.
+    :param description: of the last anomaly.
     """
 
     link: str
@@ -36,7 +36,7 @@ ReportAnomaly = Callable[[Anomaly], None]
 
 
 class Anomalies:
-    """Of one exchange.
+    """The anomalies of one exchange.
 
     :param report: called at once, or by ``tick``.
     """
@@ -45,10 +45,10 @@ class Anomalies:
         self._link = link
         self._report = report
         self._unreported: dict[str, Anomaly | None] = {}
-        """By case; ``None`` when all of them were reported just now."""
+        """By case; ``None`` if all anomalies of the case were reported just now."""
 
     def record(self, case: str, description: str, sequence: int | None = None) -> None:
-        """One more."""
+        """Record an anomaly."""
         if case not in self._unreported:
             self._unreported[case] = None
             self._report(Anomaly(self._link, case, 1, sequence, description))
@@ -58,7 +58,7 @@ class Anomalies:
         self._unreported[case] = Anomaly(self._link, case, count, sequence, description)
 
     def tick(self) -> None:
-        """A second has passed: report what arrived in it."""
+        """Report the anomalies of the last second."""
         unreported, self._unreported = self._unreported, {}
         for anomaly in unreported.values():
             if anomaly is not None:

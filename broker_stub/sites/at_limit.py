@@ -1,4 +1,4 @@
-"""What a link from another site does at the limit; apart from the link, for the options of the commands."""
+"""The reaction of a link at the limit; a separate module, for the options of the commands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import enum
 
 
 class AtLimit(enum.StrEnum):
-    """What a link does when this site has no room for an event."""
+    """The reaction of a link when this site has no capacity for an event."""
 
     HOLD = "hold"
-    """It waits: the source keeps its events, and its own limits hold its producers up."""
+    """The link waits.  The source keeps its events, and its own limits stop its producers."""
     STOP = "stop"
-    """It ends, with an anomaly; an operator starts it again."""
+    """The link ends with an anomaly; an operator starts it again."""

@@ -1,12 +1,12 @@
-"""A backup keeps the site progress of its queues from the replicated messages.
+"""Maintains the site progress of a backup's queues from the replicated messages.
 
 Theory of operation
 -------------------
-The primary sends queue and replication queue side by side.  A replicated event says up to which position
-the queue has events, and in mode ``all`` that a message has left: it is removed here in the transaction in
-which the event is written, so that a backup never has one without the other.  If a dequeue event arrives
-before its message, the backup records the message's number and discards the message on arrival.  A
-replicated message with an origin says which event was applied.
+The primary sends each queue and the replication queue concurrently.  A replicated enqueue event shows up to
+which position its queue has events.  In mode ``all`` a dequeue event shows that a message has left.  The
+backup removes the message in the transaction that writes the event, so it never has one without the other.
+If a dequeue event arrives before its message, the backup records the number and discards the message on
+arrival.  The origin of a replicated message shows which event was applied.
 
 Rule: the progress changes in the event-loop iteration, and so in the transaction, of the message that
 changes it.
@@ -25,23 +25,23 @@ from broker_stub.sites.event import Event, Op, decode, origin_of
 
 
 class Queues(Protocol):
-    """Finds the queue of an identity."""
+    """Finds queues by identity."""
 
     def by_identity(self, identity: str) -> Queue | None:
-        """The queue, if there is one."""
+        """Return the queue with an identity, if there is one."""
 
 
 class Writer(Protocol):
     """The persister of this member."""
 
     def put_site_progress(self, queue: Queue) -> int:
-        """Write the site progress of a queue; the store's sequence of it."""
+        """Write the site progress of a queue; return the store's sequence."""
 
 
 class BackupState:
-    """What a backup does with the messages of queues that have site progress.
+    """Applies replicated messages of queues that have site progress.
 
-    :param insert: puts a replicated message into its queue as it is; the store's sequence of it.
+    :param insert: puts a replicated message unchanged into its queue; returns the store's sequence.
     """
 
     def __init__(
@@ -51,22 +51,22 @@ class BackupState:
         self._persister = persister
         self._insert = insert
         self._removed_early: dict[str, set[int]] = {}
-        """By the identity of the queue: numbers of messages that left before they arrived."""
+        """Numbers of messages whose dequeue event arrived first, by the identity of the queue."""
 
     def begin(self, queue: Queue) -> None:
-        """The queue is replicated from now on: clear what the primary sends anew."""
+        """Clear the progress of a queue that is replicated from now on; the primary sends it again."""
         self._removed_early.pop(queue.identity, None)
         if queue.site_progress is not None:
             queue.site_progress = SiteProgress()
             self._persister.put_site_progress(queue)
 
     def merge_progress(self, queue: Queue, plain: Mapping[str, Any]) -> int:
-        """The primary sends the site progress of a queue."""
+        """Merge the site progress that the primary sent; return the store's sequence."""
         _progress_of(queue).merge(plain)
         return self._persister.put_site_progress(queue)
 
     def apply(self, queue: Queue, message: ReplicatedMessage) -> int:
-        """Apply a replicated message; the store's sequence of it."""
+        """Apply a replicated message; return the store's sequence."""
         if queue.name == REPLICATION_QUEUE:
             return self._apply_event(queue, message)
         removed_early = self._removed_early.get(queue.identity)

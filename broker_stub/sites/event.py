@@ -1,10 +1,10 @@
-"""Events between two sites, as AMQP messages, and where an applied message came from.
+"""Encodes and decodes site events as AMQP messages, and the origin of applied messages.
 
-An event is message annotations and one data section: the original message, unchanged.  Making one
-costs two ``struct`` calls, for all but the numbers is the same for a queue; reading it costs as little.
+An event consists of message annotations and one data section: the original message, unchanged.  All events of
+a queue differ only in their numbers, so encoding an event takes two ``struct`` calls, and decoding as few.
 
-An applied message carries its ``Origin`` in a delivery annotation behind its header.  That is how
-a backup of the target site, and one that restarts, know sequence and position of what they have.
+An applied message carries its ``Origin`` in a delivery annotation behind its header.  From it, backups of the
+target site and restarted members learn the sequence and position of their messages.
 
 Sources: docs/sites.md, "An event on the wire"; AMQP 1.0 part 1, section 1.6 (encodings); part 3,
 sections 3.2.2, 3.2.3 and 3.2.6 (delivery and message annotations, data).
@@ -47,14 +47,14 @@ _SHORT_HEADER = b"\x00\x53\x70\xc0"
 
 
 class Op(enum.StrEnum):
-    """What happened at the source."""
+    """The change at the source."""
 
     ENQUEUE = "enqueue"
     DEQUEUE = "dequeue"
 
 
 class Numbers(NamedTuple):
-    """What differs between two events of a queue.
+    """The numbers by which events of a queue differ.
 
     :param time_ms, expires_at_ms: milliseconds since the epoch; 0 for never.
     """
@@ -66,7 +66,7 @@ class Numbers(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One event.
+    """A site event.
 
     :param stream, queue_id: UUIDs as bytes.
     :param time_ms, expires_at_ms: milliseconds since the epoch; 0 for never.
@@ -91,12 +91,12 @@ class Event(NamedTuple):
 
     @property
     def stream_name(self) -> str:
-        """The stream as site progress and log lines write it."""
+        """The stream in the form for site progress and log lines."""
         return str(uuid.UUID(bytes=self.stream))
 
 
 class Origin(NamedTuple):
-    """Where an applied message came from."""
+    """The source of an applied message: stream, sequence, queue and position."""
 
     stream: bytes
     sequence: int
@@ -105,20 +105,20 @@ class Origin(NamedTuple):
 
     @property
     def queue_position(self) -> tuple[bytes, int]:
-        """Its queue and its position there: no two messages have the same."""
+        """The queue and the position in it, which identify the message."""
         return self.queue_id, self.position
 
     @property
     def stream_name(self) -> str:
-        """The stream as site progress and log lines write it."""
+        """The stream in the form for site progress and log lines."""
         return str(uuid.UUID(bytes=self.stream))
 
 
-# -- making events ----------------------------------------------------------------------------------
+# -- encoding ---------------------------------------------------------------------------------------
 
 
 class Encoder:
-    """Makes the events of one queue.
+    """Encodes the events of one queue.
 
     :param stream, queue_id: UUIDs as bytes.
     """
@@ -144,7 +144,7 @@ class Encoder:
         return _HEAD.pack(_ANNOTATIONS, size, 2 * _PAIRS) + constant
 
     def encode(self, op: Op, numbers: Numbers, data: bytes = b"") -> bytes:
-        """One event."""
+        """Return an encoded event."""
         sequence, position, time, expiry = numbers
         tail = (_SEQUENCE_KEY, sequence, _POSITION_KEY, position, _TIME_KEY, time, _EXPIRY_KEY, expiry)
         return b"".join((self._heads[op], _NUMBERS.pack(*tail), _DATA_HEAD.pack(_DATA, len(data)), data))
@@ -160,13 +160,13 @@ _KEYS = (_SEQUENCE_KEY, _POSITION_KEY, _TIME_KEY, _EXPIRY_KEY)
 _NUMBERS = struct.Struct(">" + "".join(f"{len(key)}sQ" for key in _KEYS))
 
 
-# -- reading events ---------------------------------------------------------------------------------
+# -- decoding ---------------------------------------------------------------------------------------
 
 
 def decode(data: bytes) -> Event:
-    """Read an event.
+    """Decode an event.
 
-    :raises MalformedMessageError: when it is none.
+    :raises MalformedMessageError: when it is not an event.
     """
     if data.startswith(_ANNOTATIONS):
         end = 8 + int.from_bytes(data[4:8])
@@ -186,7 +186,7 @@ def decode(data: bytes) -> Event:
 
 @functools.lru_cache(maxsize=1024)
 def _constants(head: bytes) -> Event:
-    """An event of those that ``Encoder`` makes, but for its numbers and its body."""
+    """Decode the constant part of an event that ``Encoder`` made."""
     zeros = (value for key in _KEYS for value in (key, 0))
     return _decode_any(head + _NUMBERS.pack(*zeros) + _DATA_HEAD.pack(_DATA, 0))
 
@@ -235,7 +235,7 @@ def _number(encoded: bytes) -> int:
 
 
 def _body(data: bytes, start: int) -> bytes:
-    """The content of the one data section that the rest of an event is."""
+    """Return the content of the data section that follows the annotations."""
     rest = data[start:]
     if rest[:4] == _DATA:
         size, body = int.from_bytes(rest[4:8]), rest[8:]
@@ -252,9 +252,9 @@ def _body(data: bytes, start: int) -> bytes:
 
 
 def annotate(data: bytes, origin: Origin) -> bytes:
-    """A message as the target queue has it; an origin that it has already is replaced.
+    """Return a message for the target queue, with this origin in place of any other.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: when the bytes are not an AMQP message.
     """
     if not data:
         raise MalformedMessageError("an event without a message")
@@ -264,11 +264,11 @@ def annotate(data: bytes, origin: Origin) -> bytes:
 
 
 def without_origin(data: bytes) -> bytes:
-    """A client's message without the origin of one that was applied, as in what it received and passes on.
+    """Return a client's message without an origin, which it has if the client forwards an applied message.
 
-    :raises MalformedMessageError: when nothing else is in it.
+    :raises MalformedMessageError: when the message contains nothing else.
     """
-    if data.startswith(_SHORT_HEADER) and len(data) > len(_SHORT_HEADER):  # as most: not searched
+    if data.startswith(_SHORT_HEADER) and len(data) > len(_SHORT_HEADER):  # most messages: no search needed
         end = len(_SHORT_HEADER) + 1 + data[len(_SHORT_HEADER)]
         if not data.startswith(_ORIGIN_HEAD, end):
             return data
@@ -283,7 +283,7 @@ def without_origin(data: bytes) -> bytes:
 
 
 def origin_of(data: bytes) -> Origin | None:
-    """Where an applied message came from; ``None`` for any other message."""
+    """Return the origin of an applied message; ``None`` for any other message."""
     end = header_end(data)
     if not data.startswith(_ORIGIN_HEAD, end):
         return None

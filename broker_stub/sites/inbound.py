@@ -2,18 +2,18 @@
 
 Theory of operation
 -------------------
-Each target queue records the last sequence of the stream that was applied to it.  The record
-changes in the iteration of the event loop, and so in the transaction, of the event's effect, and is
-replicated with it: in the applied message itself, or, for an event that leaves no message, as a *completion*
-that waits for store and replicas as a message does.  An event is settled when its message or completion is
-safe; a second copy, when the last one of its queue is.
+Each target queue records the last sequence of the stream that was applied to it.  The record changes in the
+event-loop iteration, and so in the transaction, of the event's effect, and is replicated with it.  The
+applied message itself carries the record.  If an event leaves no message, a *completion* carries it and waits
+for store and replicas like a message.  An event is settled when its message or completion is complete.  A
+second copy of an event is settled when the latest completion of its queue is.
 
 Rules
 -----
-* Events of one queue arrive in the order of their sequences, or again.
+* Events of one queue arrive in the order of their sequences, or are repeated.
 * Every event is applied, dropped or put into the unroutable queue, and then settled: none delays the next.
-* An event whose queue would be one too many is an event without a queue.
-* Events without a queue are applied before anything else when their queue is made.
+* If the limit of queues prevents making an event's queue, it counts as an event without a queue.
+* When a queue is made, the waiting events for it are applied before anything else.
 
 Source: docs/sites.md, "At the DR site".
 """
@@ -35,19 +35,19 @@ from broker_stub.sites.anomalies import Anomalies, ReportAnomaly
 from broker_stub.sites.event import Event, Op, annotate, decode, origin_of
 
 APPLYING, MISSING = "applying", "missing"
-"""The exchange's options: whether it does anything, what becomes of events without a queue."""
+"""The exchange's options: whether it applies events, and how it handles events without a queue."""
 CREATE, KEEP = "create", "park"
-# Positions that are remembered although their messages have left, so that they are forgotten together.
+# Stale positions that an index may keep, so that they are removed many at a time.
 _SLACK = 1000
 
 
 class OwnEventError(MalformedMessageError):
-    """An event of this site itself: applied, it would make the next one, and so on."""
+    """An event of this site itself: applying it would make another event, and so on."""
 
 
 @dataclass(slots=True)
 class EventCounts:
-    """What became of events since this member began to serve."""
+    """The number of events since this member became primary, by result."""
 
     applied: int = 0
     duplicates: int = 0
@@ -62,10 +62,10 @@ class EventCounts:
 
 
 class Inbound:
-    """What one replication exchange does.
+    """Applies the events that one replication exchange receives.
 
     :param now_ms: milliseconds since the epoch.
-    :param report: gets the anomalies.
+    :param report: called with anomalies.
     """
 
     def __init__(
@@ -75,18 +75,18 @@ class Inbound:
         self.last: dict[str, int] = {}
         """The last sequence, by stream."""
         self.delay_ms: int | None = None
-        """How old the last event was when it was applied."""
+        """The age of the last event when it was applied."""
         self._exchange = exchange
         self._addresses = addresses
         self._now_ms = now_ms
-        # A queue that is deleted must not stay for what is remembered of it.
+        # Weak keys, so that the entries of a deleted queue do not keep it in memory.
         self._completions: WeakKeyDictionary[Queue, Message] = WeakKeyDictionary()
         self._indexes: WeakKeyDictionary[Queue, dict[tuple[bytes, int], int]] = WeakKeyDictionary()
         self.anomalies = Anomalies(exchange.name, report)
 
     @property
     def applying(self) -> bool:
-        """Whether events are applied; not any more when the site was promoted."""
+        """True if events are applied; False after the site was promoted."""
         return self._exchange.options.get(APPLYING, True) is True
 
     @property
@@ -95,7 +95,7 @@ class Inbound:
         return f"{self._exchange.name}.parked"  # a stored name
 
     def targets(self) -> list[str]:
-        """The names of the queues that have followed a source."""
+        """Return the names of the queues that have followed a source."""
         found = (
             queue
             for queue in self._addresses
@@ -104,7 +104,7 @@ class Inbound:
         return sorted(queue.name for queue in found if queue.name != self.unroutable_queue)
 
     def begin(self) -> None:
-        """This member serves from now on: what it has is as the last primary left it."""
+        """Begin as primary, from the state that the last primary left."""
         self._completions.clear()
         self._indexes.clear()
         self.last.clear()
@@ -114,7 +114,7 @@ class Inbound:
         self._apply_unroutable()
 
     def _resume_from(self, queue: Queue, progress: SiteProgress) -> None:
-        """Go on from the site progress of a queue, which is not behind its last message."""
+        """Continue from a queue's site progress, and from its last message if that is newer."""
         last = queue.message(max(queue.ids(), default=0))
         origin = None if last is None else origin_of(last.data)
         if origin is not None:
@@ -125,10 +125,10 @@ class Inbound:
     # -- events ---------------------------------------------------------------------------------
 
     def apply_event(self, data: bytes, done: Done, token: Any) -> None:
-        """Do what an event says; ``done(token)`` when that is safe.
+        """Apply an event, and call ``done(token)`` when this is complete.
 
-        :raises MalformedMessageError: when it is no event, or one of this site's own.
-        :raises UnroutableError: when this site does not follow any more.
+        :raises MalformedMessageError: when it is not an event, or is one of this site's own.
+        :raises UnroutableError: when this site no longer follows.
         """
         if not self.applying:
             raise UnroutableError(f"{self._exchange.name!r} applies nothing: this site was promoted")
@@ -194,7 +194,7 @@ class Inbound:
             self._dequeue(queue, event, done, token)
 
     def _progress_of(self, queue: Queue, event: Event) -> SiteProgress:
-        """The site progress of a target queue; the backups know that it is one before the first event."""
+        """Return the site progress of a target queue; the backups get it before the first event."""
         if queue.site_progress is None:
             queue.site_progress = SiteProgress()
         if event.stream_name not in queue.site_progress.applied:
@@ -235,7 +235,7 @@ class Inbound:
         try:
             message = queue.enqueue(data, done, token, *rest)
         except BaseException:
-            # The event is not applied: when it comes again, it is no second copy.
+            # The event was not applied, so its next copy is not a duplicate.
             progress.applied[event.stream_name] = before
             raise
         assert message is not None, "whether it is a second copy was asked before"
@@ -255,7 +255,7 @@ class Inbound:
         self._record(queue, event, done, token)
 
     def _record(self, queue: Queue, event: Event, done: Done, token: Any) -> None:
-        """An event that leaves no message was applied."""
+        """Record an event that leaves no message as applied."""
         self._progress_of(queue, event).apply(event.stream_name, event.sequence)
         completion = self._completions[queue] = queue.record_progress()
         self._when_complete(queue, completion, done, token)
@@ -284,12 +284,12 @@ class Inbound:
         self._put(unroutable_queue, event, annotate(data, event.origin), done, token)
 
     def queue_added(self, queue: Queue) -> None:
-        """A queue is new: apply the events that could not be routed to it."""
+        """Apply the events that could not be routed to a queue before it was made."""
         if self._may_be_target(queue.name):
             self._apply_unroutable(queue)
 
     def _apply_unroutable(self, only: Queue | None = None) -> None:
-        """Apply unroutable events whose queue exists now, for one queue or for every one."""
+        """Apply unroutable events whose queue exists now, for one queue or for all."""
         unroutable_queue = self._addresses.find_queue(self.unroutable_queue)
         if unroutable_queue is None or not self.applying:
             return
@@ -303,7 +303,10 @@ class Inbound:
                 self._apply(queue, event, _remove_unroutable, (unroutable_queue, message))
 
     def _unroutable_event(self, message: Message) -> Event | None:
-        """An event of the unroutable queue; ``None`` for what was in it before its exchange was made."""
+        """Decode a message of the unroutable queue; ``None`` if it is not an event.
+
+        Such a message was in the queue before the exchange was made.
+        """
         try:
             return decode(message.data)
         except MalformedMessageError as error:
@@ -313,7 +316,7 @@ class Inbound:
     # -- inside ---------------------------------------------------------------------------------
 
     def _index(self, queue: Queue) -> dict[tuple[bytes, int], int]:
-        """The numbers of a queue's messages by their places at the source."""
+        """Return the numbers of a queue's messages by their queue and position at the source."""
         index = self._indexes.get(queue)
         if index is None or len(index) > 2 * queue.depth + _SLACK:
             messages = [queue.message(number) for number in queue.ids()]
@@ -329,7 +332,7 @@ class Inbound:
 
 
 def _remove_unroutable(routed: tuple[Queue, Message]) -> None:
-    """An unroutable event was applied; this may be reported twice."""
+    """Remove an unroutable event that was applied; may be called twice for an event."""
     unroutable_queue, message = routed
     if unroutable_queue.message(message.number) is message:
         unroutable_queue.remove(message)

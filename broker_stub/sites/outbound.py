@@ -1,21 +1,21 @@
-"""The source's primary makes an event for each message that is enqueued, and in mode ``all`` dequeued.
+"""Makes the source's events: one for each message enqueued and, in mode ``all``, dequeued.
 
 Theory of operation
 -------------------
-A queue reports (``observers.SiteEventListener``) in the iteration of the event loop in which it changes,
-after its observers.  The event is put into the replication queue in the same iteration, and *held* there.
-The message waits for its event, and the event for its message; when both are on the disk and on the
-replicas, the producer's transfer is settled and the event is published.  The event of a removal is
-published when it is safe itself.
+A queue reports each change in the same event-loop iteration, after its observers
+(``observers.SiteEventListener``).  In that iteration the event enters the replication queue, where it is
+*held*.  The message waits for its event, and the event for its message.  When both are on the disk and on the
+replicas, the producer's transfer is settled and the event is published.  The event of a dequeue is published
+when it is complete itself.
 
 Rules
 -----
-* Events are published in their order, each when all before it are.
-* Producers of queues with events get no credit while the replication queue is full by its own limits.  What
-  leaves a queue has its event all the same: there are no more of these than messages.
-* A member that does not serve makes no events: what changes its queues has its event already.
-* When it begins to serve, a message above the position ``evented`` gets its event (``reconcile``).  So does
-  everything in a queue that had no events before.
+* Events are published in order, each after all before it are complete.
+* Producers of queues with events get no credit while the replication queue has reached its own limits.
+  Dequeues still make events, but at most one per message.
+* Only a primary makes events.  The changes that a backup replicates have their events already.
+* A new primary makes events for messages above the position ``evented`` (``reconcile``), and for all messages
+  of a queue that had no events before.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Addresses(Protocol):
     """The queues of this member."""
 
     def find_queue(self, name: str) -> Queue | None:
-        """The queue of a name."""
+        """Return the queue with a name, if there is one."""
 
     def declare(self, name: str, *, replicate: Replicate | None = None) -> Queue:
         """Make a queue."""
 
 
 class _HeldEvent:
-    """An event that is held.
+    """A held event.
 
-    :ivar event: ``None`` until the replication queue has it.
-    :ivar waiting: the message that waits for it, ``None`` for none (any more).
+    :ivar event: ``None`` until it is in the replication queue.
+    :ivar waiting: the message that waits for it; ``None`` if none does.
     """
 
     __slots__ = ("complete", "event", "message", "sequence", "waiting")
@@ -59,7 +59,7 @@ class _HeldEvent:
 
 
 class _HeldEvents:
-    """Events that are held, in order."""
+    """The held events, in order."""
 
     __slots__ = ("_entries", "log")
 
@@ -68,13 +68,13 @@ class _HeldEvents:
         self._entries: deque[_HeldEvent] = deque()
 
     def add(self, message: Message, sequence: int) -> _HeldEvent:
-        """The event of a message, the last one."""
+        """Add an entry for the event of a message."""
         entry = _HeldEvent(message, sequence)
         self._entries.append(entry)
         return entry
 
     def withdraw(self, message: Message) -> None:
-        """Take back the last event and its sequence, if it is of this message: no sequence may be missing."""
+        """Remove the last event and its sequence if it is this message's: no sequence may be missing."""
         if self._entries and self._entries[-1].message is message:
             entry = self._entries.pop()
             progress = self.log.site_progress
@@ -84,13 +84,13 @@ class _HeldEvents:
                 self.log.withdraw(entry.event)
 
     def safe(self, entry: _HeldEvent) -> None:
-        """Everyone has the event: its message need not wait for it any more."""
+        """Stop a message from waiting for its event, which every store and replica has."""
         message, entry.waiting = entry.waiting, None
         if message is not None and self.log.guard is not None:
             self.log.guard.acknowledged(message)
 
     def done(self, entry: _HeldEvent) -> None:
-        """An event is complete: hand out what has nothing incomplete before it."""
+        """Mark an event complete; publish all events with nothing incomplete before them."""
         entry.complete = True
         entries = self._entries
         while entries and entries[0].complete:
@@ -99,7 +99,7 @@ class _HeldEvents:
             self.log.publish(event)
 
     def end(self) -> None:
-        """This member serves no longer: no message waits for an event of this generation."""
+        """Stop all waiting for events: this member is no longer primary."""
         for entry in self._entries:
             if entry.waiting is not None:
                 entry.waiting.pending_acks -= 1
@@ -126,7 +126,7 @@ class Outbound:
     # -- life -----------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """This member begins to serve: what its replication queue has, every eligible member has."""
+        """Publish all events of a new primary: every eligible member has them."""
         log = self._addresses.find_queue(REPLICATION_QUEUE)
         for number in () if log is None else log.ids():
             assert log is not None, "its numbers were given just now"
@@ -135,7 +135,7 @@ class Outbound:
                 log.publish(event)
 
     def begin(self, queue: Queue) -> None:
-        """Make events of a queue, if it has any; first of what has none yet."""
+        """Make events for a queue if it has a site mode, starting with messages that have none yet."""
         if queue.site is SiteMode.NONE:
             return
         self._open_held()
@@ -148,14 +148,14 @@ class Outbound:
         queue.site_listener = self
 
     def change(self, queue: Queue) -> None:
-        """Another site gets more or less of a queue than before."""
+        """Switch a queue to its new site mode."""
         queue.site_listener = None
         self._encoders.pop(queue.identity, None)
         self.begin(queue)
-        queue.ask_again()  # its producers may have waited for room for events that it has no more
+        queue.ask_again()  # its producers may have waited for events that it no longer makes
 
     def end(self, queue: Queue) -> None:
-        """This member serves no longer: make no more events of a queue."""
+        """Make no more events for a queue: this member is no longer primary."""
         queue.site_listener = None
         if self._held is not None:
             self._held.end()
@@ -166,7 +166,7 @@ class Outbound:
 
     @property
     def full(self) -> bool:
-        """True if as many events wait as a queue may have messages, or bytes."""
+        """True if the waiting events reach the limit of a queue, in messages or bytes."""
         return self._held is not None and self._held.log.full_itself
 
     def when_not_full(self, call: Callable[[], None]) -> None:
@@ -174,12 +174,12 @@ class Outbound:
         self._open_held().log.when_not_full(call)
 
     def stop_waiting(self, call: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Cancel a callback."""
         if self._held is not None:
             self._held.log.stop_waiting(call)
 
     def enqueued(self, queue: Queue, message: Message) -> None:
-        """A message has come: producer and event wait for each other."""
+        """Make the event of a new message; each waits until the other is stored and replicated."""
         held = self._open_held()
         progress = queue.site_progress
         assert progress is not None, "begin made them"
@@ -196,7 +196,7 @@ class Outbound:
             held.done(entry)
 
     def dequeued(self, queue: Queue, message: Message) -> None:
-        """A message has left."""
+        """Make the event of a message that has left."""
         if queue.site is not SiteMode.ALL:
             return
         held = self._open_held()
@@ -207,12 +207,12 @@ class Outbound:
             held.done(entry)
 
     def withdrawn(self, queue: Queue, message: Message) -> None:
-        """A message is not in its queue after all: take back its event, which is not published yet."""
+        """Remove the event of a message that did not enter its queue; it is not published yet."""
         if self._held is not None:
             self._held.withdraw(message)
 
     def record(self) -> Message:
-        """A message that completes when every event so far is complete."""
+        """Return a message that completes when every event so far is complete."""
         return self._open_held().log.record_progress()
 
     def _put(self, held: _HeldEvents, queue: Queue, op: Op, message: Message) -> tuple[_HeldEvent, Message]:
@@ -220,7 +220,7 @@ class Outbound:
         progress = log.site_progress
         assert progress is not None, "the replication queue always has them"
         expires_at_ms = message.expires_at_ms or message.envelope.expiry_ms or 0
-        # 0 is for never, and what expires before 1970 is over.
+        # 0 means never, so a time before 1970 becomes 1.
         sequence = progress.issued + 1
         numbers = Numbers(sequence, message.number, now, expires_at_ms and max(1, expires_at_ms))
         data = self._encoder(queue, log).encode(op, numbers, message.data if op is Op.ENQUEUE else b"")
@@ -253,7 +253,7 @@ class Outbound:
     # -- status ---------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any] | None:
-        """What another site lacks; ``None`` when there are no events here."""
+        """Return the lag of the other site; ``None`` if there are no events here."""
         log = self._addresses.find_queue(REPLICATION_QUEUE)
         if log is None or log.site_progress is None:
             return None

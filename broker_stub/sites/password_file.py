@@ -1,17 +1,18 @@
-"""The password of a link: the first line of a file that every member of the DR site has.
+"""The password of a link: the first line of a file that exists on every member of the DR site.
 
 Rules
 -----
-* The path is stored and replicated.  What is in the file is not, and no error holds any of it.
-* It is read before every attempt: the password is changed by changing the file.
-* Whoever manages a cluster chooses the path, and the URL that the password is sent to.  So a link reads
-  nothing but the files of one directory, which whoever starts the member names; without one it reads none.
-* A file is used that belongs to the server's own user, is a regular one and no symbolic link, and that no
-  other user may read: any other may hold what is not the link's, or what is no secret.
-* The directory is opened, then the file in it, and what is checked is what was opened: to exchange a path in
-  between has no effect.
+* The path is stored and replicated; the content is not, and no error contains any of it.
+* The file is read before every attempt: to change the password, change the file.
+* The administrator of the cluster chooses the path, and the URL that the password is sent to.  So a link
+  reads only files in one directory, named by the operator who starts the member; without a directory it reads
+  none.
+* The file must be regular, not a symbolic link, belong to the server's own user, and be unreadable for all
+  others.  Any other file may be meant for another purpose, or may not be secret.
+* The directory is opened first, then the file in it, and the opened files are checked.  So exchanging a path
+  in between has no effect.
 
-Source: the words and the first line are those of ``haclient.configuration``; open(2), ``O_NOFOLLOW``.
+Source: the words and the first line are those in ``haclient.configuration``; open(2), ``O_NOFOLLOW``.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-# A password has one line of this length at most; a file that is longer is something else.
-_LONGEST = 4096
+# The most bytes of a password file; a longer file is not one.
+_MAX_BYTES = 4096
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe must not block its opener.
+# O_NONBLOCK: opening a pipe must not block.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class PasswordFileError(OSError):
-    """A password file cannot be used; says which and why, and nothing of what is in it.
+    """A password file cannot be used; gives the file and the reason, but no content.
 
-    An ``OSError``, for the client asks a credentials function again that has raised one.
+    It is an ``OSError``, because the client retries a credentials function that raises one.
     """
 
 
@@ -41,23 +42,23 @@ class PasswordFileError(OSError):
 class PasswordFiles:
     """The files that links may read.
 
-    :param directory: the whole path of where they are; ``None`` for no file at all.
+    :param directory: the absolute path of their directory; ``None`` for no files at all.
     """
 
     directory: Path | None = None
 
     def check_directory(self) -> None:
-        """Make sure that the directory can be used.
+        """Check that the directory can be used.
 
         :raises PasswordFileError: when it cannot.
         """
         os.close(self._open_directory())
 
     def read(self, path: str) -> str:
-        """The password in a file.
+        """Return the password in a file.
 
-        :raises PasswordFileError: when the file is outside of the directory, missing, cannot be read, is
-            empty, is no text, no regular file, another user's, or open to others; and when the directory is.
+        :raises PasswordFileError: when the directory cannot be used, or the file is outside of it, missing,
+            unreadable, empty, not text, not regular, owned by another user, or accessible to others.
         """
         name = self._name(path)
         directory = self._open_directory()
@@ -67,7 +68,7 @@ class PasswordFiles:
             os.close(directory)
         try:
             _check(path, os.fstat(descriptor))
-            return _first_line(path, os.read(descriptor, _LONGEST + 1))
+            return _first_line(path, os.read(descriptor, _MAX_BYTES + 1))
         except PasswordFileError:
             raise
         except OSError as error:
@@ -76,7 +77,7 @@ class PasswordFiles:
             os.close(descriptor)
 
     def _name(self, path: str) -> str:
-        """The name of a file in the directory."""
+        """Return the name of a file in the directory."""
         if self.directory is None:
             reason = "cannot be used: this member was started without --link-passwords DIR"
             raise PasswordFileError(f"password file {path} {reason}")
@@ -144,6 +145,6 @@ def _first_line(path: str, data: bytes) -> str:
         raise PasswordFileError(f"password file {path} is not UTF-8 text") from None
     if not password:
         raise PasswordFileError(f"the first line of password file {path} is empty")
-    if len(data) > _LONGEST:
-        raise PasswordFileError(f"password file {path} has more than {_LONGEST} bytes")
+    if len(data) > _MAX_BYTES:
+        raise PasswordFileError(f"password file {path} has more than {_MAX_BYTES} bytes")
     return password

@@ -1,16 +1,15 @@
-"""A new primary reconciles its queues with their site events.
+"""Reconciles the queues of a new primary with their site events.
 
 Theory of operation
 -------------------
-Only the last moment under the old primary can differ, and nothing of it was settled or published:
+Only the last changes under the old primary can differ, and none of them was settled or published:
 
-* Messages without an event get one from ``outbound``, which finds them by the position ``evented``; it is
-  corrected from the events themselves, for those of a new queue may be here before the queue.
-* In mode ``all`` an event without its message, whose dequeue event is not here either
-  (``backup_state``), means that the message never arrived: it is restored from its event.  So the
-  second copy that the producer sends is recognised.
-* In mode ``enqueues`` such a message may have been consumed, and nothing is done: the second copy
-  gets an event of its own, and the target queue drops it by its duplicate-detection id.
+* ``outbound`` makes events for messages without one, which it finds by the position ``evented``.  That is
+  first corrected from the events themselves, because events of a new queue may be here before the queue.
+* In mode ``all`` an event may have neither its message nor a dequeue event here (``backup_state``).  Then the
+  message never arrived, and is restored from its event.  So the producer's second copy is recognised.
+* In mode ``enqueues`` such a message may have been consumed, so it is not restored.  The producer's second
+  copy gets an event of its own, and the target queue drops it by its duplicate-detection id.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ logger = get_logger("broker_stub.sites")
 
 
 def reconcile(addresses: Addresses, persister: Persister) -> int:
-    """Put messages back that only their events have; how many there were."""
+    """Restore messages that exist only in their events; return how many."""
     log = addresses.find_queue(REPLICATION_QUEUE)
     if log is None:
         return 0
@@ -46,7 +45,7 @@ def reconcile(addresses: Addresses, persister: Persister) -> int:
 
 
 def _missing(log: Queue, addresses: Addresses) -> list[int]:
-    """The events of messages that are not here and have not left; the progress is corrected on the way."""
+    """Return the events of messages that are missing and have not left; also corrects the site progress."""
     found: dict[tuple[bytes, int], int] = {}
     for number in log.ids():
         event = _event(log, number)

@@ -1,7 +1,7 @@
-"""What a member does for another site, and with another site's events.
+"""A member's events for another site, and its links from other sites.
 
-Rule: a member that does not serve makes no events, applies none and has no link.  Queues, exchanges and links
-that are made meanwhile start when it serves.
+Rule: only a primary makes events, applies events and has links.  Queues, exchanges and links that are made on
+a backup start when it becomes primary.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ logger = get_logger("broker_stub.sites")
 
 
 class EventReader(Protocol):
-    """The link of another site that receives the events."""
+    """The link over which another site receives the events."""
 
     @property
     def closed(self) -> bool:
-        """Whether the link has ended."""
+        """True if the link has ended."""
 
     def steal(self) -> None:
         """Close the link because another receiver takes over; requeue the unsettled messages."""
@@ -43,9 +43,8 @@ class Site:
 
     :param now_ms: milliseconds since the epoch.
     :param put_site_progress: writes the site progress of a queue.
-    :param report: gets the anomalies, after the log.
-    :param password_files: what links may read.
-    :param at_limit: what links do while there is no room for an event.
+    :param report: called with anomalies, after they are logged.
+    :param at_limit: the reaction of links when there is no capacity for an event.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Site:
     # -- life -----------------------------------------------------------------------------------
 
     def became(self, *, serves: bool) -> None:
-        """The member serves, or does not."""
+        """Start when the member becomes primary; stop when it no longer is."""
         if serves == self._serves:
             return
         self._serves = serves
@@ -98,43 +97,43 @@ class Site:
             self._outbound.end(queue)
 
     async def close(self) -> None:
-        """The member stops: its links have ended when this returns.  What clients still do has its events."""
+        """Stop: return when all links have ended.  Later changes by clients still make events."""
         for exchange in tuple(self._links):
             self._stop_link(exchange)
         self.tick()
         if self._ending:
             await asyncio.wait(self._ending)
 
-    # -- the source -----------------------------------------------------------------------------
+    # -- as the source --------------------------------------------------------------------------
 
     def queue_added(self, queue: Queue) -> None:
-        """A queue is new."""
+        """Start making events for a new queue, and apply waiting events to it."""
         if self._serves:
             self._outbound.begin(queue)
             for inbound in self._inbounds.values():
                 inbound.queue_added(queue)
 
     def queue_changed(self, queue: Queue) -> None:
-        """Another site gets more or less of a queue than before."""
+        """Switch a queue to its new site mode."""
         if self._serves:
             self._outbound.change(queue)
 
     def read_by(self, reader: EventReader) -> None:
-        """A link takes the events from now on; the one before does no more."""
+        """Let a link receive the events from now on; the former link ends."""
         former, self._reader = self._reader, reader
         if former is not None and not former.closed:
             former.steal()
 
     def owns(self, name: str | None) -> bool:
-        """Whether a queue of that name holds events: no client may send to it."""
+        """Return True if a queue of this name holds events; no client may send to it."""
         return name == REPLICATION_QUEUE or any(
             name == each.unroutable_queue for each in self._inbounds.values()
         )
 
-    # -- the other side -------------------------------------------------------------------------
+    # -- as the target --------------------------------------------------------------------------
 
     def exchange_added(self, exchange: Exchange) -> None:
-        """An exchange is new, or its options are."""
+        """Start a new ``replication`` exchange, or restart it with new options."""
         if exchange.type is not ExchangeType.REPLICATION:
             return
         if exchange not in self._inbounds:
@@ -143,7 +142,7 @@ class Site:
             self._begin_exchange(exchange)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
-        """An exchange is gone."""
+        """Stop a deleted ``replication`` exchange."""
         inbound = self._inbounds.pop(exchange, None)
         if inbound is not None:
             self._stop_link(exchange)
@@ -178,7 +177,7 @@ class Site:
     # -- anomalies ------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """A second has passed: report the anomalies in it."""
+        """Report the anomalies of the last second."""
         for inbound in self._inbounds.values():
             inbound.anomalies.tick()
 
@@ -190,7 +189,7 @@ class Site:
     # -- status ---------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """What an operator wants to know; empty where there is no other site."""
+        """Return the site's part of the status; empty if there is no other site."""
         source = self._outbound.status()
         links = [self._link_status(exchange, inbound) for exchange, inbound in self._inbounds.items()]
         return {
@@ -199,7 +198,7 @@ class Site:
         }
 
     def followed_queues(self) -> list[tuple[str, str]]:
-        """The names of the links, each with the name of a queue that it has filled; none on a backup."""
+        """Return pairs of a link's name and a queue that it has filled; none on a backup."""
         if not self._serves:
             return []
         return [(e.name, queue) for e, inbound in self._inbounds.items() for queue in inbound.targets()]
@@ -220,7 +219,7 @@ class Site:
 
 
 def _source_config(exchange: Exchange) -> tuple[SourceConfig | None, str]:
-    """The way of an exchange's link, or why there is none: an older version stored more than is allowed."""
+    """Return the source of an exchange's link, or the error: an older version allowed more options."""
     try:
         return SourceConfig.of(exchange.options), ""
     except SourceConfigError as error:

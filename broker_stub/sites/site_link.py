@@ -2,19 +2,20 @@
 
 Theory of operation
 -------------------
-``run`` repeats for ever: find the primary of the source (``haclient`` does), receive from its
-replication queue, hand each event to the exchange in the iteration of the event loop in which it arrives,
-and accept it when it is safe here.  What is not accepted when the connection is lost is sent again.
+The link finds the primary of the source through ``haclient``, and receives from its replication queue.  It
+passes each event to the exchange in the event-loop iteration of its arrival, and accepts it when it is
+complete here.  If the connection is lost before that, the link reconnects, and the source sends the event
+again.
 
 Rules
 -----
-* Events are accepted in the order in which they became safe.
-* An event of a connection that is lost is not accepted any more: its second copy is recognised.
-* When the source refuses (there is no such queue, another link took over) the link retries later.
-* Only a source that has SCRAM, or TLS that ``tls_ca`` verifies, can be sent a password.
-* While this site has no room for events (``queue_limits``), the link waits, or it ends if the member is
-  configured so; either is an anomaly.
-* The password is read before every attempt; while its file cannot be used, that is the link's error.
+* Events are accepted in the order in which they became complete.
+* An event is never accepted after its connection was lost: its second copy is recognised.
+* If the source refuses (there is no such queue, or another link took over), the link retries later.
+* A password is sent only to a source that has SCRAM, or TLS that ``tls_ca`` verifies.
+* While this site has no capacity for events (``queue_limits``), the link waits, or ends if so configured.
+  Either is reported as an anomaly.
+* The password is read before every attempt; an unusable file is reported as the link's error.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from haclient.printable.log import get_logger
 logger = get_logger("broker_stub.sites")
 
 FOLLOW = "haclient:follow"
-"""What a link asks for in its Open: to be served by the primary only, as any client is."""
+"""A capability that a link asks for in its Open: to be served only by the primary, as clients are."""
 
-# Events on their way, and as many not safe yet: half a second of round trip and settling at 10,000 a second.
+# Credit, and the most incomplete events: half a second of round trip and settlement at 10,000 a second.
 _CREDIT = 5000
-# Seconds until the source is asked again.  Longer than a member that woke up too late needs to step down.
+# Seconds between attempts: longer than a member that resumes after a pause needs to step down.
 _PAUSE = 2.0
 
 
@@ -56,17 +57,17 @@ STOPPED = "stopped"
 
 
 class LimitReachedError(Exception):
-    """This site takes no further event, and the link is to end."""
+    """This site takes no further events, and the link must end."""
 
 
 class SiteLink:
     """The link of one exchange.
 
     :param source: the cluster of the source.
-    :param password_files: where its password may be.
-    :param intake: applies nothing while there is no room to store it.
-    :param at_limit: what it does while this site has no room.
-    :param report: gets the anomaly then: its case and a text.
+    :param password_files: the files for its password.
+    :param intake: while it is stopped, nothing is applied.
+    :param at_limit: the reaction when this site has no capacity.
+    :param report: called with an anomaly at the limit: its case and a description.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class SiteLink:
 
     @property
     def state(self) -> str:
-        """That of its connection, or stopped."""
+        """The state of its connection, or ``stopped``."""
         if self._stopping:
             return STOPPED
         state = State.CONNECTING if self._connection is None else self._connection.state
@@ -100,14 +101,14 @@ class SiteLink:
 
     @property
     def error(self) -> str:
-        """Why it is not connected; when it is, why it last had to begin anew."""
+        """The reason why it is not connected; if it is connected, the reason of its last restart."""
         return self._password_error or self._attempt_error or self._ended
 
     def stop(self) -> asyncio.Task[None]:
-        """Apply nothing more from now on; the task ends soon.
+        """Apply nothing more from now on; the returned task ends soon.
 
-        The flag is for a cancellation that a task group swallows, as one does that ends with an error
-        in the same iteration of the loop.
+        The flag is needed because a task group may swallow the cancellation, if it ends with an error in the
+        same iteration of the loop.
         """
         self._stopping = True
         self._task.cancel()
@@ -126,7 +127,7 @@ class SiteLink:
             except* (HaclientError, AddressRefusedError, OwnEventError, OSError) as group:
                 self._restart(str(group.exceptions[0]))
             except* Exception:
-                # Whatever it was, the next event may be another one.
+                # Retry: the error may have been caused by one event only.
                 self._restart("an unexpected error; see the member's log")
                 logger.exception("link %s failed", self._route.name)
             self._connection = None
@@ -139,9 +140,9 @@ class SiteLink:
         self._ended = why
 
     async def _wait_below_limit(self) -> None:
-        """Wait until this site has room for the next event.
+        """Wait until this site has capacity for the next event.
 
-        :raises LimitReachedError: when the link is to end instead.
+        :raises LimitReachedError: when the link must end instead.
         """
         await self._intake.restarted()
         if not self._route.full:
@@ -184,7 +185,7 @@ class SiteLink:
         return Credentials(user=self._source.user, password=password)
 
     def _on_event(self, event: Event) -> None:
-        """Runs on a thread of its own."""
+        """Record connection errors; called on another thread."""
         if isinstance(event, AttemptFailed):
             self._attempt_error = f"{event.record.endpoint}: {event.record.failure.detail}"
         elif isinstance(event, Disconnected):
@@ -194,7 +195,7 @@ class SiteLink:
 
 
 class _Reception:
-    """The events of one connection.  What becomes safe after its end is ignored."""
+    """The events of one connection.  Completions after its end are ignored."""
 
     def __init__(
         self, route: Route, receiver: aio.Receiver, wait_below_limit: Callable[[], Awaitable[None]]
@@ -246,4 +247,4 @@ class _Reception:
                 try:
                     await self._safe.popleft().accept()
                 except (StaleDelivery, AlreadySettled):
-                    continue  # it is sent again, and is known then
+                    continue  # the source sends it again, and it is recognised as a duplicate

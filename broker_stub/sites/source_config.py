@@ -1,9 +1,9 @@
-"""Where a link's source is and as whom the link connects: options of its exchange, without any secret.
+"""The source of a link and the user that it connects as, from the options of its exchange, without secrets.
 
 Rules
 -----
-* What is stored and replicated holds no password: a URL with one is refused, here and when a store of an
-  older version has it.
+* Stored and replicated options contain no password.  A URL with one is refused, at declaration and when it
+  is found in a store of an older version.
 * A link follows one cluster, as one user.
 """
 
@@ -18,7 +18,7 @@ from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.url import ClusterURL
 
 FROM, PASSWORD_FILE = "from", "password_file"
-"""The exchange's options: the URL of the source, and where each member has the password."""
+"""The exchange's options: the URL of the source, and the path of the password file on each member."""
 
 _INSTEAD = (
     "write amqp://user@host:port, put the password into a file of the same path on each member,"
@@ -27,15 +27,15 @@ _INSTEAD = (
 
 
 class SourceConfigError(ValueError):
-    """A way that no link can take; says what to do instead, and holds no password."""
+    """The options of a link are not valid; suggests a correction, without any password."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
     """The source of a link.
 
-    :param user: as whom the link connects; ``None`` for anonymous.
-    :param password_file: ``None`` when no password is needed.
+    :param user: ``None`` for anonymous.
+    :param password_file: ``None`` if no password is needed.
     """
 
     url: ClusterURL
@@ -44,9 +44,9 @@ class SourceConfig:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> SourceConfig | None:
-        """What the options of an exchange say; ``None`` when it has no link.
+        """Read the options of an exchange; ``None`` if it has no link.
 
-        :raises WayError: when that cannot be used.
+        :raises SourceConfigError: when they are not valid.
         """
         text, file = options.get(FROM), options.get(PASSWORD_FILE)
         if text is None:

@@ -1,4 +1,4 @@
-"""What a member keeps: generation, wiring, messages.  ``Store`` is the interface; two implementations."""
+"""A member's persistent state: generation, wiring, messages.  ``Store`` is its interface."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""What one transaction will do, folded while it is collected.  No I/O.
+"""Collects and combines the operations of one transaction.  No I/O.
 
 Rules
 -----
-* A batch belongs to the loop's thread until it is given to the writer, and to the writer then.
-* Operations on messages of different ids commute, so they are gathered by kind: a message that is
-  put and removed within a batch is never written.  A statement about anything else stays where it
-  is in the order, and closes what was gathered before it.
-* Gathered changes are applied in the order counted, removed, put.  That is right for any order in
-  which they came: counting or removing a message that is put in the batch changes the put itself.
-* Messages that are written again come last, whatever the statements between; the end of a queue ends them.
-  A batch has so many of them as make ``MOST_REWRITTEN`` bytes and leaves the others to the next one:
-  whoever waits for a commit waits for no more than that.  They are joined on the writer's thread only.
+* A batch belongs to the loop's thread until it is handed to the writer; then it belongs to the writer.
+* Operations on different messages commute, so they are gathered by kind.  A message that is put and removed
+  within a batch is never written.  Any other statement keeps its position and ends the gathering before it.
+* Gathered changes are applied in the order counted, removed, put.  This is right for any original order:
+  counting or removing a message that was put in the batch changes the put itself.
+* Rewritten messages are written last, whatever the statements between; deleting a queue drops its rewrites.
+  A batch has at most ``MOST_REWRITTEN`` bytes of rewrites and leaves the others to the next batch, so that no
+  commit takes long.  Their prefix and data are joined only on the writer's thread.
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 MOST_REWRITTEN: Final = 4 << 20
-"""Bytes of rewritten messages in one transaction: a disk takes them in tens of milliseconds."""
+"""Bytes of rewritten messages in one transaction; a disk writes them in tens of milliseconds."""
 
 
 class Statement(NamedTuple):
-    """One SQL statement."""
+    """An SQL statement."""
 
     sql: str
     parameters: tuple[Any, ...]
 
 
 class Read(NamedTuple):
-    """Something to be read after the commit, and who waits for it."""
+    """A function that reads after the commit, and the future for its result."""
 
     function: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
 
 
 class Rewrite(NamedTuple):
-    """A message that is in the database, as it is to be written again.
+    """A message in the database that is to be written again.
 
-    :param prefix: what stands in front of ``data`` there.
+    :param prefix: the bytes in front of ``data`` in the database.
     """
 
     prefix: bytes
@@ -51,14 +50,14 @@ class Rewrite(NamedTuple):
 
     @property
     def row(self) -> tuple[bytes, int, int | None]:
-        """As one that is put."""
+        """The values to put."""
         return self.prefix + self.data, self.delivery_count, self.expires_at
 
 
 class Changes:
-    """What happens to the content of one queue.
+    """The changes to the content of one queue.
 
-    :ivar rewrites: those of the queue in the batch.
+    :ivar rewrites: the queue's rewrites in the batch.
     """
 
     __slots__ = (
@@ -85,20 +84,20 @@ class Changes:
         self._counted: dict[int, int] = {}
 
     def put(self, message_id: int, row: tuple[bytes, int, int | None]) -> None:
-        """Write the message."""
+        """Write a message."""
         self.puts[message_id] = row
         if self.rewrites:
             self.rewrites.pop(message_id, None)
 
     def remove(self, message_id: int) -> None:
-        """The message is gone, be it in the database or in this batch."""
+        """Remove a message from the database or from this batch."""
         self.puts.pop(message_id, None)
         if self.rewrites:
             self.rewrites.pop(message_id, None)
         self._removed[message_id] = None
 
     def count(self, message_id: int) -> None:
-        """One more delivery of the message."""
+        """Count one more delivery of a message."""
         put = self.puts.get(message_id)
         if self.rewrites and (rewrite := self.rewrites.get(message_id)) is not None:
             self.rewrites[message_id] = rewrite._replace(delivery_count=rewrite.delivery_count + 1)
@@ -109,7 +108,7 @@ class Changes:
             self._counted[message_id] = self._counted.get(message_id, 0) + 1
 
     def drop_counts(self) -> bool:
-        """Leave deliveries uncounted; whether there were any."""
+        """Discard the counted deliveries; return True if there were any."""
         had = bool(self._counted)
         self._counted.clear()
         return had
@@ -120,17 +119,17 @@ class Changes:
         return list(self._removed)
 
     def counted(self) -> Iterable[list[int]]:
-        """Groups of ids, each of which gets one delivery more."""
+        """Yield groups of ids, each of which gets one more delivery."""
         most = max(self._counted.values(), default=0)
         for times in range(1, most + 1):
             yield [message_id for message_id, count in self._counted.items() if count >= times]
 
 
 class Batch:
-    """The operations of one transaction, and what is read after it.
+    """The operations of one transaction, and the reads after it.
 
-    :param sequence: of the last operation, 0 while there is none.
-    :ivar rewrites: by queue, and by the id of the message.
+    :param sequence: the sequence of the last operation, 0 if there is none.
+    :ivar rewrites: by queue, and by message id.
     """
 
     __slots__ = ("_changes", "reads", "rewrites", "sequence", "steps")
@@ -144,29 +143,29 @@ class Batch:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not self.sequence and not self.reads
 
     def drop_rewrites(self) -> bool:
-        """Leave deliveries uncounted, and rewritten messages as they were; whether there were any.
+        """Discard counted deliveries and rewritten messages; return True if there were any.
 
-        Each writes the whole message again, which a full disk has no room for.  After a crash this store
-        has neither how often these messages were given to a consumer, nor what consumers added to them.
+        Each would write a whole message again, for which a full disk has no space.  After a crash this store
+        lacks these messages' delivery counts and the annotations that consumers added.
         """
         gathered = [change for step in self.steps if isinstance(step, dict) for change in step.values()]
         had = bool(self.rewrites)
         self.rewrites = {}
-        return sum(change.drop_counts() for change in gathered) > 0 or had  # of each of them
+        return sum(change.drop_counts() for change in gathered) > 0 or had  # a sum, so that all are called
 
     def of(self, queue: int) -> Changes:
-        """What is gathered for a queue."""
+        """Return the gathered changes of a queue."""
         changes = self._changes.get(queue)
         if changes is None:
             changes = self._changes[queue] = Changes(self.rewrites.get(queue, {}))
         return changes
 
     def rewrite(self, queue: int, message_id: int, rewrite: Rewrite) -> None:
-        """Write a message again that is in the database or in this batch."""
+        """Write a message of the database or of this batch again."""
         changes = self.of(queue)
         if message_id in changes.puts:
             changes.put(message_id, rewrite.row)
@@ -175,13 +174,13 @@ class Batch:
         changes.rewrites[message_id] = rewrite
 
     def forget_rewrites(self, queue: int) -> None:
-        """A queue is deleted."""
+        """Discard the rewrites of a deleted queue."""
         self.rewrites.pop(queue, {}).clear()
 
     def split(self) -> Batch:
-        """The next batch: a new one, with the rewrites that are too many for this one.
+        """Return the next batch, with the rewrites that exceed the limit of this one.
 
-        A batch that is read from afterwards keeps them all.
+        A batch with reads keeps all its rewrites.
         """
         rest = Batch()
         if self.reads or not self.rewrites:
@@ -198,13 +197,13 @@ class Batch:
                 del rewrites[message_id]
         left = [queue for queue, rewrites in pending.items() if rewrites]
         if left:
-            # First those that had no turn.
+            # Queues without a rewrite in this batch come first in the next.
             left.sort(key=lambda queue: bool(self.rewrites[queue]))
             rest.rewrites = {queue: pending[queue] for queue in left}
             rest.sequence = self.sequence
         return rest
 
     def add(self, sql: str, *parameters: Any) -> None:
-        """A statement, after all that was added before."""
+        """Add a statement behind everything added before."""
         self._changes = {}
         self.steps += (Statement(sql, parameters), self._changes)

@@ -1,13 +1,12 @@
-"""How many commits were reported, in a file beside the database: lost commits show.
+"""The number of reported commits, in a file beside the database, to detect lost commits.
 
-SQLite reads a write-ahead log up to the first frame whose checksum is wrong, and cannot know
-whether what follows was ever committed.  A corrupted or truncated log is thus a shorter history, and
-no error.  So the writer records after each commit how many there have been, in place, in a file of
-its own.  A database that has fewer than this count has lost commits.
+SQLite reads a write-ahead log up to the first frame with a wrong checksum, and cannot know whether later
+frames were ever committed.  So a corrupted or truncated log looks like a shorter history, not like an error.
+The writer therefore records the number of commits after each commit, in place, in a separate file.  If the
+database has fewer commits than this count, commits were lost.
 
-The file is not synced for each commit.  It survives the death of the process; after the death of
-the machine it may be older than the database, and then it shows nothing: what a disk lost then,
-although it had confirmed it, can go unnoticed.
+The file is not synced for each commit.  It survives the death of the process.  After the death of the machine
+it may be older than the database; then a commit that the disk confirmed and lost can go unnoticed.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from zlib import crc32
 
 from broker_stub.store.errors import StoreCorruptedError
 
-# Magic, identity of the store, commits; behind them the CRC of these.  One disk sector holds it all.
+# Magic, identity of the store, commits; then the CRC of these.  Everything fits in one disk sector.
 _CONTENT = struct.Struct(">8s16sQ")
 _CHECKSUM = struct.Struct(">I")
 _MAGIC = b"hamark01"
 
 
 def encode(identity: uuid.UUID, commits: int) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     content = _CONTENT.pack(_MAGIC, identity.bytes, commits)
     return content + _CHECKSUM.pack(crc32(content))
 
 
 def decode(data: bytes) -> tuple[uuid.UUID, int]:
-    """Identity and commits.
+    """Return identity and commits.
 
-    :raises StoreDamagedError: when it is not what was written.
+    :raises StoreCorruptedError: when size, magic or checksum is wrong.
     """
     if len(data) != _CONTENT.size + _CHECKSUM.size:
         raise StoreCorruptedError(f"the commit count has {len(data)} bytes")
@@ -46,18 +45,18 @@ def decode(data: bytes) -> tuple[uuid.UUID, int]:
 
 
 class CommitCount:
-    """The open file."""
+    """The open file of the commit count."""
 
     def __init__(self, path: Path, identity: uuid.UUID) -> None:
         self._identity = identity
         self._file = os.open(path, os.O_WRONLY)
 
     def write(self, commits: int) -> None:
-        """Note that this many commits are durable."""
+        """Record the number of durable commits."""
         os.pwrite(self._file, encode(self._identity, commits), 0)
 
     def close(self, *, sync: bool) -> None:
-        """End."""
+        """Close the file."""
         try:
             if sync:
                 os.fsync(self._file)

@@ -1,22 +1,21 @@
-"""How far a commit has come that takes long, so that a slow disk is told from one that hangs.
+"""Detects whether a long commit makes progress, to distinguish a slow disk from one that hangs.
 
 Theory of operation
 -------------------
-SQLite writes a transaction with one call and syncs it with another, and reports nothing in between: 256 MiB
-may take seconds.  So a look at a commit that has not ended counts what shows that it goes on.
+SQLite writes a transaction with one call and syncs it with another, and reports nothing in between; 256 MiB
+may take seconds.  So a tick during a commit counts two signs of progress.
 
-* The writer thread has computed: most of a large commit is copying, to SQLite and to the kernel.  A thread
-  that waits for a disk computes nothing.
-* The disk has taken a piece of what the thread wrote.  A second thread hands the kernel's dirty pages to the
-  disk, ``PIECE`` by ``PIECE``, and waits for each; so the sync at the end of the transaction is short, too.
+* The writer thread has used the CPU: a large commit consists mostly of copying, to SQLite and to the kernel.
+  A thread that waits for a disk uses no CPU.
+* The disk has taken a piece of the written data.  A second thread hands the kernel's dirty pages to the disk,
+  ``PIECE`` by ``PIECE``, and waits for each.  So the sync at the end of the transaction is short, too.
 
 Rules
 -----
-* Nothing of this runs before somebody looks: a commit that ends between two looks costs nothing more.
-* A file is gone through once for each time that it was changed.  So the count stands still soon after the
-  writer does.
-* The pieces make nothing durable, and nothing is reported because of them: SQLite syncs after them.  An error
-  that they bring up is the end of the store all the same: an old kernel reports it once (``writer``).
+* Nothing runs before the first tick: a commit that ends between two ticks costs nothing more.
+* A file is written back once for each change, so the count stops soon after the writer.
+* The pieces make nothing durable, and nothing is reported because of them: SQLite syncs after them.  But an
+  error in a piece makes the store fail, because an old kernel reports it only once (``writer``).
 
 Sources: sync_file_range(2); Rebello et al., "Can Applications Recover from fsync Failures?" (2020).
 """
@@ -33,16 +32,16 @@ from pathlib import Path
 from typing import Final
 
 PIECE: Final = 4 << 20
-"""Bytes: a disk takes them in tens of milliseconds, and 100 GB have 25,000 of them, a microsecond each."""
-# The part of a processor that a thread has at least which computes: also where 50 of them want one.
+"""Bytes.  A disk writes a piece in tens of milliseconds; 100 GB are 25,000 pieces, a microsecond each."""
+# The least share of a CPU that a computing thread gets, even if 50 threads compete for one CPU.
 _COMPUTES = 0.01
-# SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE and _WAIT_AFTER.
+# SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE and _WAIT_AFTER together.
 _WRITE_AND_WAIT = 7
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ESPIPE, errno.EOPNOTSUPP})
 
 
 def write_back(file: int, start: int, size: int) -> None:
-    """Hand dirty pages of a file to the disk, and wait until it has taken them.
+    """Hand dirty pages of a file to the disk, and wait until it has written them.
 
     :raises OSError: when it did not.
     """
@@ -56,15 +55,17 @@ def write_back(file: int, start: int, size: int) -> None:
 
 
 class CommitProgress:
-    """The progress of one store's writer.  ``tick`` is for the loop's thread, the rest for the writer's.
+    """The progress of one store's writer.
 
-    :param paths: of the files that a commit writes.
-    :param write: hands a part of a file to the disk, as ``write_back``.
+    Call ``tick`` on the loop's thread, and the other methods on the writer's.
+
+    :param paths: the files that a commit writes.
+    :param write: hands a part of a file to the disk, as ``write_back`` does.
     """
 
     def __init__(self, paths: Iterable[Path], write: Callable[[int, int, int], None] = write_back) -> None:
-        # Open until the connection is closed: with any descriptor of a database that a process closes, the
-        # kernel drops SQLite's locks of it.
+        # Open until the connection is closed: when a process closes any descriptor of a database file, the
+        # kernel drops SQLite's locks on it.
         files = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
         self._files = {file: _state(file) for file in files}
         self._write = write
@@ -78,18 +79,18 @@ class CommitProgress:
         self._error: OSError | None = None
         self._thread: threading.Thread | None = None
         self.stuck = False
-        """True if the disk has refused the commit: to try it again is no progress."""
+        """True if the disk has refused the commit; retries do not count as progress."""
 
     # -- on the loop's thread -------------------------------------------------------------------
 
     def tick(self) -> int:
-        """Look at a commit that has not ended: a number that has grown since the last look if it goes on."""
+        """Return a number that grows between two calls if the current commit makes progress."""
         now, before = time.monotonic(), self._looked_at
         used, self._looked_at = self._time_used(), now
         if not self.stuck:
             self._computed += used - self._used > _COMPUTES * (now - before)
             if self._thread is None:
-                # A daemon: a member that dies must not hang on its disk.
+                # A daemon thread: a member that exits must not wait for its disk.
                 self._thread = threading.Thread(target=self._run, name="store-write-back", daemon=True)
                 self._thread.start()
             self._asked.set()
@@ -101,26 +102,26 @@ class CommitProgress:
             return self._used
         try:
             return time.clock_gettime(self._clock)
-        except OSError:  # the thread has ended
+        except OSError:  # the writer's thread has ended
             return self._used
 
     # -- on the writer's thread -----------------------------------------------------------------
 
     def started(self) -> None:
-        """Watch this thread: it is the writer's."""
+        """Measure this thread, the writer's, from now on."""
         if hasattr(time, "pthread_getcpuclockid"):
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
 
     def check(self) -> None:
-        """Make sure that the disk has taken all pieces so far.
+        """Check that the disk has written all pieces so far.
 
-        :raises OSError: when it has not: what it was given may be lost.
+        :raises OSError: when it has not, so that data may be lost.
         """
         if self._error is not None:
             raise self._error
 
     def close(self) -> None:
-        """End, after the connection is closed.  Waits for the disk, as the connection has done."""
+        """End, after the connection is closed.  Waits for the disk, as closing the connection did."""
         self._closed = True
         if self._thread is not None:
             self._asked.set()
@@ -129,7 +130,7 @@ class CommitProgress:
             os.close(file)
         self._files.clear()
 
-    # -- on a thread of its own -----------------------------------------------------------------
+    # -- on the write-back thread ---------------------------------------------------------------
 
     def _run(self) -> None:
         while self._asked.wait() and not self._closed:

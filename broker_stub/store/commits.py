@@ -1,4 +1,4 @@
-"""Sequences, and who waits for their commit.  Shared by the stores; no I/O."""
+"""Sequences, and the futures and callbacks that wait for their commit.  Used by both stores; no I/O."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from broker_stub.store.errors import StoreFailedError
 
 
 class Commits:
-    """Gives sequences, and reports when they are committed.
+    """Assigns sequences, and reports when they are committed.
 
-    :param refusal: why no operation is taken any more, ``None`` while they are.
+    :param refusal: why operations are refused, ``None`` while they are accepted.
     """
 
     __slots__ = ("_callbacks", "_failure", "_on_failed", "_waiting", "committed", "refusal", "sequence")
@@ -38,7 +38,7 @@ class Commits:
             asyncio.get_running_loop().call_soon(callback, self._failure)
 
     def when_committed(self, sequence: int) -> asyncio.Future[None]:
-        """Done when a sequence is committed."""
+        """Return a future that is done when a sequence is committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if sequence <= self.committed:
             future.set_result(None)
@@ -51,7 +51,7 @@ class Commits:
         return future
 
     def done(self, sequence: int) -> None:
-        """Everything up to a sequence is committed."""
+        """Report everything up to a sequence as committed."""
         self.committed = sequence
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -64,12 +64,12 @@ class Commits:
             callback(sequence)
 
     def close(self) -> None:
-        """Take no more operations; those that were taken can still be committed."""
+        """Refuse new operations; operations appended before can still be committed."""
         if self.refusal is None:
             self.refusal = StoreFailedError("the store is closed")
 
     def fail(self, error: StoreFailedError) -> None:
-        """Nothing is committed any more.  Only the first error counts."""
+        """Report that nothing more will be committed.  Only the first error counts."""
         if self._failure is not None:
             return
         self.refusal = self._failure = error
@@ -82,13 +82,13 @@ class Commits:
             callback(error)
 
     def refuse(self) -> NoReturn:
-        """Raise why no operation is taken."""
+        """Raise the reason for which operations are refused."""
         assert self.refusal is not None
         raise again(self.refusal)
 
 
 class Committing:
-    """The part of ``Store`` that reports what is committed."""
+    """The part of ``Store`` that reports commits."""
 
     _commits: Commits
 
@@ -116,7 +116,7 @@ class Committing:
 
 
 def again(error: StoreFailedError) -> StoreFailedError:
-    """The same error for one more receiver: each raise adds to the traceback of what it raises."""
+    """Return a copy of an error for one more receiver, because each raise extends an error's traceback."""
     copy = StoreFailedError(*error.args)
     copy.__cause__ = error.__cause__
     return copy

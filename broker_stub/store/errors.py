@@ -1,4 +1,4 @@
-"""What can be wrong with a store, as exceptions."""
+"""The errors of a store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 class StoreFailedError(Exception):
-    """The store does not work (any more), and nothing that is not committed yet ever will be.
+    """The store has failed, and operations that are not committed yet never will be.
 
-    The cause, where there is one, is the error of SQLite or of the operating system.
+    Its cause, if any, is the error of SQLite or of the operating system.
     """
 
 
@@ -17,7 +17,7 @@ class StoreLockedError(StoreFailedError):
     """Another process, or another store of this one, has the directory open.
 
     :param directory: the directory.
-    :param holder: what the holder wrote into the lock file: its process id.
+    :param holder: the content of the lock file: the holder's process id.
     """
 
     def __init__(self, directory: Path, holder: str) -> None:
@@ -33,11 +33,11 @@ class StoreLockedError(StoreFailedError):
 
 
 class StoreCorruptedError(Exception):
-    """What was read cannot be what was written.  ``open_store`` handles it; callers see ``corruption``."""
+    """Data read is not the data written.  ``open_store`` handles this; callers see ``corruption``."""
 
 
 class UnknownQueueError(KeyError):
-    """A message for a queue that the store does not have (any more).
+    """A message for a queue that is not in the store.
 
     :param queue: its key, or its identity.
     """

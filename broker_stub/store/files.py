@@ -1,21 +1,21 @@
-"""The directory of a store: which files there are, who holds it, and how corrupted ones are kept.
+"""The directory of a store: its files, its lock, and the directories for corrupted stores.
 
 Files
 -----
-``store.db``, ``store.db-wal``  the database and its write-ahead log (gone after a clean close)
+``store.db``, ``store.db-wal``  the database; its write-ahead log (gone after a clean close)
 ``identity``                    the store's UUID, as text
-``committed``                   how many commits were reported: see ``commit_count``
+``committed``                   the number of reported commits: see ``commit_count``
 ``lock``                        held (flock) while the store is open; its content is the holder's pid
 ``store.db.new``                a database that is being made
-``reserve``                     room for emptying the store when the disk is full: see ``disk_space``
-``damaged-<time>/``             what was found corrupted, unchanged
+``reserve``                     space for emptying the store when the disk is full: see ``disk_space``
+``damaged-<time>/``             a corrupted store, unchanged
 
 Rules
 -----
-* A store exists from the moment ``store.db.new`` becomes ``store.db``.  The other files are there
-  by then, so that whichever of them is missing later was taken away.
+* A store exists from the moment ``store.db.new`` is renamed to ``store.db``.  The other files exist by then,
+  so if one is missing later, it was removed.
 * Nothing corrupted is deleted or changed.
-* Directories and files are their owner's alone (``permissions``).
+* Only their owner can read directories and files (``permissions``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DAMAGED = "damaged-"
 
 
 def make_directory(directory: Path) -> None:
-    """Make the directory of a store, or make sure that it is private, with what is in it.
+    """Make the directory of a store, or make an existing one and its files private.
 
     :raises OSError: when it cannot be made, or when others may write to it.
     """
@@ -53,13 +53,13 @@ def _is_own(name: str) -> bool:
 
 
 def make_database(directory: Path) -> None:
-    """An empty file for a new database: SQLite keeps its mode, for the write-ahead log too."""
+    """Make an empty file for a new database: SQLite keeps its mode, also for the write-ahead log."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     os.close(os.open(directory / NEW_DATABASE, flags, permissions.FILE_MODE))
 
 
 def lock(directory: Path) -> int:
-    """Take the directory for this store; the file descriptor holds it.
+    """Lock the directory for this store; return the file descriptor that holds the lock.
 
     :raises StoreLockedError: when another store has it.
     """
@@ -78,7 +78,7 @@ def lock(directory: Path) -> int:
 
 
 def _write_holder(holder: int) -> None:
-    """Say who holds it; it is held without that, too, where the disk is full."""
+    """Write the process id to the lock file; on a full disk the lock is held without it."""
     try:
         os.ftruncate(holder, 0)
         os.pwrite(holder, f"{os.getpid()}\n".encode(), 0)
@@ -88,29 +88,29 @@ def _write_holder(holder: int) -> None:
 
 
 def unlock(holder: int) -> None:
-    """Give the directory back."""
+    """Release the lock."""
     os.close(holder)
 
 
 def present(directory: Path) -> list[str]:
-    """Which parts of a store there are."""
+    """Return the parts of a store that exist."""
     return [name for name in _PARTS if (directory / name).exists()]
 
 
 def was_set_aside(directory: Path) -> bool:
-    """Whether a corrupted store was set aside here."""
+    """Return True if a corrupted store was set aside here."""
     return any(directory.glob(f"{_DAMAGED}*"))
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove a store that never came into being: nothing was ever put into it."""
+    """Remove a store whose creation did not finish; it has no content."""
     if (directory / NEW_DATABASE).exists() and not (directory / DATABASE).exists():
         for name in (IDENTITY, COMMIT_COUNT, f"{NEW_DATABASE}-wal", f"{NEW_DATABASE}-journal", NEW_DATABASE):
             (directory / name).unlink(missing_ok=True)
 
 
 def set_aside(directory: Path, clock: Callable[[], float] = time.time) -> Path:
-    """Move every part of the store away, as it is; where to."""
+    """Move every part of the store, unchanged, to a new directory; return that directory."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(clock()))
     target, attempt = directory / f"{_DAMAGED}{stamp}", 1
     while target.exists():
@@ -126,15 +126,15 @@ def set_aside(directory: Path, clock: Callable[[], float] = time.time) -> Path:
 
 
 def read_identity(directory: Path) -> tuple[uuid.UUID, int]:
-    """The identity in the files beside the database, and how many commits were reported.
+    """Return the identity in the files beside the database, and the number of reported commits.
 
-    :raises StoreDamagedError: when one is missing, no longer readable, or they differ.
+    :raises StoreCorruptedError: when a file is missing or unreadable, or their identities differ.
     """
     for name in (DATABASE, IDENTITY, COMMIT_COUNT):
         if not (directory / name).exists():
             raise StoreCorruptedError(f"the file {name} is missing")
     if not (directory / DATABASE).stat().st_size:
-        # SQLite would take it for a new one, and delete the log that is beside it.
+        # SQLite would treat it as new, and delete the log beside it.
         raise StoreCorruptedError("the database is empty")
     try:
         identity = uuid.UUID((directory / IDENTITY).read_text("ascii").strip())
@@ -147,12 +147,12 @@ def read_identity(directory: Path) -> tuple[uuid.UUID, int]:
 
 
 def write_identity(directory: Path, identity: uuid.UUID) -> None:
-    """Make the files that hold the identity."""
+    """Make the files that contain the identity."""
     fsync.write(directory / IDENTITY, f"{identity}\n".encode())
     fsync.write(directory / COMMIT_COUNT, commit_count.encode(identity, 0))
 
 
 def finish_new(directory: Path) -> None:
-    """The new database becomes the store."""
+    """Rename the new database, which completes the store."""
     (directory / NEW_DATABASE).rename(directory / DATABASE)
     fsync.sync_directory(directory)

@@ -1,19 +1,19 @@
-"""What a member keeps from one life to the next, and the interface of a store.
+"""The interface of a store, which keeps a member's state across restarts.
 
 Rules
 -----
 * Everything is called on the loop's thread, and nothing here blocks it.
-* An operation is *appended* when it is called and gets the next *sequence*.  It is *committed*
-  when the callback of ``on_committed`` names its sequence or a higher one, and durable then.
-* What is appended earlier is never committed later than what is appended after it.  What is
-  appended without an ``await`` in between is committed together, or not at all.
-* ``write_...`` and ``when_committed`` return a future that is done after the commit.  The
-  operation is appended by the call, not by the ``await``.
-* The first error of the medium is the last: the store fails.  Every operation that waits, and
-  every later one, gets ``StoreFailedError``, and nothing is reported as committed any more.  An
-  operation that failed may still be there after a restart (a failed fsync proves nothing).
-* A queue has an identity (UUID) for the world and a small integer key within one open store.  A
-  key is never given again while the store is open.  Message ids are above 0 and have 63 bits.
+* An operation is *appended* when it is called, and gets the next *sequence*.  It is *committed*, and durable,
+  when the callback of ``on_committed`` gets its sequence or a higher one.
+* Operations are committed in the order in which they were appended.  Operations appended without an ``await``
+  in between are committed together, or not at all.
+* ``write_...`` and ``when_committed`` return a future that is done after the commit.  The call appends the
+  operation, not the ``await``.
+* The first error of the medium is final: the store fails.  Every waiting and every later operation gets
+  ``StoreFailedError``, and no more commits are reported.  A failed operation may still be in the store after
+  a restart (a failed fsync proves nothing).
+* A queue has a global identity (UUID), and a small integer key within one open store.  A key is never reused
+  while the store is open.  Message ids are above 0 and have 63 bits.
 
 Source: docs/replication.md, "Generations", "Message ids" and "The store".
 """
@@ -36,10 +36,10 @@ MAX_MESSAGE_ID = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRecord:
-    """A queue as it was declared.
+    """The declaration of a queue.
 
     :param replicate: ``all``, ``configuration`` or ``none``.
-    :param arguments: what JSON can hold.
+    :param arguments: JSON types.
     """
 
     identity: uuid.UUID
@@ -50,10 +50,10 @@ class QueueRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeRecord:
-    """An exchange as it was declared.
+    """The declaration of an exchange.
 
     :param type: ``direct``, ``fanout`` or ``topic``.
-    :param arguments: what JSON can hold.
+    :param arguments: JSON types.
     """
 
     identity: uuid.UUID
@@ -64,7 +64,7 @@ class ExchangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingRecord:
-    """A binding; exchange, queue and key together are its identity.
+    """A binding, identified by exchange, queue and key together.
 
     :param exchange: identity of the exchange.
     :param queue: identity of the queue.
@@ -76,7 +76,7 @@ class BindingRecord:
 
 
 class StoredMessage(NamedTuple):
-    """One message.  A tuple, because a million of them are made when a member starts.
+    """A message.  A tuple, for speed: a starting member makes a million of them.
 
     ``expires_at`` is wall-clock time in milliseconds since the epoch, ``None`` for never.
     """
@@ -91,9 +91,9 @@ class StoredMessage(NamedTuple):
 class StoredQueue:
     """A queue in the store.
 
-    :param key: names the queue in the operations on its messages.
-    :param last_id: the highest message id ever put, 0 for none; also of messages long gone.
-    :param site_progress: what ``put_site_progress`` wrote last; empty for nothing.
+    :param key: identifies the queue in operations on its messages.
+    :param last_id: the highest message id ever put, 0 for none; also of messages removed since.
+    :param site_progress: the last value of ``put_site_progress``; empty for none.
     """
 
     key: int
@@ -104,13 +104,14 @@ class StoredQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All of a store but the messages and the duplicate-detection ids.
+    """The content of a store, except messages and duplicate-detection ids.
 
-    :param was_clean: the last life ended by ``close(clean=True)``; true for a store just made.
-    :param generation: the own one, ``None`` for erased; ``claim`` is what it was won with.
+    :param was_clean: True if the last process ended with ``close(clean=True)``, or the store is new.
+    :param generation: this member's generation, ``None`` for erased.
+    :param claim: the claim that won the generation.
     :param cluster: the UUID of the cluster that the content belongs to, empty for none.
     :param replicas: the names of the other replicas that were ready under the primary of ``generation``;
-        none where this member was that primary.
+        empty unless this member was that primary.
     """
 
     was_clean: bool = True
@@ -129,39 +130,39 @@ class Store(Protocol):
 
     @property
     def identity(self) -> uuid.UUID:
-        """Which store this is; a store that replaced a corrupted one has another identity."""
+        """The identity of this store; a store that replaces a corrupted one has a new identity."""
 
     @property
     def corruption(self) -> str:
-        """What was wrong with the store that was found, in words; empty when nothing was."""
+        """A description of the corruption found at opening; empty if there was none."""
 
     @property
     def sequence(self) -> int:
-        """The sequence of the last operation that was appended."""
+        """The sequence of the last appended operation."""
 
     @property
     def committed(self) -> int:
-        """The highest sequence that is committed."""
+        """The highest committed sequence."""
 
     # -- reading --------------------------------------------------------------------------------
 
     async def load(self) -> Snapshot:
-        """All but the messages, with everything that was appended before."""
+        """Return everything but the messages, including all operations appended before."""
 
     def messages(self, queue: int) -> AsyncIterator[list[StoredMessage]]:
-        """The messages of a queue in the order of their ids, a bounded number at a time.
+        """Yield the messages of a queue in the order of their ids, in chunks of bounded size.
 
-        Each chunk is read when it is asked for, after what was appended before.
+        Each chunk is read on demand, after all operations appended before.
         """
 
     async def duplicates(self, queue: int) -> list[tuple[bytes, int]]:
-        """The remembered duplicate-detection ids, oldest first, with the first copy's message id."""
+        """Return the duplicate-detection ids, oldest first, each with the first copy's message id."""
 
     async def confirmed(self, queue: int) -> list[tuple[bytes, int]]:
-        """What ``put_confirmed`` wrote last, oldest first."""
+        """Return the latest entries of ``put_confirmed``, oldest first."""
 
     def queue_key(self, identity: uuid.UUID) -> int:
-        """The key of a queue.
+        """Return the key of a queue.
 
         :raises UnknownQueueError: when there is none.
         """
@@ -169,53 +170,53 @@ class Store(Protocol):
     # -- commits --------------------------------------------------------------------------------
 
     def on_committed(self, callback: Callable[[int], None]) -> None:
-        """Call once for each commit with the highest committed sequence."""
+        """Call after each commit with the highest committed sequence."""
 
     def on_failed(self, callback: Callable[[StoreFailedError], None]) -> None:
-        """Call once when the store fails; soon, when it has failed already."""
+        """Call once when the store fails, or soon if it has failed already."""
 
     def on_disk(self, callback: Callable[[DiskUsage], None]) -> None:
-        """Call about once a second with how much room there is, where there is a disk to fill.
+        """Call about once a second with the disk usage, if the store is on disk.
 
-        The first time soon, if it was measured already.
+        The first call is soon if there is a measurement already.
         """
 
     def commit_progress(self) -> int:
-        """Look at a commit that takes long: a number that has grown since the last look if it goes on."""
+        """Return a number that grows between two calls if a long commit makes progress."""
 
     def when_committed(self, sequence: int) -> asyncio.Future[None]:
-        """Done after the commit of an operation, or failed with ``StoreFailedError``."""
+        """Return a future: done after the commit of a sequence, or failed with ``StoreFailedError``."""
 
     # -- generation and cluster -----------------------------------------------------------------
 
     def write_generation(self, generation: int | None) -> asyncio.Future[None]:
-        """Set the own generation, or erase it with ``None``."""
+        """Set this member's generation, or erase it with ``None``."""
 
     def write_pending(self, pending: Pending | None) -> asyncio.Future[None]:
-        """Set what is about to be claimed, or clear it."""
+        """Set the generation that is about to be claimed, or clear it."""
 
     def write_cluster(self, cluster: str, claim: str) -> asyncio.Future[None]:
-        """Set the UUID of the cluster, and the claim of the own generation."""
+        """Set the UUID of the cluster, and the claim of this member's generation."""
 
     def put_replicas(self, names: Iterable[str]) -> int:
-        """Set the other ready replicas."""
+        """Set the names of the other ready replicas."""
 
     # -- wiring ---------------------------------------------------------------------------------
 
     def put_queue(self, record: QueueRecord) -> int:
-        """Make a queue, or change the one of this identity."""
+        """Make a queue, or change the one with this identity."""
 
     def delete_queue(self, queue: int) -> int:
         """Delete a queue with its content and the bindings to it."""
 
     def put_exchange(self, record: ExchangeRecord) -> int:
-        """Make an exchange, or change the one of this identity."""
+        """Make an exchange, or change the one with this identity."""
 
     def delete_exchange(self, identity: uuid.UUID) -> int:
         """Delete an exchange with its bindings."""
 
     def put_binding(self, record: BindingRecord) -> int:
-        """Make a binding, or change the one of this identity."""
+        """Make a binding, or change the one with this identity."""
 
     def delete_binding(self, record: BindingRecord) -> int:
         """Delete the binding with the record's exchange, queue and key."""
@@ -232,7 +233,7 @@ class Store(Protocol):
         expires_at: int | None = None,
         duplicate_id: bytes | None = None,
     ) -> int:
-        """Put a message, in place of the one of this id if there is one.
+        """Put a message, or replace the one with this id.
 
         :param expires_at: wall-clock time in milliseconds since the epoch.
         :param duplicate_id: remembered with the message.
@@ -249,20 +250,20 @@ class Store(Protocol):
         delivery_count: int,
         expires_at: int | None,
     ) -> int:
-        """Put a message again that is there, which holds up nothing else.
+        """Put a message again that is in the store, without delaying other operations.
 
-        On a full disk it stays as it was.  Where many are to be put again, some may follow with later commits
-        than that of the sequence.
+        On a full disk the message stays unchanged.  If many messages are rewritten, some may be written by
+        later commits than the one of this sequence.
 
-        :param prefix: what is to stand in front of ``data``; the store joins them when it writes.
+        :param prefix: bytes to put in front of ``data``; the store joins them when it writes.
         :raises UnknownQueueError: when there is no such queue.
         """
 
     def remove_messages(self, queue: int, ids: Iterable[int]) -> int:
-        """Messages are gone.  Ids and queues that are not there are no error."""
+        """Remove messages.  Unknown ids and queues are ignored."""
 
     def count_delivery(self, queue: int, ids: Iterable[int]) -> int:
-        """Add one to the delivery count of messages.  What is not there is no error."""
+        """Add one to the delivery count of messages.  Unknown ids and queues are ignored."""
 
     def put_duplicates(self, queue: int, duplicates: Iterable[tuple[bytes, int]]) -> int:
         """Remember duplicate-detection ids; the oldest leave when the window is full."""
@@ -271,25 +272,25 @@ class Store(Protocol):
         """Forget the duplicate-detection ids of a queue."""
 
     def put_confirmed(self, queue: int, confirmed: Iterable[tuple[bytes, int]], *, keep: int) -> int:
-        """Remember who accepted which messages, so that it is confirmed.
+        """Remember the owners of accepted messages, for confirmations.
 
-        :param confirmed: who, in a few bytes, and the id of the message.
+        :param confirmed: pairs of the owner, in a few bytes, and the id of the message.
         :param keep: how many to remember; the oldest leave.
         """
 
     def clear_confirmed(self, queue: int) -> int:
-        """Forget what was confirmed of a queue."""
+        """Forget the confirmed messages of a queue."""
 
     def put_site_progress(self, queue: int, progress: Mapping[str, Any]) -> int:
-        """Set what a queue remembers beside its messages: what JSON can hold.
+        """Set the site progress of a queue, in JSON types.
 
-        Of one commit the last ones are written.  They end with the queue, and with nothing else.
+        Only the last value in each commit is written.  It is deleted only with the queue.
         """
 
     # -- the end --------------------------------------------------------------------------------
 
     async def close(self, *, clean: bool = True) -> None:
-        """Commit what was appended and end; only ``clean`` leaves the store marked as clean.
+        """Commit the appended operations, and close; only ``clean=True`` marks the store as clean.
 
         :raises StoreFailedError: when the commit count could not be written.
         """

@@ -1,7 +1,7 @@
-"""The store that ends with the process: the same rules, no file.
+"""A store in memory, which ends with the process and follows the same rules.
 
-It commits in the loop's next iteration, so that its callers see the same sequence as with a disk.
-It shares the bytes of the messages with the queue, and keeps no copy of them.
+It commits in the loop's next iteration, so that callers see the same order of events as with a disk.  It
+shares the bytes of messages with the queue and does not copy them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class MemoryStore(Committing):
         self._bindings: dict[tuple[uuid.UUID, uuid.UUID, str], BindingRecord] = {}
 
     def on_disk(self, callback: Callable[[DiskUsage], None]) -> None:
-        """It has no disk."""
+        """Do nothing: there is no disk."""
 
     def commit_progress(self) -> int:
         """Return 0: each commit takes one iteration of the loop, so none is long."""

@@ -1,23 +1,23 @@
-"""From a directory to a store that can be trusted, or to an empty one and the reason.
+"""Opens a directory as a trusted store, or replaces it by an empty one and gives the reason.
 
 Fresh or wiped
 --------------
-* A directory with no part of a store and no ``damaged-...`` beside it is *fresh*: generation 0.  A
-  directory that was emptied completely looks the same, and that is harmless: the arbiter's
-  generation is 0 only until the very first promotion, so generation 0 is current only where nothing was ever
-  acknowledged.  A caller that expects a store there gives ``expected_identity``; the store is *wiped* then.
+* A directory without any part of a store and without ``damaged-...`` is *fresh*: generation 0.  A completely
+  emptied directory looks the same, which is harmless.  The arbiter's generation is 0 only until the very
+  first promotion, so generation 0 is current only where nothing was ever acknowledged.
+* If the caller expects a store there, it gives ``expected_identity``; the empty directory is then *wiped*.
 * A directory with only some parts of a store is *corrupted*.
-* A corrupted or wiped store is replaced by an empty one whose generation is erased (``None``): only
-  catching up gives it a generation again.  That holds after a crash in the middle of it, too: where
-  something was set aside, nothing is fresh.
+* A corrupted or wiped store is replaced by an empty one with an erased generation (``None``), which only
+  catching up can set again.  This holds even after a crash in the middle of the replacement: a directory with
+  a store that was set aside is never fresh.
 
-What is checked, in this order
-------------------------------
-The files beside the database and that they are of one store; the database's header and schema;
-SQLite's ``quick_check`` (every page is where it belongs); the checksum on every row, the order of the
-keys and that each message's queue is there; that no reported commit is missing (``commit_count``).
+Checks, in this order
+---------------------
+The files beside the database, and that they belong to one store; the database's header and schema;
+SQLite's ``quick_check`` (every page is where it belongs); the checksum of every row, the order of the
+keys, and that each message's queue exists; that no reported commit is missing (``commit_count``).
 
-An error that is not the store's fault (no permission, disk full, busy) is raised and moves nothing.
+An error that is not the store's fault (no permission, disk full, busy) is raised, and no file is moved.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.store")
 
-# Primary result codes whose cause is outside of the files: sqlite.org/rescode.html.
+# Primary result codes with a cause other than the content of the files: sqlite.org/rescode.html.
 _NOT_CORRUPTION = frozenset(
     {
         sqlite3.SQLITE_PERM,
@@ -71,7 +71,7 @@ _NOT_CORRUPTION = frozenset(
     }
 )
 _PRIMARY_CODE = 0xFF
-# Of the I/O errors, those of reading: a file that cannot be written may still be whole.
+# I/O errors on reading count as corruption; a file that cannot be written may still be intact.
 _UNREADABLE_CODES = frozenset(
     {sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS}
 )
@@ -80,9 +80,10 @@ _UNREADABLE = (sqlite3.Error, ValueError, TypeError, KeyError, OverflowError)
 
 @dataclass(slots=True)
 class QueueState:
-    """What the loop needs of a queue to number new entries.
+    """The state of a queue that the loop needs to number new entries.
 
-    :param position: of the last duplicate-detection id; ``confirmed``: of the last confirmed message.
+    :param position: the position of the last duplicate-detection id.
+    :param confirmed: the position of the last confirmed message.
     """
 
     key: int
@@ -109,7 +110,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """What to open, and how: the parameters of ``open_files``, and the lock of the directory."""
+    """The parameters of ``open_files``, and the lock of the directory."""
 
     directory: Path
     lock: int
@@ -130,11 +131,11 @@ def open_files(
 ) -> Opened:
     """Open the store of a directory, or an empty one in its place.
 
-    :param secure_delete: overwrite what is deleted.
-    :param progress: where to count what is read.
-    :param disk: when it is full, its reserve is given to the store.
+    :param secure_delete: overwrite deleted data.
+    :param progress: counts the progress of reading.
+    :param disk: when it is full, its reserve is released for the store.
     :raises StoreLockedError: when it is open elsewhere.
-    :raises StoreFailedError: when the surroundings don't allow it.
+    :raises StoreFailedError: when the directory or the disk cannot be used.
     """
     try:
         files.make_directory(directory)
@@ -162,7 +163,7 @@ def open_files(
 
 
 def _advice(directory: Path, error: Exception) -> str:
-    """What an operator reads."""
+    """Return the message for an operator."""
     return DiskSpace(directory, 0).describe(error) if is_full(error) else str(error)
 
 
@@ -215,9 +216,9 @@ def _create(directory: Path, generation: int | None) -> None:
 
 
 def _open_found(opening: _Opening) -> Opened:
-    """Open what is there.
+    """Open the store in the directory.
 
-    :raises StoreDamagedError: when it cannot be trusted; it has been set aside then.
+    :raises StoreCorruptedError: when it cannot be trusted; its files have been set aside.
     """
     directory, disk = opening.directory, opening.disk
     connection: sqlite3.Connection | None = None
@@ -229,11 +230,11 @@ def _open_found(opening: _Opening) -> Opened:
         commits = _verify(connection, identity, reported, opening.progress)
         connection.set_progress_handler(None, 0)
         take = partial(_take, directory, opening.lock, connection, identity, commits)
-        return take() if disk is None else _take_from_full(take, connection, disk)
+        return take() if disk is None else _take_freeing_space(take, connection, disk)
     except BaseException as error:
         corruption = _corruption(error)
         if corruption:
-            # Before the connection is closed: one whose files have moved neither writes nor deletes them.
+            # Before the connection is closed: once its files have moved, it neither writes nor deletes them.
             target = files.set_aside(directory, opening.clock)
             corruption = f"{corruption}; the files are in {target.name}"
         if connection is not None:
@@ -243,8 +244,10 @@ def _open_found(opening: _Opening) -> Opened:
         raise
 
 
-def _take_from_full(take: Callable[[], Opened], connection: sqlite3.Connection, disk: DiskSpace) -> Opened:
-    """Hand a store over; on a full disk with the room of its log, and of its reserve."""
+def _take_freeing_space(
+    take: Callable[[], Opened], connection: sqlite3.Connection, disk: DiskSpace
+) -> Opened:
+    """Complete opening; on a full disk, release the space of the log, and then the reserve."""
 
     def truncate() -> bool:
         return disk.truncate_log(connection)
@@ -256,7 +259,7 @@ def _take_from_full(take: Callable[[], Opened], connection: sqlite3.Connection, 
             if not is_full(error):
                 raise
             if gave():
-                logger.warning("%s: the store goes on with what it has kept for that", disk.describe(error))
+                logger.warning("%s: the store continues on its reserved space", disk.describe(error))
     return take()
 
 
@@ -266,7 +269,7 @@ def _expect(identity: uuid.UUID, expected: uuid.UUID | None) -> None:
 
 
 def _corruption(error: BaseException) -> str:
-    """What is wrong with the files, empty when it is not them."""
+    """Return the fault of the files; empty if the error has another cause."""
     if isinstance(error, StoreCorruptedError):
         return str(error)
     code = getattr(error, "sqlite_errorcode", None)
@@ -278,7 +281,7 @@ def _corruption(error: BaseException) -> str:
 def _verify(
     connection: sqlite3.Connection, identity: uuid.UUID, reported: int, progress: StartProgress
 ) -> int:
-    """Check all that the module's docstring lists; how many commits there are."""
+    """Make all checks that the module's docstring lists; return the number of commits."""
     version = _verify_schema(connection)
     verdict = connection.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != [("ok",)]:
@@ -304,7 +307,7 @@ def _verify(
 
 
 def _verify_schema(connection: sqlite3.Connection) -> int:
-    """Check that it is a store, of this version or the one before; which."""
+    """Check that the database has this version or the one before; return the version."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = FORMER_TABLES if version == FORMER_VERSION else TABLES
     wanted = {
@@ -334,7 +337,7 @@ def _take(
     corruption: str = "",
     is_new: bool = False,
 ) -> Opened:
-    """Make the store one of this version, mark it dirty, and hand it over."""
+    """Upgrade the store to this version, mark it dirty, and return it."""
     upgrade(connection)
     snapshot = reading.snapshot(connection, was_clean=True)
     was_clean = is_new or reading.meta(connection)["clean"] is True

@@ -1,6 +1,6 @@
-"""What is in the database, as the facts of ``interface``.  Runs where the connection is.
+"""Reads the database into the types of ``interface``.  Runs on the thread of the connection.
 
-Rule: every row that is read is checked against its checksum; a wrong one raises ``StoreCorruptedError``.
+Rule: every row is checked against its checksum; a wrong one raises ``StoreCorruptedError``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker_stub.store.interface import (
 from broker_stub.store.schema import check_message, progress_name, without_checksum
 from broker_stub.store.start_progress import StartProgress
 
-# A chunk ends with either: small messages by number, large ones by size.
+# A chunk ends at either limit: small messages reach the number first, large ones the size.
 CHUNK_MESSAGES = 1000
 CHUNK_BYTES = 4 * 1024 * 1024
 
@@ -35,30 +35,30 @@ _CHUNK = (
 
 
 def rows(connection: sqlite3.Connection, table: str, order: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table, without their checksums."""
+    """Yield the rows of a table, without their checksums."""
     for row in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):  # noqa: S608 - our own words
         yield without_checksum(table, row)
 
 
 def meta(connection: sqlite3.Connection) -> dict[str, Any]:
-    """The facts about the store itself, decoded."""
+    """Return the decoded facts about the store itself."""
     return {name: json.loads(value) for name, value in rows(connection, "meta", "name")}
 
 
 def counters(connection: sqlite3.Connection) -> dict[int, int]:
-    """The last id of each queue, and the commits."""
+    """Return the last message id of each queue, and the number of commits."""
     return {queue: value for queue, value in rows(connection, "counters", "queue")}  # noqa: C416 - checks arity
 
 
 def snapshot(connection: sqlite3.Connection, *, was_clean: bool) -> Snapshot:
-    """All but messages and duplicate-detection ids."""
+    """Return everything except messages and duplicate-detection ids."""
     facts, last_ids = meta(connection), counters(connection)
     pending = facts["pending"]
     return Snapshot(
         was_clean=was_clean,
         generation=facts["number"],
         pending=None if pending is None else Pending(*pending),
-        # A version that knew no cluster wrote an empty one, and no claim.
+        # A version without clusters wrote an empty cluster and no claim.
         claim=facts.get("claim", ""),
         cluster=facts["cluster"],
         replicas=tuple(name for name, _address in facts["replicas"]),
@@ -96,7 +96,7 @@ def _bindings(connection: sqlite3.Connection) -> Iterator[BindingRecord]:
 
 
 def chunk(connection: sqlite3.Connection, queue: int, after: int) -> tuple[list[StoredMessage], bool]:
-    """The next messages of a queue behind an id, and whether there may be more."""
+    """Return the next messages of a queue behind an id, and True if there may be more."""
     messages: list[StoredMessage] = []
     size, more = 0, False
     cursor = connection.execute(_CHUNK, (queue, after, CHUNK_MESSAGES))
@@ -114,7 +114,7 @@ def chunk(connection: sqlite3.Connection, queue: int, after: int) -> tuple[list[
 
 
 def window(connection: sqlite3.Connection, table: str, queue: int) -> list[tuple[bytes, int]]:
-    """Id and message of what a queue remembers, oldest first.
+    """Return the entries in a window, oldest first, as pairs of id or owner, and message.
 
     :param table: ``duplicates`` or ``confirmed``.
     """
@@ -124,14 +124,14 @@ def window(connection: sqlite3.Connection, table: str, queue: int) -> list[tuple
 
 
 def last_positions(connection: sqlite3.Connection, table: str) -> dict[int, int]:
-    """The last position in each window; for ``table`` see ``window``."""
+    """Return the last position in each window; for ``table`` see ``window``."""
     return dict(connection.execute(f"SELECT queue, max(position) FROM {table} GROUP BY queue"))  # noqa: S608
 
 
 def check_all_messages(connection: sqlite3.Connection, queues: set[int], progress: StartProgress) -> None:
-    """Read every message: its checksum, its queue, and that the order of the keys holds.
+    """Check every message: its checksum, its queue, and the order of the keys.
 
-    :raises StoreDamagedError: at the first that is wrong.
+    :raises StoreCorruptedError: at the first wrong one.
     """
     before = (0, 0)
     for queue, number, data, delivery_count, expires_at, checksum in connection.execute(
@@ -145,10 +145,10 @@ def check_all_messages(connection: sqlite3.Connection, queues: set[int], progres
 
 
 def check_window(connection: sqlite3.Connection, table: str, queues: set[int]) -> None:
-    """Read everything in a window: its checksum, its queue, and that the order of the keys holds.
+    """Check every entry in a window: its checksum, its queue, and the order of the keys.
 
     :param table: see ``window``.
-    :raises StoreDamagedError: at the first that is wrong.
+    :raises StoreCorruptedError: at the first wrong one.
     """
     before = (0, 0)
     for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - our own words

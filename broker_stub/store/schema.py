@@ -1,17 +1,17 @@
-"""The database: its tables, how a connection is set up, and the checksum on each row.
+"""The database: its tables, the settings of a connection, and the checksum of each row.
 
 Rules
 -----
-* SQLite keeps no checksum of its pages: a flipped bit in a value is a valid value.  So every row
-  ends with a checksum over its key and its values, and a row whose checksum is wrong is corruption.
-* A message's checksum is its CRC plus the delivery count: counting a delivery adds one to both
-  columns, without reading the row.
-* ``confirmed`` is of version 2: what was accepted and confirmed last, as ``duplicates`` has what was sent.  A
-  store of version 1 is given the table when it is opened; a member of that version then takes it for
-  corrupted, and sets it aside.
-* The site progress of a queue is a row of ``meta``, which only a queue with site progress has.
-* ``counters`` holds the highest message id put into each queue, and under ``COMMITS`` how many
-  commits the store has seen.  They share a table so that a commit touches one page for both.
+* SQLite has no checksums of its pages: a value with a flipped bit is still a valid value.  So every row ends
+  with a checksum over its key and values, and a wrong checksum means corruption.
+* A message's checksum is its CRC plus the delivery count.  So counting a delivery adds one to both columns,
+  without reading the row.
+* ``confirmed`` is new in version 2: the last accepted and confirmed messages, as ``duplicates`` has the last
+  sent ones.  A store of version 1 gets the table when it is opened.  After that, a member of version 1 treats
+  the store as corrupted and sets it aside.
+* A queue with site progress has it in a row of ``meta``.
+* ``counters`` holds the highest message id put into each queue and, under ``COMMITS``, the number of commits.
+  They share a table so that a commit touches one page for both.
 
 Sources: sqlite.org/wal.html, /withoutrowid.html, /pragma.html (``locking_mode``, ``synchronous``).
 """
@@ -26,7 +26,7 @@ from zlib import crc32
 
 from broker_stub.store.errors import StoreCorruptedError
 
-# Kept in the header of the database file: that this is a store, and of which version.
+# In the header of the database file: they identify a store and its version.
 APPLICATION_ID = 0x68615374
 SCHEMA_VERSION, FORMER_VERSION = 2, 1
 
@@ -50,32 +50,32 @@ _CONFIRMED = """CREATE TABLE confirmed (queue INTEGER, position INTEGER, id BLOB
     checksum INTEGER, PRIMARY KEY (queue, position)) WITHOUT ROWID"""
 TABLES = (*FORMER_TABLES, _CONFIRMED)
 
-# A row of a WITHOUT ROWID table stays in its page up to about a quarter of it: 2,030 bytes here.
-# A longer one takes a page of its own; with 4,096 a message of 1 KB would.
+# A row of a WITHOUT ROWID table stays in its page up to about a quarter of the page: 2,030 bytes here.
+# A longer row takes a separate page; with pages of 4,096 bytes a message of 1 KB would.
 PAGE_SIZE = 8192
-# 16 MB of write-ahead log between two checkpoints: each of them costs two fsyncs in the middle of a commit.
+# 16 MB of write-ahead log between two checkpoints; a checkpoint costs two fsyncs in the middle of a commit.
 CHECKPOINT_PAGES = 2000
 
 _SETTINGS = (
-    # No -shm file, no lock calls for each transaction; the lock file has made sure that it is ours.
+    # No -shm file, and no lock calls for each transaction; the lock file already excludes other processes.
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA synchronous = FULL",
     f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}",
-    # What a burst has grown is given back at the next checkpoint.
+    # A log that has grown in a burst shrinks again at the next checkpoint.
     f"PRAGMA journal_size_limit = {2 * CHECKPOINT_PAGES * PAGE_SIZE}",
-    # Debian builds SQLite to overwrite what is deleted with zeros: twice the writing.
+    # Debian's SQLite overwrites deleted data with zeros by default: twice the writing.
     "PRAGMA secure_delete = OFF",
-    # What a flipped bit may have put into the schema is not run.
+    # Code that a flipped bit may have put into the schema is not run.
     "PRAGMA trusted_schema = OFF",
     "PRAGMA cell_size_check = ON",
 )
 
-# For a store whose deleted content shall be gone.
+# For a store that must not keep deleted content.
 SECURE_DELETE = "PRAGMA secure_delete = ON"
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that may be handed from thread to thread, with explicit transactions."""
+    """Return a connection with explicit transactions, which may be passed between threads."""
     connection = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
     try:
         for setting in _SETTINGS:
@@ -102,7 +102,7 @@ def create(connection: sqlite3.Connection, meta: dict[str, str]) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Make a store of the former version one of this version."""
+    """Upgrade a store of the former version to this one."""
     if connection.execute("PRAGMA user_version").fetchone() == (FORMER_VERSION,):
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(_CONFIRMED)
@@ -111,7 +111,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
 
 def progress_name(queue: int) -> str:
-    """The name in ``meta`` of a queue's site progress."""
+    """Return the name in ``meta`` of a queue's site progress."""
     return f"marks:{queue}"
 
 
@@ -131,26 +131,29 @@ COUNT_DELIVERY = (
 
 @cache
 def put_rows(table: str, columns: int, count: int) -> str:
-    """The statement that puts several rows."""
+    """Return the statement that puts several rows."""
     row = f"({', '.join('?' * columns)})"
     return f"INSERT OR REPLACE INTO {table} VALUES {', '.join([row] * count)}"  # noqa: S608 - our own words
 
 
 def with_checksum(*values: Any) -> tuple[Any, ...]:
-    """A row with its checksum, which is that of plain text where a text is an enum's: it is read as such."""
+    """Return a row with its checksum.
+
+    Enum members are replaced by plain text first, because they are read back as plain text.
+    """
     plain = tuple([str(value) if isinstance(value, str) else value for value in values])
     return (*plain, crc32(repr(plain).encode()))
 
 
 def duplicate_checksum(queue: int, position: int, duplicate_id: bytes, message: int) -> int:
-    """The checksum of a duplicate-detection id: that of ``with_checksum``, for less work."""
+    """Return the same checksum of a duplicate-detection id as ``with_checksum``, but faster."""
     return crc32(repr((queue, position, duplicate_id, message)).encode())
 
 
 def without_checksum(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values of a row.
+    """Return the values of a row.
 
-    :raises StoreDamagedError: when they are not those that were written.
+    :raises StoreCorruptedError: when the checksum is wrong.
     """
     *values, checksum = row
     if crc32(repr(tuple(values)).encode()) != checksum:
@@ -159,7 +162,7 @@ def without_checksum(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _LOW = 0xFFFFFFFF
-# Any odd numbers do: they keep a queue's key apart from an id, and "never" from every time.
+# Arbitrary odd numbers: they distinguish a queue's key from an id, and "never" from every time.
 _QUEUE_FACTOR = 0x9E3779B1
 _NEVER = 0x5BD1E995
 
@@ -167,10 +170,10 @@ _NEVER = 0x5BD1E995
 def message_checksum(
     queue: int, message_id: int, data: bytes, delivery_count: int, expires_at: int | None
 ) -> int:
-    """The checksum of a message.
+    """Return the checksum of a message.
 
-    For given data CRC-32 differs whenever the seed does, and for a given seed whenever one run of
-    up to 32 bits of the data does.
+    For the same data, CRC-32 differs if the seed does.  For the same seed, it differs if the data differ in
+    one run of up to 32 bits.
     """
     seed = message_id ^ message_id >> 32 ^ queue * _QUEUE_FACTOR
     seed ^= _NEVER if expires_at is None else expires_at ^ expires_at >> 32
@@ -178,9 +181,10 @@ def message_checksum(
 
 
 def check_message(checksum: int, *message: Any) -> None:
-    """Make sure that a message is what was written.
+    """Check a message against its checksum.
 
-    :raises StoreDamagedError: when it is not; ``TypeError`` when a value is of another type.
+    :raises StoreCorruptedError: when the checksum is wrong.
+    :raises TypeError: when a value has another type.
     """
     if message_checksum(*message) != checksum:
         raise StoreCorruptedError(f"message {message[1]} of queue {message[0]} has a wrong checksum")

@@ -1,11 +1,11 @@
-"""The store in a directory: the loop's side of it.
+"""The store in a directory: the part on the loop's thread.
 
 Theory of operation
 -------------------
-Each operation changes the current batch, which belongs to the loop.  When the writer is idle the
-batch is handed over at the end of the loop's iteration, so that what one iteration appended is one
-transaction; while it is busy the batch grows.  When the writer has committed, the loop hands over
-the next batch first and runs the callbacks then: the disk works while they run.
+Each operation changes the current batch, which belongs to the loop.  When the writer is idle, the batch is
+handed over at the end of the loop's iteration.  So the operations of one iteration are one transaction.
+While the writer is busy, the batch grows.  After a commit, the loop hands over the next batch first and then
+runs the callbacks, so that the disk works meanwhile.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from broker_stub.store.writer import Writer
 
 T = TypeVar("T")
 
-# Columns and fields of the format that nothing uses: every store has these values there.
+# Unused columns and fields of the format: every store has these values in them.
 _DURABLE, _NO_ARGUMENTS, _NO_ADDRESS = 1, "{}", ""
 
 
@@ -55,16 +55,16 @@ async def open_store(
     progress: StartProgress | None = None,
     reserve: int | None = None,
 ) -> SqliteStore:
-    """Open the store of a directory, or make one; ``corruption`` says when it replaces a corrupted one.
+    """Open the store of a directory, or make one; ``corruption`` is set if it replaces a corrupted one.
 
     :param duplicates: how many duplicate-detection ids a queue remembers.
-    :param delay: seconds to collect operations after the first one, before they are written.
-    :param expected_identity: the store that should be there, where somebody knows it.
+    :param delay: seconds between the first operation of a batch and its commit, to collect more.
+    :param expected_identity: the identity of the store that should be there, if known.
     :param clock: seconds since the epoch, for the names of corrupted stores.
-    :param secure_delete: overwrite what is deleted, and soon what the write-ahead log has of it.
-    :param progress: where to count what is read of it, now and later.
-    :param reserve: bytes to keep for emptying the store when the disk is full.  What that refuses is tried
-        again then; ``None`` makes it the end of the store.
+    :param secure_delete: overwrite deleted data, and soon also its copies in the write-ahead log.
+    :param progress: counts the progress of reading, now and later.
+    :param reserve: bytes to reserve for emptying the store on a full disk.  Transactions that a full disk
+        refuses are then retried; with ``None`` the store fails.
     :raises StoreLockedError: when another process has it open.
     :raises StoreFailedError: when the directory cannot be used.
     """
@@ -91,7 +91,7 @@ async def open_store(
 
 
 def _drop(opening: asyncio.Future[Opened]) -> None:
-    """The opener was cancelled: close the files."""
+    """Close the files after the opener was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
         opened = opening.result()
         opened.connection.close()
@@ -101,7 +101,7 @@ def _drop(opening: asyncio.Future[Opened]) -> None:
 
 
 class SqliteStore(Committing):
-    """``Store`` in a directory.  ``open_store`` makes it."""
+    """``Store`` in a directory; made by ``open_store``."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class SqliteStore(Committing):
         self._check()
         state = self._queues.get(queue)
         if state is not None and not state.position:
-            return []  # a member reads all its queues when it starts, and most have none
+            return []  # faster: a starting member reads all its queues, and most have no ids
         found = await self._read(lambda connection: reading.window(connection, "duplicates", queue))
         return found[-self._window :]
 
@@ -430,7 +430,7 @@ class SqliteStore(Committing):
         self._writer.submit(batch)
 
     def _done(self, batch: Batch, results: list[Any], error: StoreFailedError | None) -> None:
-        """The writer is through with a batch."""
+        """Handle the end of a batch, on the loop."""
         self._busy = False
         if error is not None:
             self._fail(batch, error)

@@ -1,17 +1,19 @@
-"""How far a store has been read at a start: counted where it is read, looked at by whoever waits."""
+"""Progress of reading a store at start: counted by the reader, polled by the supervisor and others."""
 
 from __future__ import annotations
 
 import sqlite3
 
-# Instructions of SQLite's machine, or steps of its own check: some milliseconds.
+# Instructions of SQLite's virtual machine, or steps of its integrity check: some milliseconds.
 _STEPS = 100_000
 
 
 class StartProgress:
-    """Numbers that only grow; one thread writes each of them, and any may read them.
+    """Counters that only grow.  One thread writes each of them, and any thread may read them.
 
-    :ivar steps: of SQLite; ``checked``: messages whose checksum was compared; ``read``: those in memory.
+    :ivar steps: steps of SQLite.
+    :ivar checked: messages whose checksum was compared.
+    :ivar read: messages read into memory.
     """
 
     __slots__ = ("checked", "read", "steps")
@@ -27,9 +29,9 @@ class StartProgress:
 
     def _step(self) -> int:
         self.steps += 1
-        return 0  # go on
+        return 0  # SQLite continues
 
     @property
     def numbers(self) -> tuple[int, int, int]:
-        """Differs from a former one exactly when there was progress."""
+        """All counters; they differ from an earlier value exactly when there was progress."""
         return self.steps, self.checked, self.read

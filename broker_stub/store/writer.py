@@ -1,21 +1,21 @@
-"""The one thread that writes: a batch is a transaction.
+"""The only thread that writes: each batch is one transaction.
 
 Theory of operation
 -------------------
-The loop's thread hands over a batch when the one before is done, so nothing is shared and there is
-no lock; later operations are the next batch.  The slower the disk, the larger the batches:
-group commit needs no delay.
+The loop hands over a batch when the batch before it is done.  So the threads share nothing and need no lock.
+Later operations form the next batch.  The slower the disk, the larger the batches: group commit needs no
+delay.
 
 Rules
 -----
 * A batch is reported after its COMMIT has returned and the commit count is written, in order.
-* A disk that is full refuses a transaction as a whole: it is tried again (``disk_space``).
-* A commit that takes long goes on, or hangs: ``commit_progress``.
-* Any other first error is final: roll back, close the connection, refuse every later batch.  After a
-  failed fsync the kernel may have dropped the pages, and a second try would lie.
-* SQLite's module gives up the GIL for each step of a statement, and a loop that is busy may keep it
-  for many turns.  What a commit costs then is its number of steps: so many rows go into one
-  statement, and ids go as one JSON array.
+* If a full disk refuses a transaction as a whole, it is retried (``disk_space``).
+* ``commit_progress`` detects whether a long commit makes progress or hangs.
+* Any other error is final: roll back, close the connection, refuse every later batch.  After a failed fsync
+  the kernel may have dropped the pages, so a retry could succeed without writing them.
+* SQLite's module releases the GIL for each step of a statement, and a busy loop may delay its return each
+  time.  So a commit costs in proportion to its steps: a statement puts many rows, and ids are passed as one
+  JSON array.
 
 Sources: Rebello et al., "Can Applications Recover from fsync Failures?" (2020);
 docs.python.org/3/library/sqlite3.html.
@@ -53,15 +53,15 @@ from broker_stub.store.schema import (
     with_checksum,
 )
 
-# Rows in one statement: the widest of these tables then has 24,576 of the 32,766 variables that SQLite
-# takes.  A power of two, so that no more than 13 statements for a table have to be kept prepared.
+# Rows in one statement: for the widest table 24,576 of the 32,766 variables that SQLite allows.  A power of
+# two, so that at most 13 prepared statements are kept for a table.
 _MOST_ROWS = 4096
 
-# Seconds between two looks at the disk: while much is written, and while nothing is.
+# Seconds between two measurements of the disk: while batches are written, and while idle.
 _MEASURE_BUSY, _MEASURE_IDLE = 0.05, 1.0
-# Seconds until a full disk is tried again.
+# Seconds between two attempts on a full disk.
 _RETRY_INTERVAL = 0.5
-# Seconds that the write-ahead log keeps what was deleted, where it shall not.
+# Seconds that the write-ahead log may keep deleted data, if it must not keep them for good.
 TRUNCATE_INTERVAL = 2.0
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ Done = Callable[[Batch, list[Any], StoreFailedError | None], None]
 
 
 class _Finish(NamedTuple):
-    """The last thing the thread is given."""
+    """The last item for the thread."""
 
     clean: bool
     future: asyncio.Future[None]
@@ -78,13 +78,14 @@ class _Finish(NamedTuple):
 class Writer:
     """Owns the connection and the commit count.
 
-    :param commits: how many commits the store has seen.
+    :param commits: the number of commits of the store so far.
     :param window: how many duplicate-detection ids a queue keeps.
-    :param done: called on the loop after each batch: what its reads gave, or why it failed.
-    :param progress: counts what a commit does that takes long.
-    :param truncates: empty the write-ahead log soon after each commit, for it has what was deleted.
-    :param disk: what a full disk refuses is tried again, and how much room there is goes to ``measured``;
-        ``None`` makes a full disk an error like any other.
+    :param done: called on the loop after each batch with the results of its reads, or its error.
+    :param progress: counts the progress of a long commit.
+    :param truncates: truncate the write-ahead log soon after each commit, because it contains deleted data.
+    :param disk: retry transactions that a full disk refuses; ``None`` makes a full disk an error like any
+        other.
+    :param measured: called on the loop with the disk usage.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Writer:
         self._done = done
         self._truncates = truncates
         self._truncate_at: float | None = None
-        """When the log is to be emptied, ``None`` while there is nothing in it."""
+        """When to truncate the log, ``None`` while it is empty."""
         self._disk = disk
         self._measured = measured
         self._measure_at = time.monotonic()
@@ -116,18 +117,18 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._error: StoreFailedError | None = None
         self._inbox: SimpleQueue[Batch | _Finish] = SimpleQueue()
-        # A daemon: a member that dies without closing its store must not hang on it.
+        # A daemon thread: a member that exits without closing its store must not wait for it.
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     # -- on the loop's thread -------------------------------------------------------------------
 
     def submit(self, batch: Batch) -> None:
-        """Have a batch committed."""
+        """Queue a batch for its commit."""
         self._inbox.put(batch)
 
     async def finish(self, *, clean: bool) -> None:
-        """Commit what was submitted, flag the store if it is clean, and end the thread.
+        """Commit the submitted batches, mark the store as clean if ``clean``, and end the thread.
 
         :raises StoreFailedError: when the commit count could not be written.
         """
@@ -151,7 +152,7 @@ class Writer:
         self._post(_resolve, item.future, self._error if before is None else None)
 
     def _next(self) -> Batch | _Finish:
-        """What is to be done next; empty the log and measure the disk when it is time."""
+        """Return the next batch; meanwhile truncate the log and measure the disk when due."""
         while True:
             now, due = time.monotonic(), self._truncate_at
             if due is not None and now >= due:
@@ -179,14 +180,14 @@ class Writer:
             self._truncate_at = time.monotonic() + TRUNCATE_INTERVAL
 
     def _commit(self, batch: Batch, commits: int) -> None:
-        """Commit a batch, as soon as the disk has room for it.
+        """Commit a batch as soon as the disk has space for it.
 
         :raises sqlite3.Error: for any other error.
         :raises StoreFailedError: when the store is closed meanwhile.
         """
         while True:
             last = self._finishing.is_set()
-            error = self._commit_with_less(batch, commits)
+            error = self._commit_freeing_space(batch, commits)
             if error is None:
                 return
             assert self._disk is not None, "without a disk the error was raised"
@@ -196,9 +197,9 @@ class Writer:
             self._measure(self._disk.describe(error))
             self._finishing.wait(_RETRY_INTERVAL)
 
-    def _commit_with_less(self, batch: Batch, commits: int) -> sqlite3.Error | None:
-        """Commit a batch; on a full disk, with all that can be given or spared; why it was not enough."""
-        error = self._tried(batch, commits)
+    def _commit_freeing_space(self, batch: Batch, commits: int) -> sqlite3.Error | None:
+        """Commit a batch, freeing all possible space on a full disk; return the error if that fails."""
+        error = self._try_commit(batch, commits)
         if error is None or self._disk is None:
             return error
         disk, connection = self._disk, self._connection
@@ -208,13 +209,13 @@ class Writer:
 
         for gave in (truncate, batch.drop_rewrites, disk.release, truncate):
             if gave():
-                error = self._tried(batch, commits)
+                error = self._try_commit(batch, commits)
                 if error is None:
                     break
         return error
 
-    def _tried(self, batch: Batch, commits: int) -> sqlite3.Error | None:
-        """Commit a batch; what a full disk said."""
+    def _try_commit(self, batch: Batch, commits: int) -> sqlite3.Error | None:
+        """Commit a batch; return the error if the disk is full."""
         try:
             commit(self._connection, batch, commits, self._window)
         except sqlite3.Error as error:
@@ -226,7 +227,7 @@ class Writer:
         return None
 
     def _attempt(self, job: Callable[[T], Any], item: T) -> Any:
-        """Do it, unless something failed before; an error becomes the final one."""
+        """Run a job, unless an error occurred before; an error becomes the final one."""
         if self._error is not None:
             return None
         try:
@@ -265,8 +266,8 @@ class Writer:
     def _abandon(self) -> None:
         """Close without another attempt to commit.
 
-        SQLite moves what the log has committed into the database when it closes, and deletes the log, if the
-        disk takes that; else the log is there at the next start.
+        On closing, SQLite moves committed transactions from the log into the database and deletes the log.
+        If the disk refuses this, the log remains for the next start.
         """
         for end in (
             self._connection.rollback,
@@ -283,7 +284,7 @@ class Writer:
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            return  # the loop is closed: no one to report to
+            return  # the loop is closed
 
 
 def _resolve(future: asyncio.Future[None], error: StoreFailedError | None) -> None:
@@ -296,7 +297,7 @@ def _resolve(future: asyncio.Future[None], error: StoreFailedError | None) -> No
 
 
 def commit(connection: sqlite3.Connection, batch: Batch, commits: int, window: int) -> None:
-    """One transaction."""
+    """Commit a batch as one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     for step in batch.steps:
         if isinstance(step, Statement):
@@ -358,7 +359,7 @@ def _message_row(queue: int, number: int, data: bytes, count: int, expires_at: i
 
 
 def _put(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Put rows with few statements: the number of rows as a sum of powers of two."""
+    """Put rows with few statements: the number of rows is split into powers of two."""
     position = 0
     while left := len(rows) - position:
         count = min(_MOST_ROWS, 1 << (left.bit_length() - 1))

@@ -1,1 +1,1 @@
-"""Hands the available messages of a queue to its consumers: which one, and in which order."""
+"""Delivery of a queue's available messages: which consumer gets each one, and in which order."""

@@ -1,19 +1,19 @@
-"""Takes messages into one queue: all of a message, or nothing of it.  No I/O.
+"""Adds messages to one queue, each completely or not at all.  No I/O.
 
 Theory of operation
 -------------------
-What can be wrong with a message is found before the queue changes.  Then the message gets its place, every
-observer gets it, and it is held or available; its duplicate-detection id enters last.  If one of these steps
-raises, the queue takes the message out again and tells those that have it (``Observer.withdrawn``), and its
-producer gets the error.
+The queue checks a message before it changes anything.  Then it gives the message a position, reports it to
+every observer, and makes it held or available.  It remembers the duplicate-detection id last.  If a step
+raises, the queue removes the message again, informs the observers that have it (``Observer.withdrawn``), and
+the producer gets the error.
 
 Rules
 -----
-* A message and its duplicate-detection id are in the queue both or not at all: the second copy of a message
-  that is not in is a first one.
-* A number is never given twice, so what still refers to a message that was taken out finds nothing.
-* Once the message is in, its producer gets no error: the errors of consumers, and of a callback that was to
-  settle its transfer, are logged.
+* A queue has a message and its duplicate-detection id, or neither.  If the first copy was not taken, the
+  second copy counts as the first.
+* A number is never reused, so a stale reference to a removed message finds nothing.
+* Once the message is in the queue, its producer gets no error: errors of consumers, and of the callback that
+  settles the producer's transfer, are logged.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ logger = get_logger("broker_stub.queueing.dispatch.arrivals")
 
 
 class Arrivals:
-    """Takes the messages of one queue.
+    """Adds new messages to one queue.
 
-    :param add: gives a message its place in the queue; ``remove`` takes it away.
-    :param set_times: computes when a message expires and is due.
+    :param add: gives a message its position in the queue; ``remove`` undoes this.
+    :param set_times: computes when a message expires and when it is due.
     """
 
     __slots__ = ("_add", "_dispatcher", "_queue", "_remove", "_set_times", "held")
@@ -69,7 +69,7 @@ class Arrivals:
         *,
         producer: str | None,
     ) -> Message | None:
-        """Take a message; see ``Queue.enqueue``."""
+        """Add a message; see ``Queue.enqueue``."""
         queue, duplicate_id = self._queue, envelope.duplicate_id
         first = None if duplicate_id is None else queue.duplicates.first_copy(duplicate_id)
         message, available = None, False
@@ -80,7 +80,7 @@ class Arrivals:
                 self._set_times(message, lifetime)
             self._enter(message)
             available = message.state is MessageState.AVAILABLE
-        # The message is in: its producer must not take any error for one of the message.
+        # The queue has the message now, so its producer must see no error from here on.
         try:
             self._complete(message or self._first_copy(first), done, token)
         except Exception:
@@ -93,12 +93,12 @@ class Arrivals:
         return message
 
     def _first_copy(self, number: int | None) -> Message | None:
-        """The first copy of a message, while it is not complete."""
+        """Count a duplicate, and return its first copy if that is not complete yet."""
         self._queue.counters.duplicates += 1
         return None if number is None else self.held.incomplete(number)
 
     def hold(self, data: bytes) -> Message:
-        """Take a message that is not available; see ``Queue.hold``."""
+        """Add a message that is not available yet; see ``Queue.hold``."""
         message = Message(self._queue.last_number + 1, data, PLAIN)
         message.state = MessageState.HELD
         self._enter(message)
@@ -107,7 +107,7 @@ class Arrivals:
     # -- all or nothing -------------------------------------------------------------------------
 
     def _enter(self, message: Message) -> None:
-        """Put a message in, or raise and leave nothing of it."""
+        """Add a message; if a step raises, undo everything."""
         queue, reported = self._queue, 0
         try:
             self._add(message)
@@ -115,13 +115,13 @@ class Arrivals:
                 reported += 1
                 observer.enqueued(queue, message)
             if message.state is not MessageState.HELD:  # by ``hold``
-                self._let_in(message)
+                self._admit(message)
         except BaseException:
             self.withdraw(message, queue.observers[:reported])
             raise
         queue.counters.enqueued += 1
 
-    def _let_in(self, message: Message) -> None:
+    def _admit(self, message: Message) -> None:
         queue = self._queue
         if queue.site_listener is not None:
             queue.site_listener.enqueued(queue, message)
@@ -134,9 +134,9 @@ class Arrivals:
             queue.duplicates.remember(message.envelope.duplicate_id, message.number)
 
     def withdraw(self, message: Message, observers: tuple[Observer, ...]) -> None:
-        """Take a message out that is not in after all.
+        """Undo the arrival of a message.
 
-        :param observers: that may have it.
+        :param observers: the observers that may have the message.
         """
         queue = self._queue
         message.state = MessageState.REMOVED
@@ -156,7 +156,7 @@ class Arrivals:
     def _hold_until_complete(self, message: Message, guard: Guard) -> None:
         self.held.add(message, deliver=self._queue.options.deliver)
         if message.pending_acks:
-            # Before its producer's, which is the only other one: so both cost one call of the guard.
+            # First in the list, before the producer's callback: the guard is called only once for both.
             message.on_complete = [(self._completed, message.number), *(message.on_complete or ())]
         else:
             guard.when_complete(message, self._completed, message.number)

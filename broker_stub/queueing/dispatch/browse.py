@@ -1,11 +1,11 @@
-"""Consumers that browse: each gets a copy of every available message.  No I/O.
+"""Browse consumers: each gets a copy of every available message.  No I/O.
 
 Theory of operation
 -------------------
-The cursor of a consumer that browses is the number of the last message that it passed.  Mostly the next
-number is the next message.  Where there is a gap, as between two generations (``message.SEQUENCE_BITS``) or
-where consumers acquired some, ``Consumer.ahead`` lists the numbers beyond the cursor, and that list serves
-until it is used up, for later messages stand behind it.  So no message is listed twice.
+The cursor of a browse consumer is the number of the last message that it passed.  Usually the next message
+has the next number.  Gaps arise between two generations (``message.SEQUENCE_BITS``) and where other consumers
+acquired messages.  At a gap, ``Consumer.ahead`` lists the numbers beyond the cursor.  Later messages stand
+behind these, so the list serves until it is used up, and no message is listed twice.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from itertools import takewhile
 from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.message import Consumer, Message, MessageState
 
-# Messages that a consumer does not select, in one iteration of the event loop: others wait meanwhile.
-_AT_ONCE = 500
+# Messages that one consumer may skip in one iteration of the event loop, which blocks all connections.
+_MAX_SKIPPED = 500
 
 
 class BrowseConsumers:
     """The browse consumers of one queue.
 
-    :param messages: of the queue, by number, in order.
-    :param is_expired: whether a message has expired.
-    :param time: for the looks of all queues.
+    :param messages: the queue's messages by number, in order.
+    :param is_expired: returns True if a message has expired.
+    :param time: the time budget for selectors, shared by all queues.
     """
 
     __slots__ = ("_messages", "_time", "consumers", "is_expired")
@@ -40,24 +40,24 @@ class BrowseConsumers:
         self.is_expired = is_expired
 
     def add(self, consumer: Consumer) -> None:
-        """A new one; it has passed nothing yet."""
+        """Add a new consumer, which starts at the first message."""
         self.consumers.append(consumer)
 
     def discard(self, consumer: Consumer) -> None:
-        """It is gone, for the first or for the second time."""
+        """Remove a consumer; does nothing if it was removed before."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
 
     def feed_all(self, last: int) -> None:
-        """There is a new message; ``last`` as for ``first_for``."""
+        """Send new messages to every consumer; ``last`` as for ``first_for``."""
         for consumer in tuple(self.consumers):
             self.feed(consumer, last)
 
     def feed(self, consumer: Consumer, last: int) -> None:
-        """Send a consumer as many messages as it has capacity for; one that selects is asked about each."""
+        """Send a consumer the messages that it selects, as many as it has capacity for."""
         if consumer.waiting:
             return
-        selects, left, time = consumer.selects, _AT_ONCE, self._time
+        selects, left, time = consumer.selects, _MAX_SKIPPED, self._time
         while consumer.sink.capacity() > 0 and (message := self.first_for(consumer, last)) is not None:
             consumer.cursor = message.number
             if selects is None:
@@ -71,13 +71,13 @@ class BrowseConsumers:
                 consumer.sink.deliver(message)
             if time.over or not left:
                 consumer.waiting = True
-                asyncio.get_running_loop().call_soon(_go_on, consumer)
+                asyncio.get_running_loop().call_soon(_resume, consumer)
                 return
 
     def first_for(self, consumer: Consumer, last: int) -> Message | None:
-        """The first available message that the consumer has not passed yet.
+        """Return the first available message that the consumer has not passed yet.
 
-        :param last: the highest number that the queue has given.
+        :param last: the highest number that the queue has assigned.
         """
         while consumer.cursor < last:
             message = self._following(consumer)
@@ -92,7 +92,7 @@ class BrowseConsumers:
         return None
 
     def _following(self, consumer: Consumer) -> Message | None:
-        """The first message beyond the cursor, available or not."""
+        """Return the first message beyond the cursor, available or not."""
         cursor, messages = consumer.cursor, self._messages
         message = messages.get(cursor + 1) or self._first_ahead(consumer)
         if message is None:
@@ -110,6 +110,6 @@ class BrowseConsumers:
         return None
 
 
-def _go_on(consumer: Consumer) -> None:
+def _resume(consumer: Consumer) -> None:
     consumer.waiting = False
     consumer.sink.idle()

@@ -1,17 +1,18 @@
-"""Available messages that no consumer with capacity takes: they hold up nobody.  No I/O.
+"""Available messages that no consumer with capacity can take.  No I/O.
 
 Theory of operation
 -------------------
-A message may not be for every consumer.  One that none with capacity takes is deferred: it leaves the ready
-list, and each consumer that takes it, but has no capacity now, remembers it as a candidate.  When such a
-consumer is ready, as many of its candidates as it has capacity for go back to the ready list, in order.  So
-each message is compared with each consumer once each time that it is deferred, and no more than that.
+Some consumers cannot take some messages.  If no consumer with capacity can take a message, it is deferred: it
+leaves the ready list and no longer blocks the messages behind it.  Each consumer that can take it, but has no
+capacity now, remembers it as a candidate.  When such a consumer is ready, its first candidates, as many as it
+has capacity for, return to the ready list in order.  So a deferral compares the message with each consumer
+only once.
 
 Rules
 -----
-* An available message is in the ready list or here, never in both.
-* A candidate may have been given to another consumer meanwhile: it counts only as long as it is here.
-* A new consumer is compared with everything that is here, once.
+* An available message is in the ready list or deferred, never both.
+* Another consumer may have got a candidate meanwhile, so a candidate counts only while it is deferred.
+* A new consumer is compared once with every deferred message.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from broker_stub.queueing.message import Consumer, Message, MessageState
 class Deferred:
     """The deferred messages of one queue.
 
-    :param takes: whether a message may go to a consumer.
+    :param takes: returns True if a message may go to a consumer.
     """
 
     __slots__ = ("_messages", "_takes")
@@ -36,21 +37,24 @@ class Deferred:
         self._takes = takes
 
     def discard(self, message: Message) -> None:
-        """It is in the ready list."""
+        """Remove a message that is in the ready list again."""
         self._messages.pop(message.number, None)
 
     def __len__(self) -> int:
         return len(self._messages)
 
     def defer(self, message: Message, consumers: Iterable[Consumer]) -> None:
-        """No consumer with capacity takes a message; ``consumers`` are all there are."""
+        """Defer a message that no consumer with capacity can take.
+
+        :param consumers: all consumers of the queue.
+        """
         self._messages[message.number] = message
         for consumer in consumers:
             if self._takes(consumer, message):
                 self._add_candidate(consumer, message)
 
     def add_consumer(self, consumer: Consumer) -> None:
-        """A consumer is new."""
+        """Compare a new consumer with every deferred message."""
         for message in self._messages.values():
             if self._takes(consumer, message):
                 self._add_candidate(consumer, message)
@@ -62,7 +66,7 @@ class Deferred:
             candidates[:] = sorted({entry for entry in candidates if entry[1] in self._messages})
 
     def restore(self, consumer: Consumer, most: int) -> Iterator[Message]:
-        """The first candidates of a consumer, up to so many; they are deferred no longer."""
+        """Remove and yield the first ``most`` candidates of a consumer that are still deferred."""
         candidates = consumer.candidates
         while candidates and most > 0:
             message = self._messages.pop(heapq.heappop(candidates)[1], None)
@@ -71,12 +75,12 @@ class Deferred:
                 yield message
 
     def restore_all(self) -> list[Message]:
-        """Everything that is here, which is deferred no longer."""
+        """Remove and return every deferred message."""
         messages, self._messages = self._messages, {}
         return [each for each in messages.values() if each.state is MessageState.AVAILABLE]
 
     def compact(self, depth: int) -> None:
-        """Let go of what has left the queue, if that is most of it; ``depth`` as the queue's."""
+        """Forget messages that left the queue, if they are most of the entries; ``depth`` is the queue's."""
         if len(self._messages) > 2 * depth + SLACK:
             self._messages = {
                 number: message

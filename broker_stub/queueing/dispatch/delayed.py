@@ -1,19 +1,20 @@
-"""The messages of one queue that are not to be delivered yet.  No I/O.
+"""Messages of one queue with a delayed delivery.  No I/O.
 
-``x-opt-delivery-time`` is a time of the wall clock, and ``x-opt-delivery-delay`` counts from the enqueue, in
-milliseconds both.  A delay is written into the message as the time by this member's clock when it ends: so it
-is in the store.  A replica is sent what is left of it, and writes the time by its own clock.  So clocks of
-members may be hours apart, and have to be right only for as long as a member is down.  A time that the
-sender gave is each member's wall time, as ``absolute-expiry-time`` is.
+``x-opt-delivery-time`` is a wall-clock time, and ``x-opt-delivery-delay`` counts from the enqueue; both are
+in milliseconds.  The queue replaces a delay in the message by the time at which it ends, on this member's
+wall clock, so the store keeps it.  A replica receives the remaining delay and writes the time by its own
+clock. So members' clocks may differ by hours, and each must be right only while its member is down.  A
+delivery time that the sender gave is compared with each member's own wall clock, like
+``absolute-expiry-time``.
 
 Rules
 -----
-* No message is delivered before its time by the queue's clock; how much later depends on ``call_at`` alone.
-* A message that has become due has the place in the queue that its arrival gave it.
+* No message is delivered before its time by the queue's clock; how much later depends only on ``call_at``.
+* When a message becomes due, it takes the position in the queue that it got on arrival.
 * A message may expire before it is due.
-* At most ``_AT_ONCE`` messages become due in one call: others wait meanwhile.
+* At most ``_MAX_PER_CALL`` messages become due in one call, which blocks the event loop.
 
-Sources: the annotations are those of ActiveMQ Artemis ("Scheduled messages", AMQP).
+Sources: the annotations are those in ActiveMQ Artemis ("Scheduled messages", AMQP).
 """
 
 from __future__ import annotations
@@ -27,41 +28,41 @@ from broker_stub.amqp.message_format import DELIVERY_TIME
 from broker_stub.queueing.dispatch.ready_list import SLACK
 from broker_stub.queueing.message import Message, MessageState
 
-_AT_ONCE = 1000
-# Seconds until the timer looks again in any case: event loops differ in what they make of a distant time.
+_MAX_PER_CALL = 1000
+# Seconds; the longest timer that is set, because event loops differ in how they treat a distant time.
 _LONGEST_TIMER = 3600.0
-# Milliseconds: who means "for ever" by the largest number must not overflow a timestamp.
+# Milliseconds: a sender may use the largest number for "for ever", which must not overflow a timestamp.
 _MAX_DELAY = 100 * 365 * 86_400_000
-# Milliseconds that a delay may differ from the primary's: a correction writes the whole message anew.
+# Milliseconds that a delay may differ from the primary's: a correction writes the whole message again.
 _TOLERANCE_MS = 1000
 _NOT_ACQUIRED = (MessageState.AVAILABLE, MessageState.DELAYED)
 _KEY = message_annotations.symbol(DELIVERY_TIME)
 
 
 class Timer(Protocol):
-    """A call in the future."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
 
 
 class NoTimer:
-    """A call that nobody makes."""
+    """A timer without a call."""
 
     def cancel(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 CallAt = Callable[[float, Callable[[], None]], Timer]
 
 
 def never(_at: float, _call: Callable[[], None]) -> Timer:
-    """For queues that are looked at by hand."""
+    """Schedule nothing: for queues whose due messages the caller delivers itself."""
     return NoTimer()
 
 
 def with_delivery_time(data: bytes, due_ms: int) -> bytes:
-    """A message to be delivered at a time of this member's wall clock."""
+    """Return the message with ``due_ms``, a wall-clock time of this member, as its delivery time."""
     parts = message_annotations.split(data)
     section = message_annotations.changed(
         parts.message_annotations, {_KEY: message_annotations.timestamp(due_ms)}
@@ -75,12 +76,12 @@ def _set_time(message: Message, due_ms: int) -> None:
 
 
 class DelayedMessages:
-    """Those of one queue.
+    """The delayed messages of one queue.
 
-    :param messages: of the queue, by number.
-    :param clocks: seconds, only ever growing, and milliseconds since the epoch.
+    :param messages: the queue's messages by number.
+    :param clocks: monotonic seconds, and milliseconds since the epoch.
     :param call_at: calls at a time of the first clock.
-    :param available: makes a message available, at its position.
+    :param available: makes a message available at its position.
     """
 
     __slots__ = (
@@ -110,7 +111,7 @@ class DelayedMessages:
         self._timer_at: float | None = None
 
     def schedule(self, message: Message) -> None:
-        """A message that asks for a later delivery gets the time at which it is due, if it is not yet."""
+        """Compute when a message that asks for a later delivery is due; does not delay it yet."""
         envelope, now_ms = message.envelope, self._now_ms()
         due_ms = envelope.deliver_at_ms
         if due_ms is None:
@@ -123,7 +124,7 @@ class DelayedMessages:
             message.due_at = self._clock() + left
 
     def hold_back(self, message: Message) -> bool:
-        """Take a message that would be available, unless it is due; whether it is not."""
+        """Delay a message that would be available; return False if it is due already."""
         if message.due_at is None or self.is_due(message):
             message.due_at = None
             return False
@@ -133,11 +134,11 @@ class DelayedMessages:
         return True
 
     def left_ms(self, message: Message) -> int:
-        """Milliseconds until a message is due, 0 when it is."""
+        """Return the milliseconds until a message is due, 0 if it is due."""
         return 0 if message.due_at is None else max(0, int((message.due_at - self._clock()) * 1000) + 1)
 
     def correct(self, left: Iterable[tuple[int, int]]) -> list[Message]:
-        """Take from the primary what is left of delays, in milliseconds; those that had another one."""
+        """Apply remaining delays, in milliseconds, from the primary; return the messages that differed."""
         present = ((self._messages.get(number), min(left_ms, _MAX_DELAY)) for number, left_ms in left)
         corrected = []
         for message, left_ms in present:
@@ -151,13 +152,13 @@ class DelayedMessages:
         return corrected
 
     def is_due(self, message: Message) -> bool:
-        """Whether a message may be delivered."""
+        """Return True if a message may be delivered."""
         return message.due_at is None or message.due_at <= self._clock()
 
     def deliver_due(self) -> None:
-        """Make available what is due now, and set the timer for the rest."""
+        """Make due messages available, and set the timer for the rest."""
         self._timer_at = None
-        now, left = self._clock(), _AT_ONCE
+        now, left = self._clock(), _MAX_PER_CALL
         while self._soonest and self._soonest[0][0] <= now and left:
             left -= 1
             message = self._messages.get(heapq.heappop(self._soonest)[1])
@@ -179,12 +180,12 @@ class DelayedMessages:
             self._timer, self._timer_at = self._call_at(at, self.deliver_due), at
 
     def compact(self) -> None:
-        """Forget those that have left the queue, if they are most of them."""
+        """Forget messages that have left the queue, if they are most of the entries."""
         if len(self._soonest) > 2 * len(self._messages) + SLACK:
             self._soonest = [entry for entry in self._soonest if entry[1] in self._messages]
             heapq.heapify(self._soonest)
 
     def close(self) -> None:
-        """The queue is gone."""
+        """Cancel the timer when the queue is deleted."""
         self._timer.cancel()
         self._soonest.clear()

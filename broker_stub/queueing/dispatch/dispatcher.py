@@ -1,18 +1,18 @@
-"""Hands the available messages of one queue to its consumers.  No I/O.
+"""Delivers the available messages of one queue to its consumers.  No I/O.
 
 Theory of operation
 -------------------
-``waiting`` holds the consumers that may have capacity, in turn; one without is removed and added again by
-``ready``.  They get the messages of the ``ready_list``, which is in order of priority and position.
-Consumers that browse or select have a position of their own each (``browse``, ``selective``).
+``waiting`` holds the consumers that may have capacity, in turn.  A consumer without capacity is removed, and
+``ready`` adds it again.  These consumers get the messages of the ``ready_list``, in order of priority and
+position.  Browse and selective consumers each have a position of their own (``browse``, ``selective``).
 
 Rules
 -----
-* Each message goes to the next consumer in turn that takes it.  One that no consumer with capacity takes is
-  deferred, and holds up nobody (``deferred``).
-* Of two available messages the one of higher priority comes first, and of equal priority the one before.
-* A message that is requeued goes back to its original position.
-* The messages of a group go to one consumer as long as it lives (``groups``), except what it does not take.
+* Each message goes to the next consumer in turn that can take it.  If no consumer with capacity can, the
+  message is deferred and does not block the others (``deferred``).
+* Available messages are delivered in order of priority, and of position within a priority.
+* A requeued message returns to its original position.
+* The messages of a group go to one consumer as long as it lives (``groups``), except any that it cannot take.
 * Browse consumers get messages by position, whatever their priority.
 
 Sources: AMQP 1.0 part 3, sections 3.3 (distribution nodes) and 3.4 (delivery state).
@@ -51,14 +51,14 @@ logger = get_logger("broker_stub.queueing.dispatcher")
 
 
 class Dispatcher:
-    """The consumers of one queue, and what they can get.
+    """The consumers of one queue, and the messages that they can get.
 
-    :param messages: of the queue, by number, in order.
-    :param is_expired: whether a message has expired.
-    :param time: for the looks of consumers that select, at all queues.
+    :param messages: the queue's messages by number, in order.
+    :param is_expired: returns True if a message has expired.
+    :param time: the time budget for selectors, shared by all queues.
     :ivar waiting: the consumers that may have capacity, the next one first.
-    :ivar browse_consumers: those that get copies.
-    :ivar suspended: nobody gets anything.
+    :ivar browse_consumers: the consumers that get copies.
+    :ivar suspended: True while no consumer gets anything.
     """
 
     __slots__ = (
@@ -110,7 +110,7 @@ class Dispatcher:
     def subscribe(
         self, sink: Sink, *, browsing: bool, settles: bool, selects: Selects | None = None
     ) -> Consumer:
-        """A new consumer; call ``ready`` when it has room."""
+        """Add a consumer; call ``ready`` when it has capacity."""
         consumer = Consumer(sink, browsing=browsing, settles=settles, selects=selects)
         if browsing:
             self._browse.add(consumer)
@@ -125,7 +125,7 @@ class Dispatcher:
         return consumer
 
     def unsubscribe(self, consumer: Consumer, *, died: bool) -> None:
-        """The consumer is gone; what it holds is requeued, with a higher delivery count if it died."""
+        """Remove a consumer and requeue its messages, with a higher delivery count if it died."""
         consumer.sink = NO_SINK
         if consumer.browsing:
             self._browse.discard(consumer)
@@ -149,7 +149,7 @@ class Dispatcher:
             self.pump()
 
     def ready(self, consumer: Consumer) -> None:
-        """The consumer may have room (again)."""
+        """Serve a consumer that may have capacity again."""
         if consumer.browsing:
             if not self.suspended:
                 self._browse.feed(consumer, self._queue.last_number)
@@ -167,7 +167,7 @@ class Dispatcher:
         self.pump()
 
     def idle_for(self, consumer: Consumer) -> bool:
-        """Whether there is nothing now that the consumer could get."""
+        """Return True if there is nothing now that the consumer could get."""
         if self.suspended:
             return True
         if consumer.browsing:
@@ -180,12 +180,12 @@ class Dispatcher:
         return head is None
 
     def discard(self, message: Message) -> None:
-        """A message that a consumer holds is not its any more."""
+        """Take a message away from the consumer that holds it."""
         for consumer in self._consumers:
             consumer.held.discard(message)
 
     def close(self) -> None:
-        """The queue is deleted, and its consumers learn it."""
+        """Inform the consumers that the queue is deleted."""
         consumers = (*self._consumers, *self.browse_consumers)
         self._consumers.clear()
         self.browse_consumers.clear()
@@ -196,19 +196,19 @@ class Dispatcher:
             consumer.sink.queue_deleted()
 
     def _restore(self, consumer: Consumer, most: int) -> int:
-        """Up to so many deferred messages that a consumer takes go back to their place; how many did."""
+        """Move up to ``most`` of a consumer's candidates to the ready list; return how many."""
         restored = tuple(self._deferred.restore(consumer, most))
         for message in restored:
             self.ready_list.requeue(message)
         return len(restored)
 
     def suspend(self) -> None:
-        """Give nobody anything until ``resume``; who waits asks again."""
+        """Stop delivery until ``resume``; waiting selective consumers must call ``ready`` again."""
         self.suspended = True
         self.selecting.clear()
 
     def resume(self) -> None:
-        """Hand out what there is."""
+        """Resume delivery."""
         self.suspended = False
         self.feed_browse_consumers()
         self.pump()
@@ -216,7 +216,7 @@ class Dispatcher:
     # -- messages -------------------------------------------------------------------------------
 
     def append(self, message: Message) -> None:
-        """There is one more available message, the last of all; one that is not due is delayed."""
+        """Add a new available message at the end, or delay it if it is not due."""
         if message.due_at is not None and self._queue.delays.hold_back(message):
             return
         envelope = message.envelope
@@ -232,12 +232,12 @@ class Dispatcher:
             self._selective.by_priority = True
 
     def compact(self, depth: int) -> None:
-        """Let go of what has left while no consumer took from the queue; ``depth`` as the queue's."""
+        """Forget messages that left the queue while no consumer took any; ``depth`` is the queue's."""
         self.ready_list.compact(depth)
         self._deferred.compact(depth)
 
     def modify(self, consumer: Consumer, message: Message, *, failed: bool, refused: bool) -> None:
-        """A message that a consumer held is available again, at its position; see ``Queue.modify``."""
+        """Make a message that a consumer held available again at its position; see ``Queue.modify``."""
         if message not in consumer.held:
             return
         consumer.held.discard(message)
@@ -249,14 +249,14 @@ class Dispatcher:
         self.pump()
 
     def restore_leaving(self, messages: Iterable[Message]) -> None:
-        """Messages that nobody copies to a dead-letter queue any more are available again."""
+        """Make messages available again that were leaving for a dead-letter queue."""
         for message in messages:
             if message.state is MessageState.LEAVING:
                 message.state = MessageState.AVAILABLE
                 self.ready_list.requeue(message)
 
     def add(self, message: Message) -> None:
-        """A message has become available, at its position."""
+        """Add an available message at its position."""
         if message.envelope.priority != DEFAULT_PRIORITY:
             self._use_priorities()
         if message.envelope.group is not None and self._groups is None:
@@ -268,12 +268,12 @@ class Dispatcher:
             self.pump()
 
     def feed_browse_consumers(self) -> None:
-        """There is a new available message for them."""
+        """Send new available messages to the browse consumers."""
         if not self.suspended:
             self._browse.feed_all(self._queue.last_number)
 
     def pump(self) -> None:
-        """Hand out messages while there are any and somebody has room."""
+        """Deliver messages while there are any and a consumer has capacity."""
         if self.suspended:
             return
         if self.selecting:
@@ -300,7 +300,7 @@ class Dispatcher:
     def _give(self, consumer: Consumer, message: Message) -> None:
         queue = self._queue
         if message.delivery_count:
-            if self._bury_spent(message):
+            if self._dead_letter_if_exhausted(message):
                 return
             queue.counters.redelivered += 1
         queue.counters.acquired += 1
@@ -319,11 +319,11 @@ class Dispatcher:
 
     def _give_selected(self, consumer: Consumer, message: Message) -> None:
         self._give(consumer, message)
-        # Nobody takes it from the list, where there are selective consumers only.
+        # The message stays in the ready list, which grows without this if all consumers are selective.
         self.compact(self._queue.depth)
 
     def _give_to_another(self, message: Message) -> None:
-        """A message that not every consumer takes: to one that does, or aside until one is ready."""
+        """Give a message to another waiting consumer that can take it, or defer it."""
         for consumer in self.waiting:
             if self._suits(consumer, message) and consumer.sink.capacity() > 0:
                 self._give(consumer, message)
@@ -335,26 +335,31 @@ class Dispatcher:
         if self._deferred:
             self._deferred.discard(message)
         queue = self._queue
-        if not queue.drop_expired(message) and not (message.delivery_count and self._bury_spent(message)):
+        if not queue.drop_expired(message) and not (
+            message.delivery_count and self._dead_letter_if_exhausted(message)
+        ):
             self.ready_list.requeue(message)
 
-    # -- who may get what -----------------------------------------------------------------------
+    # -- which consumer may get a message -------------------------------------------------------
 
     def _suits(self, consumer: Consumer, message: Message) -> bool:
-        """Whether a consumer takes a message of the ready list; those that select find theirs themselves."""
+        """Return True if a consumer can take a message from the ready list, as only non-selective ones do."""
         return consumer.selects is None and self._may_select(consumer, message)
 
     def _may_select(self, consumer: Consumer, message: Message) -> bool:
-        """Whether a consumer takes a message; one of a group only if no other owner of the group takes it."""
+        """Return True if a consumer can take a message.
+
+        A message of a group goes to the group's owner, unless the owner cannot take it.
+        """
         if not selects(consumer, message):
             return False
         owner = None if self._groups is None else self._groups.owner(message)
         return owner is None or owner is consumer or not selects(owner, message)
 
-    # -- what cannot be delivered ---------------------------------------------------------------
+    # -- undeliverable messages -----------------------------------------------------------------
 
     def reject(self, consumer: Consumer, message: Message, description: str, gone: Call) -> None:
-        """A consumer found a message invalid; see ``Queue.reject``."""
+        """Handle a consumer's *rejected* outcome; see ``Queue.reject``."""
         if message not in consumer.held:
             gone()
             return
@@ -367,15 +372,15 @@ class Dispatcher:
     def _dead_letter(
         self, message: Message, reason: DeadLetterReason, description: str = "", gone: Call = nothing
     ) -> bool:
-        """Move a message that no consumer holds to the dead-letter address; whether there is one."""
+        """Move a message that no consumer holds to the dead-letter address; return False if there is none."""
         queue = self._queue
         if queue.dead_letters is None or not queue.options.dead_letter_address:
             return False
         queue.dead_letters.move(queue, message, reason, description, gone)
         return True
 
-    def _bury_spent(self, message: Message) -> bool:
-        """End a message that no consumer holds, if it has reached the limit of deliveries; whether it had."""
+    def _dead_letter_if_exhausted(self, message: Message) -> bool:
+        """Remove or dead-letter a message that has reached the limit of deliveries; return True if it had."""
         queue = self._queue
         spent = 0 < queue.options.max_delivery_count <= message.delivery_count
         if spent and not self._dead_letter(message, DeadLetterReason.MAX_DELIVERY_COUNT):

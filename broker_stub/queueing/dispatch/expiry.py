@@ -1,9 +1,10 @@
-"""When the messages of one queue expire.  No I/O.
+"""Expiry times of the messages of one queue.  No I/O.
 
-A message expires with its time to live or at its ``absolute-expiry-time``, whichever is first.  The time to
-live runs by the queue's clock.  A store has its end by the wall clock of this member, which has to be right
-only for as long as the member is down; a replica is sent what is left of it, so the members' clocks may be
-hours apart.  The ``absolute-expiry-time`` is each member's wall time, and is read from the message itself.
+A message expires at the end of its time to live or at its ``absolute-expiry-time``, whichever is first.  The
+time to live runs by the queue's clock.  The store keeps its end by this member's wall clock, which must be
+right only while the member is down.  A replica receives the remaining time, so the members' clocks may differ
+by hours.  The ``absolute-expiry-time`` is read from the message itself and compared with each member's own
+wall clock.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from collections.abc import Callable, Collection, Iterator
 from broker_stub.queueing.dispatch.ready_list import SLACK
 from broker_stub.queueing.message import Message
 
-# Milliseconds that a time to live may differ from the primary's: a correction writes the whole message anew.
+# Milliseconds that a time to live may differ from the primary's: a correction writes the whole message again.
 _TOLERANCE_MS = 1000
-# Seconds: who means "for ever" by the largest number must not overflow a store's 63 bits of milliseconds.
+# Seconds: a sender may mean "for ever" by the largest number, which must fit 63 bits of milliseconds.
 _MAX_LIFETIME = 100 * 365 * 86400.0
 
 
 class Expiry:
     """The numbers of the messages that expire, the soonest first.
 
-    :param clock: seconds, only ever growing.
+    :param clock: monotonic seconds.
     :param now_ms: milliseconds since the epoch.
     """
 
@@ -35,19 +36,19 @@ class Expiry:
         self._soonest: list[tuple[float, int]] = []
 
     def within(self, message: Message, lifetime: float | None) -> None:
-        """A message has so many seconds to live, ``None`` where only its absolute expiry ends it."""
+        """Set the seconds that a message has to live; ``None`` if only its absolute expiry ends it."""
         now_ms = self._now_ms()
         lifetime = None if lifetime is None else min(max(0.0, lifetime), _MAX_LIFETIME)
         self._set(message, now_ms, None if lifetime is None else now_ms + int(lifetime * 1000), lifetime)
 
     def at(self, message: Message, expires_at_ms: int) -> None:
-        """The time to live ends at a time of this member's wall clock, in milliseconds; 0 for never."""
+        """Set the end of the time to live: milliseconds of this member's wall clock, or 0 for never."""
         now_ms = self._now_ms()
         lifetime = (expires_at_ms - now_ms) / 1000 if expires_at_ms else None
         self._set(message, now_ms, expires_at_ms or None, lifetime)
 
     def correct(self, message: Message, lifetime_ms: int) -> bool:
-        """Take from the primary what is left of a time to live; whether it was another one."""
+        """Apply the remaining time to live that the primary reports; return True if it differed."""
         left = self.lifetime_ms(message)
         differs = left == 0 or abs(left - lifetime_ms) > _TOLERANCE_MS
         if differs:
@@ -68,7 +69,7 @@ class Expiry:
             heapq.heappush(self._soonest, (message.expires_at, message.number))
 
     def lifetime_ms(self, message: Message) -> int:
-        """What is left of the time to live, at least 1; 0 for a message that has none."""
+        """Return the milliseconds left of the time to live, at least 1; 0 if the message has none."""
         if message.expires_at_ms is None or message.expires_at is None:
             return 0
         if message.envelope.expiry_ms:
@@ -76,26 +77,26 @@ class Expiry:
         return max(1, int((message.expires_at - self._clock()) * 1000))
 
     def is_expired(self, message: Message) -> bool:
-        """Whether it has expired."""
+        """Return True if a message has expired."""
         return message.expires_at is not None and message.expires_at <= self._clock()
 
     def remaining(self, message: Message) -> float | None:
-        """Seconds until a message expires, ``None`` when it never does."""
+        """Return the seconds until a message expires, ``None`` if it never does."""
         return None if message.expires_at is None else max(0.0, message.expires_at - self._clock())
 
     @property
     def next(self) -> float | None:
-        """When the next message may expire, by the queue's clock; ``None`` for never."""
+        """The time, by the queue's clock, at which the next message may expire; ``None`` for never."""
         return self._soonest[0][0] if self._soonest else None
 
     def overdue(self) -> Iterator[int]:
-        """The numbers of the expired ones, each once."""
+        """Yield the numbers of the expired messages, each once."""
         now = self._clock()
         while self._soonest and self._soonest[0][0] <= now:
             yield heapq.heappop(self._soonest)[1]
 
     def compact(self, present: Collection[int]) -> None:
-        """Forget those that have left the queue, if they are most of them."""
+        """Forget messages that have left the queue, if they are most of the entries."""
         if len(self._soonest) > 2 * len(present) + SLACK:
             self._soonest = [entry for entry in self._soonest if entry[1] in present]
             heapq.heapify(self._soonest)

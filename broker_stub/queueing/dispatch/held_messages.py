@@ -1,11 +1,11 @@
-"""The messages of one queue that no consumer gets yet, because they are not complete.  No I/O.
+"""Messages of one queue that are held back from consumers until they are complete.  No I/O.
 
 Theory of operation
 -------------------
-A message is complete when the guard would settle its transfer: every store and replica that must have it has
-it, and the guard is not suspended.  Mostly messages become complete in the order of the queue, but not
-always: what is sent while the in-sync set shrinks does not wait for the replica that was dropped, and a
-replica acknowledges as it likes.  So a message that is complete is held until all before it are.
+A message is complete when the guard would settle its transfer: the guard is not suspended, and every required
+store and replica has the message.  Messages usually become complete in the order of the queue, but not
+always.  While the in-sync set shrinks, a new message does not wait for the dropped replica, and replicas
+acknowledge in any order.  So a complete message is held until all messages before it are complete.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from broker_stub.queueing.options import Deliver
 
 
 class HeldMessages:
-    """What is to become available, in order.
+    """The held messages of one queue, in order.
 
-    :param append: takes an available message, the last of all.
-    :param drop_expired: drops an expired message; whether it did.
+    :param append: adds an available message at the end.
+    :param drop_expired: drops a message if it has expired; returns True if it did.
     """
 
     __slots__ = ("_append", "_drop_expired", "_incomplete", "_order")
@@ -36,20 +36,20 @@ class HeldMessages:
         return len(self._order)
 
     def incomplete(self, number: int) -> Message | None:
-        """The message of that number, if it is not complete."""
+        """Return the message with a number, if it is not complete."""
         return self._incomplete.get(number)
 
     def add(self, message: Message, *, deliver: Deliver) -> None:
-        """A new message is not complete: hold it, if its queue delivers only what is."""
+        """Track a new message until it is complete; hold it if the queue delivers only complete messages."""
         self._incomplete[message.number] = message
         if deliver is Deliver.COMMITTED:
             message.state = MessageState.HELD
             self._order.append(message)
 
     def complete(self, number: int) -> bool:
-        """A message is complete; whether there are more available messages now.
+        """Mark a message complete; return True if messages have become available.
 
-        One that is held no more, because this member led no more, is no error.
+        A message that is no longer held, because this member is no longer primary, is ignored.
         """
         incomplete, order = self._incomplete, self._order
         incomplete.pop(number, None)
@@ -64,11 +64,11 @@ class HeldMessages:
         return more
 
     def discard(self, number: int) -> None:
-        """A message is not in the queue after all: nothing waits for it, and ``complete`` passes over it."""
+        """Stop tracking a message that did not enter the queue after all."""
         self._incomplete.pop(number, None)
 
     def release(self) -> None:
-        """Hold nothing any more: whether it was complete is for others to say."""
+        """Release every held message: this queue no longer tracks which ones are complete."""
         for message in self._order:
             if message.state is MessageState.HELD:
                 message.state = MessageState.AVAILABLE

@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-``_fresh`` holds what was never acquired, in order; ``_returned`` (a heap) what was requeued.  The
-first message is the smaller of their heads.  What leaves the queue in another way stays here until ``take``
-meets it, or ``compact`` removes it.
+``_fresh`` holds messages that were never acquired, in order; ``_returned`` (a heap) holds requeued messages.
+The first message is the smaller of the two heads.  A message that leaves the queue in another way stays in
+the list until ``take`` meets it or ``compact`` removes it.
 
-A queue with a message of another priority than the default has a ``PriorityReadyList``: one such list for
-each priority that there was.  The highest that has a message comes first, and within it the order is as ever.
+Once a queue has had a message of another priority than the default, it has a ``PriorityReadyList``: one
+``ReadyList`` per priority.  The highest priority that has a message is served first.
 
 Source: AMQP 1.0 part 3, section 3.2.1 (``priority``: ten levels).
 """
@@ -22,14 +22,14 @@ from broker_stub.amqp.message_format import DEFAULT_PRIORITY
 from broker_stub.queueing.message import Message, MessageState
 
 SLACK = 1000
-"""Entries that may be kept although their messages have left, so that they are swept up together."""
+"""Stale entries that a list may keep, so that they are removed many at a time."""
 
 
 class ReadyList:
     """The available messages of one queue, by number.
 
-    :param drop_expired: drops an expired message; whether it did.
-    :ivar append: takes a new message, the last of all.
+    :param drop_expired: drops a message if it has expired; returns True if it did.
+    :ivar append: adds a new message at the end.
     """
 
     __slots__ = ("_drop_expired", "_fresh", "_returned", "append", "on_returned")
@@ -39,12 +39,12 @@ class ReadyList:
         self._fresh: deque[Message] = deque()
         self._returned: list[Message] = []
         self.on_returned: Callable[[Message], None] | None = None
-        """Called for a message that is not, or no longer, the last of all."""
-        # Bound, because it is called for every message.
+        """Called for a message that is added anywhere but at the end, or requeued."""
+        # A bound method, for speed: it is called for every message.
         self.append: Callable[[Message], None] = self._fresh.append
 
     def add(self, message: Message) -> None:
-        """Take a message at its position, which mostly is the last one."""
+        """Add a message at its position, usually the end."""
         if self._fresh and message.number < self._fresh[-1].number:
             self.requeue(message)
         else:
@@ -53,13 +53,13 @@ class ReadyList:
                 self.on_returned(message)
 
     def requeue(self, message: Message) -> None:
-        """A message goes back to its position."""
+        """Return a message to its position."""
         heapq.heappush(self._returned, message)
         if self.on_returned is not None:
             self.on_returned(message)
 
     def take(self) -> Message | None:
-        """The first available message; it leaves the list."""
+        """Remove and return the first available message."""
         fresh, returned = self._fresh, self._returned
         while fresh or returned:
             if returned and (not fresh or returned[0].number < fresh[0].number):
@@ -73,7 +73,7 @@ class ReadyList:
         return None
 
     def compact(self, depth: int) -> None:
-        """Let go of what has left, if that is most of it; ``depth`` as the queue's."""
+        """Forget messages that left the queue, if they are most of the entries; ``depth`` is the queue's."""
         if len(self._fresh) > 2 * depth + SLACK:
             kept = [message for message in self._fresh if message.state is not MessageState.REMOVED]
             self._fresh.clear()
@@ -84,9 +84,9 @@ class ReadyList:
 
 
 class PriorityReadyList:
-    """The same, where messages have several priorities.
+    """A ready list for messages of several priorities.
 
-    :param usual: what is available of the default priority.
+    :param usual: the available messages of the default priority.
     """
 
     __slots__ = ("_drop_expired", "_levels", "_ordered", "on_returned")
@@ -96,7 +96,7 @@ class PriorityReadyList:
         self._levels: dict[int, ReadyList] = {}
         self.on_returned, usual.on_returned = usual.on_returned, None
         self._ordered: tuple[ReadyList, ...] = ()
-        """The highest priority first."""
+        """The ready lists, highest priority first."""
         self._add_level(DEFAULT_PRIORITY, usual)
 
     def _add_level(self, priority: int, level: ReadyList) -> ReadyList:
@@ -110,23 +110,23 @@ class PriorityReadyList:
         return self._add_level(priority, ReadyList(self._drop_expired)) if level is None else level
 
     def append(self, message: Message) -> None:
-        """Take a new message, the last of all."""
+        """Add a new message at the end of its priority."""
         self._level(message).append(message)
 
     def add(self, message: Message) -> None:
-        """Take a message at its position."""
+        """Add a message at its position."""
         self._level(message).add(message)
         if self.on_returned is not None:
             self.on_returned(message)
 
     def requeue(self, message: Message) -> None:
-        """A message goes back to its position."""
+        """Return a message to its position."""
         self._level(message).requeue(message)
         if self.on_returned is not None:
             self.on_returned(message)
 
     def take(self) -> Message | None:
-        """The first available message; it leaves the list."""
+        """Remove and return the first available message."""
         for level in self._ordered:
             message = level.take()
             if message is not None:
@@ -134,6 +134,6 @@ class PriorityReadyList:
         return None
 
     def compact(self, depth: int) -> None:
-        """Let go of what has left, if that is most of it; ``depth`` as the queue's."""
+        """Forget messages that left the queue, if they are most of the entries; ``depth`` is the queue's."""
         for level in self._ordered:
             level.compact(depth)

@@ -1,8 +1,7 @@
-"""How long consumers that select look at messages in one iteration of the event loop, at all queues together.
+"""Limits the time for selectors in one iteration of the event loop, over all queues.
 
-A selector is asked about each message, and both are a peer's: together they may take a thousand times what
-each takes elsewhere.  What is left when the time is over is looked at in the next iteration, behind all that
-waits there meanwhile.
+Peers choose both the selectors and the messages.  Together they may need a thousand times the usual time.
+When the limit is reached, the remaining messages wait for the next iteration, behind all other work.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_MOST_SECONDS: Final = 0.05
-"""A fortieth of the two seconds after which a supervisor gives a member up; and some thousand usual looks."""
+_MAX_SECONDS: Final = 0.05
+"""A fortieth of the two seconds after which a supervisor gives a member up; some thousand messages."""
 
 
 class SelectionTime:
-    """The time that is left.
+    """The time that selectors have left in this iteration of the event loop.
 
-    :param clock: seconds, only ever growing, also within an iteration.
-    :ivar over: whether there is none left in this iteration.
+    :param clock: monotonic seconds, which also advance within an iteration.
+    :ivar over: True if no time is left in this iteration.
     """
 
     __slots__ = ("_clock", "_spent", "over")
@@ -31,17 +30,17 @@ class SelectionTime:
         self.over = False
 
     def measure(self, began: float) -> None:
-        """A look has ended that began at that time of ``now``."""
+        """Count the time since ``began``, a result of ``now``, as used."""
         if not self._spent:
             try:
                 asyncio.get_running_loop().call_soon(self._renew)
-            except RuntimeError:  # without a loop nobody waits
+            except RuntimeError:  # no event loop, so nothing to protect
                 return
         self._spent += self._clock() - began
-        self.over = self._spent >= _MOST_SECONDS
+        self.over = self._spent >= _MAX_SECONDS
 
     def now(self) -> float:
-        """A time for ``measure``."""
+        """Return a time for ``measure``."""
         return self._clock()
 
     def _renew(self) -> None:

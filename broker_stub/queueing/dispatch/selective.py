@@ -1,18 +1,18 @@
-"""Consumers that take some messages only, by a condition on each (``Consumer.selects``).  No I/O.
+"""Selective consumers: they take only messages that match a condition (``Consumer.selects``).  No I/O.
 
 Theory of operation
 -------------------
-The cursor of such a consumer is the number of the last message that it was asked about, as that of a browse
-consumer is.  So it is asked about each message once, however often it gives credit.  What comes back to the
-queue behind its cursor, and is selected, waits in ``Consumer.returned``.
+The cursor of a selective consumer is the number of the last message that its selector examined.  So the
+selector examines each message once, however often the consumer gives credit.  If a message returns to the
+queue behind the cursor and matches, it waits in ``Consumer.returned``.
 
 Rules
 -----
-* They are served before consumers that take anything, or they would find nothing left.
-* They get what they select in order of priority and position.
-* ``_AT_ONCE`` messages are looked at in a row: a queue may have millions that nobody selects, and other
-  connections wait meanwhile.  When the time for that is over (``selection_time``), the rest waits for the
-  next iteration of the event loop.
+* Selective consumers are served before the others, which would leave them nothing.
+* Each gets matching messages in order of priority and position.
+* At most ``_MAX_EXAMINED`` messages are examined in a row: a queue may have millions that match nothing, and
+  other connections wait meanwhile.  When the time limit is reached (``selection_time``), the rest waits for
+  the next iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from broker_stub.queueing.dispatch.ready_list import SLACK
 from broker_stub.queueing.dispatch.selection_time import SelectionTime
 from broker_stub.queueing.message import Consumer, Message, MessageState
 
-_AT_ONCE = 500
+_MAX_EXAMINED = 500
 
 
 class SelectiveConsumers:
-    """Those of one queue.
+    """The selective consumers of one queue.
 
-    :param messages: of the queue, by number, in order.
+    :param messages: the queue's messages by number, in order.
     :param browse: finds the message behind a cursor.
-    :param last_number: the highest that the queue has given.
-    :param give: hands a message to a consumer.
-    :param takes: whether a consumer selects a message, and may get it.
-    :param time: for the looks of all queues.
-    :ivar waiting: those that may have capacity, in turn.
-    :ivar by_priority: whether the queue has messages of several priorities.
+    :param last_number: returns the highest number that the queue has assigned.
+    :param give: delivers a message to a consumer.
+    :param takes: returns True if a consumer selects a message and may get it.
+    :param time: the time budget for selectors, shared by all queues.
+    :ivar waiting: the consumers that may have capacity, in turn.
+    :ivar by_priority: True if the queue has messages of several priorities.
     """
 
     __slots__ = (
@@ -77,38 +77,38 @@ class SelectiveConsumers:
         self.by_priority = False
 
     def add(self, consumer: Consumer) -> None:
-        """A new one: it has been asked about nothing yet."""
+        """Add a new consumer, which starts at the first message."""
         self._consumers.add(consumer)
 
     def discard(self, consumer: Consumer) -> None:
-        """It is gone."""
+        """Remove a consumer."""
         self._consumers.discard(consumer)
         self.waiting.pop(consumer, None)
         consumer.returned.clear()
 
     def begin_again(self) -> None:
-        """Who may get what has changed: ask about everything again."""
+        """Restart matching from the first message: group ownership has changed."""
         for consumer in self._consumers:
             consumer.cursor = 0
             consumer.ahead.clear()
 
     def ready(self, consumer: Consumer) -> None:
-        """It may have room (again)."""
+        """Queue a consumer for delivery: it may have capacity again."""
         if consumer in self._consumers:
             self.waiting[consumer] = None
 
     def returned(self, message: Message) -> None:
-        """A message is available whose number is not the queue's last one."""
+        """Offer a message that became available anywhere but at the end of the queue."""
         for consumer in self._consumers:
             if message.number <= consumer.cursor:
-                if self._time.over:  # it is found again, with what it has passed since
+                if self._time.over:  # go back: the consumer meets the message again later
                     consumer.cursor = message.number - 1
                     consumer.ahead.clear()
-                elif self._looks(consumer, message):
+                elif self._examine(consumer, message):
                     self._requeue(consumer, message)
 
-    def _looks(self, consumer: Consumer, message: Message) -> bool:
-        """Ask a consumer's selector for a message, and count the time that it takes."""
+    def _examine(self, consumer: Consumer, message: Message) -> bool:
+        """Apply a consumer's selector to a message, and measure the time."""
         began = self._time.now()
         takes = self._takes(consumer, message)
         self._time.measure(began)
@@ -121,10 +121,10 @@ class SelectiveConsumers:
             returned[:] = sorted({entry for entry in returned if _is_available(entry[-1])})
 
     def pump(self) -> None:
-        """Hand out what they select, one to each in turn, while they have room."""
+        """Deliver matching messages, one to each consumer in turn, while consumers have capacity."""
         if self._scheduled and self._time.over:
             return
-        left = _AT_ONCE
+        left = _MAX_EXAMINED
         while self.waiting:
             served = False
             for consumer in tuple(self.waiting):
@@ -136,28 +136,28 @@ class SelectiveConsumers:
                     served = True
                     self._give(consumer, message)
                 if left <= 0:
-                    self._later()
+                    self._schedule()
                     return
             if not served:
                 return
 
     def idle_for(self, consumer: Consumer) -> bool:
-        """Whether there is nothing now that it selects; not before it was asked about all."""
+        """Return True if nothing matches now; False until the selector was applied to every message."""
         message, left = self._next(consumer, 1)
         if message is not None:
             self._requeue(consumer, message)
         return message is None and left > 0
 
     def _next(self, consumer: Consumer, left: int) -> tuple[Message | None, int]:
-        """The first message that it selects, as far as ``left`` looks go, and how many are left."""
+        """Return the first match within ``left`` examined messages, and how many may still be examined."""
         last = self._last_number()
         if self.by_priority:
-            # Each is looked at once in any case; the first is known when all have been.
+            # The message of the highest priority is known only once all were examined.
             while left > 0 and (found := self._browse.first_for(consumer, last)) is not None:
                 consumer.cursor = found.number
-                if self._looks(consumer, found):
+                if self._examine(consumer, found):
                     self._requeue(consumer, found)
-                left = self._left(left)
+                left = self._remaining(left)
             if left <= 0:
                 return None, left
         message = self._take_returned(consumer)
@@ -168,35 +168,35 @@ class SelectiveConsumers:
             if found is None:
                 return None, left
             consumer.cursor = found.number
-            takes = self._looks(consumer, found)
-            left = self._left(left)
+            takes = self._examine(consumer, found)
+            left = self._remaining(left)
             if takes:
                 return found, left
         return None, left
 
-    def _left(self, looks: int) -> int:
-        """Return how many looks are left after one of so many."""
+    def _remaining(self, looks: int) -> int:
+        """Return how many messages may still be examined after one more."""
         return 0 if self._time.over else looks - 1
 
     def _take_returned(self, consumer: Consumer) -> Message | None:
         returned = consumer.returned
         while returned:
             message = heapq.heappop(returned)[-1]
-            # Its group may have got another owner since it came back.
+            # The message's group may have another owner since it was requeued.
             if (
                 _is_available(message)
                 and not self._browse.is_expired(message)
-                and self._looks(consumer, message)
+                and self._examine(consumer, message)
             ):
                 return message
         return None
 
-    def _later(self) -> None:
+    def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._resume)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._scheduled = False
         self.pump()
         if not self._scheduled:
@@ -205,7 +205,7 @@ class SelectiveConsumers:
 
 
 def selects(consumer: Consumer, message: Message) -> bool:
-    """Whether a consumer takes a message."""
+    """Return True if a consumer takes a message."""
     if message.refused_by is not None and consumer in message.refused_by:
         return False
     return consumer.selects is None or consumer.selects(message)

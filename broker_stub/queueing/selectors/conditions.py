@@ -1,6 +1,6 @@
-"""What a selector is made of: functions of a message's identifiers.
+"""The expressions of a selector, as functions of a message's identifiers.
 
-Each gives a value; of a condition it is ``True``, ``False``, or ``None`` for unknown.
+Each returns a value.  A condition returns ``True``, ``False``, or ``None`` for unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Calculate = Callable[[Any, Any], Any]
 
 
 def constant(value: Value) -> Expression:
-    """The same for every message."""
+    """A constant."""
     return lambda _lookup: value
 
 
@@ -33,12 +33,12 @@ def _is_number(value: Value) -> bool:
 
 
 def any_of(terms: list[Expression]) -> Expression:
-    """``OR``: of all that is not true, unknown wins."""
+    """``OR``: true if a term is true, else unknown if a term is unknown."""
     return _decided(terms, by=True)
 
 
 def all_of(terms: list[Expression]) -> Expression:
-    """``AND``: of all that is not false, unknown wins."""
+    """``AND``: false if a term is false, else unknown if a term is unknown."""
     return _decided(terms, by=False)
 
 
@@ -87,7 +87,10 @@ def compared(compare: Callable[[Any, Any], bool], left: Expression, right: Expre
 
 
 def calculated(first: Expression, steps: list[tuple[Calculate, Expression]]) -> Expression:
-    """Arithmetic from left to right: a list, for thousands of calls within each other are too many."""
+    """Arithmetic from left to right.
+
+    The steps are a list, because long chains of nested calls would exceed Python's recursion limit.
+    """
 
     def value(lookup: Lookup) -> Value:
         found = first(lookup)
@@ -109,7 +112,7 @@ def _calculate(calculate: Calculate, one: Value, other: Value) -> Value:
 
 
 def _divide(one: float, other: float) -> int | float:
-    """As Java does: of two integers, without the remainder."""
+    """Divide as Java does: integers without a remainder."""
     if isinstance(one, int) and isinstance(other, int):
         quotient = abs(one) // abs(other)
         return quotient if (one < 0) == (other < 0) else -quotient

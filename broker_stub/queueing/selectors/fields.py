@@ -1,4 +1,4 @@
-"""What an identifier of a selector stands for in a message.
+"""The identifiers of a selector, and their values in a message.
 
 Sources: the JMS mapping of AMQP, section 3.2 (header and properties); Apache Qpid's C++ broker (``amqp.``).
 """
@@ -14,7 +14,7 @@ import proton
 from broker_stub.amqp.message_format import MalformedMessageError, body_start
 from broker_stub.queueing.selectors.conditions import Value
 
-# A message that was stored before depths were bounded may have more levels than Python can follow.
+# A message from before nesting was limited may have more levels than Python's recursion limit.
 _UNREADABLE = (
     MalformedMessageError,
     proton.ProtonException,
@@ -26,7 +26,7 @@ _UNREADABLE = (
 
 
 class Fields:
-    """Header and properties of one message, decoded when they are asked for."""
+    """Header and properties of one message, decoded on first use."""
 
     __slots__ = ("_data", "_message")
 
@@ -35,7 +35,7 @@ class Fields:
         self._message: proton.Message | None = None
 
     def value(self, name: str) -> Value:
-        """The value of an identifier."""
+        """Return the value of an identifier, ``None`` if it is unknown."""
         message = self._message
         if message is None:
             message = self._message = _decode(self._data)
@@ -72,7 +72,7 @@ def _plain(value: Any) -> Value:
 
 
 def _identifier(value: Any) -> str | None:
-    """A message id as JMS has it: a string as it is, others with their type."""
+    """Return a message id as JMS has it: a string as it is, other types with a prefix for the type."""
     match value:
         case None | str():
             return value

@@ -25,15 +25,15 @@ from broker_stub.queueing.selectors.pattern import MAX_WILDCARDS, wildcards
 from broker_stub.queueing.selectors.words import SelectorError, Word, fail, words_of
 
 MAX_LENGTH = 4096
-"""Characters of a selector."""
+"""The most characters of a selector."""
 MAX_DEPTH = 50
-"""Brackets, signs and NOTs within each other."""
+"""The most levels of nested brackets, signs and NOTs."""
 
 
 class Parser:
-    """Recursive descent, one method for each level of precedence.
+    """A recursive-descent parser, with one method for each level of precedence.
 
-    :param bounded: refuse patterns with too many wildcards; not of a selector that a store has already.
+    :param bounded: refuse patterns with too many wildcards; False for a selector from the store.
     """
 
     def __init__(self, text: str, *, bounded: bool) -> None:
@@ -45,8 +45,8 @@ class Parser:
         self._depth = 0
 
     def parse(self) -> Expression:
-        """The condition."""
-        condition = self._either()
+        """Parse the condition."""
+        condition = self._disjunction()
         if self._next.kind != "end":
             self._unexpected("AND, OR or the end")
         return condition
@@ -78,13 +78,13 @@ class Parser:
         finally:
             self._depth -= 1
 
-    def _either(self) -> Expression:
-        terms = [self._both()]
+    def _disjunction(self) -> Expression:
+        terms = [self._conjunction()]
         while self._take("keyword", "OR"):
-            terms.append(self._both())
+            terms.append(self._conjunction())
         return terms[0] if len(terms) == 1 else any_of(terms)
 
-    def _both(self) -> Expression:
+    def _conjunction(self) -> Expression:
         terms = [self._negation()]
         while self._take("keyword", "AND"):
             terms.append(self._negation())
@@ -165,7 +165,7 @@ class Parser:
 
     def _primary(self) -> Expression:
         if self._take("symbol", "("):
-            inner = self._deeper(self._either)
+            inner = self._deeper(self._disjunction)
             self._need("symbol", ")")
             return inner
         if word := self._take("keyword", "TRUE", "FALSE"):
@@ -187,7 +187,7 @@ def _number(word: Word) -> int | float:
         return int(text.rstrip("lL"), 16)
     if text.rstrip("lL").isdecimal():
         digits = text.rstrip("lL")
-        # As in Java, a leading zero is for octal.
+        # As in Java, a leading zero means octal.
         if digits[0] == "0" and len(digits) > 1:
             try:
                 return int(digits, 8)

@@ -1,7 +1,7 @@
-"""The patterns of ``LIKE``: ``%`` is for any characters, ``_`` for one.
+"""The patterns of ``LIKE``: ``%`` matches any characters, ``_`` exactly one.
 
-A part between two ``%`` that has a ``_`` takes as many steps as it has characters, at each place of the text.
-Both are a peer's, so both are bounded: the patterns of the longest selector take some 25 ms with a text.
+A part between two ``%`` that contains ``_`` is compared at each place of the text, one step per character.
+Peers choose both, so both are limited: the patterns of the longest selector take some 25 ms per text.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from broker_stub.queueing.selectors.words import SelectorError
 
 _ANY = "."
 MAX_COMPARED = 4096
-"""Characters of a text that a pattern is compared with: as many as a selector has."""
+"""The most characters of a text that is compared with a pattern: the same limit as for a selector."""
 MAX_WILDCARDS = 100
-"""``%`` and ``_`` in a pattern: many times what anybody writes."""
+"""The most ``%`` and ``_`` in a pattern: far more than a person writes."""
 
 
 def wildcards(pattern: str, escape: str | None) -> int:
-    """Return how many a pattern has.
+    """Return the number of wildcards in a pattern.
 
     :raises SelectorError: when the pattern ends in its escape.
     """
@@ -28,10 +28,10 @@ def wildcards(pattern: str, escape: str | None) -> int:
 
 
 def pattern_matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
-    """Whether a text has the pattern, as a function of it.
+    """Return a function that returns True if a text matches the pattern.
 
-    Between two ``%`` the leftmost place is as good as any, so no place is tried twice: a pattern with many of
-    them takes as long as one.
+    Between two ``%`` the leftmost match is as good as any, so no place is tried twice.  A pattern with many
+    ``%`` takes as long as a pattern with one.
 
     :raises SelectorError: when the pattern ends in its escape.
     """
@@ -57,7 +57,7 @@ def pattern_matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
 
 
 def _pieces(pattern: str, escape: str | None) -> list[list[str]]:
-    """What stands between the ``%``: a regular expression for each character."""
+    """Return the parts between the ``%``, with a regular expression for each character."""
     pieces: list[list[str]] = [[]]
     characters = iter(pattern)
     for character in characters:

@@ -1,4 +1,4 @@
-"""A selector: a text that was parsed once, and is applied to many messages."""
+"""A selector: a text that is parsed once and applied to many messages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from broker_stub.queueing.selectors.parser import Parser
 class Selector:
     """A condition on messages.
 
-    :param bounded: refuse what costs too much; not of a selector that the cluster has already, for it would
-        keep a member from its queues.
-    :raises SelectorError: when the text is no selector; says where.
+    :param bounded: refuse expensive patterns; False for a selector that the cluster has already, because a
+        member that refuses it could not load its queues.
+    :raises SelectorError: when the text is not a selector; says where.
     """
 
     __slots__ = ("_matches", "text")
@@ -22,13 +22,13 @@ class Selector:
         self._matches = Parser(text, bounded=bounded).parse()
 
     def selects(self, data: bytes) -> bool:
-        """Whether an encoded message meets the condition; bytes that are no message do not."""
+        """Return True if an encoded message meets the condition; False for bytes that are not a message."""
         fields = Fields(data)
         return self.holds(fields.value)
 
     def holds(self, lookup: Lookup) -> bool:
-        """Whether the condition is true.
+        """Return True if the condition is true.
 
-        :param lookup: the value of an identifier, ``None`` for unknown.
+        :param lookup: returns the value of an identifier, ``None`` for unknown.
         """
         return self._matches(lookup) is True

@@ -1,4 +1,4 @@
-"""A selector's text as words."""
+"""Splits the text of a selector into words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple, NoReturn
 
 
 class SelectorError(ValueError):
-    """A text is no selector."""
+    """A text is not a selector."""
 
 
 class Word(NamedTuple):
-    """One word.
+    """A word of a selector.
 
     :param kind: a group of ``_WORDS``, ``keyword`` or ``end``.
     :param text: without its quotes; a keyword in capitals.
@@ -38,12 +38,12 @@ _RESERVED = frozenset(("AND", "OR", "NOT", "BETWEEN", "LIKE", "IN", "IS", "ESCAP
 
 
 def words_of(text: str) -> list[Word]:
-    """The words of a text; the last one is its end.
+    """Return the words of a text, and a last one for its end.
 
-    :raises SelectorError: where something is no word.
+    :raises SelectorError: when the text contains something else.
     """
     words = []
-    position = _SPACE.match(text).end()  # type: ignore[union-attr]  # it matches nothing, too
+    position = _SPACE.match(text).end()  # type: ignore[union-attr]  # it also matches no characters
     while position < len(text):
         found = _WORDS.match(text, position)
         if found is None:
@@ -60,8 +60,5 @@ def words_of(text: str) -> list[Word]:
 
 
 def fail(why: str, position: int) -> NoReturn:
-    """Say what is wrong, and where.
-
-    :raises SelectorError: always.
-    """
+    """Raise a ``SelectorError`` with reason and position."""
     raise SelectorError(f"no selector: {why}, at character {position + 1}")
