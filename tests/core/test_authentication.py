@@ -160,7 +160,9 @@ async def test_a_callable_that_raises_is_a_failed_attempt_and_asked_again(member
         return RIGHT
 
     watch = Watch()
-    async with asyncio.timeout(5), aio.connect(url(*members), credentials=ask, on_event=watch):
+    # On a slow machine attempts would begin beside others, and lose against them.
+    there = url(*members, stagger=10)
+    async with asyncio.timeout(20), aio.connect(there, credentials=ask, on_event=watch):
         pass
     await watch.until(Connected)
     ((_, failure),) = watch.failures()
