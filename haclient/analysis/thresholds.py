@@ -3,10 +3,10 @@
 Rules
 -----
 * Pure: no Spark here.  ``tables/summary.py`` computes the values.
-* The condition says what is bad; it is broken when it is true.
-* A metric that is missing breaks its threshold: nobody can say that all is well.  Where there is nothing to
-  measure (no outage, so no percentile of it) it is not missing.
-* A lower bound is compared as it is: the threshold is broken when the bound breaks it.
+* The condition describes the bad case: a threshold is broken if its condition is true.
+* A missing metric breaks its threshold, because success cannot be shown.  It does not count as missing if
+  there is nothing to measure, such as a percentile of no outages.
+* A lower bound is compared as it is: the threshold is broken if the bound breaks it.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ METRICS = {
     "bad_lines": "lines that could not be read, or whose time is not plausible: they are in quarantine",
     "events": "lines that were read, duplicates removed",
 }
-"""The metrics that a threshold can be put on, with their meaning."""
+"""The metrics that can have a threshold, with their meaning."""
 
 BOUNDS: Mapping[str, str] = {f"{rank}_downtime": f"{rank}_is_bound" for rank in ("p50", "p90", "p99", "max")}
-"""Metrics that may be lower bounds, and the metric that is 1 where they are."""
+"""Metrics that may be lower bounds, and the metrics that are 1 when they are."""
 
 _OF: Mapping[str, str] = {
     **dict.fromkeys((*BOUNDS, "attempts_per_outage"), "outages"),
     "max_amplification": "storms",
     "max_ratio_to_ideal": "saturated_storms",
 }
-"""What a metric is measured of: where there is none of that, it is not missing."""
+"""The counter behind a metric: if it is 0, the metric is not missing."""
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -74,7 +74,7 @@ class Threshold:
     """A condition on one metric that must not hold.
 
     :param metric: one of ``METRICS``.
-    :param sign: how it is compared with ``limit``.
+    :param sign: comparison operator between metric and ``limit``.
     :param limit: in the metric's unit.
     """
 
@@ -83,32 +83,32 @@ class Threshold:
     limit: float
 
     def __str__(self) -> str:
-        """As it was given."""
+        """Return the condition as it was given."""
         return f"{self.metric}{self.sign}{self.limit:g}"
 
     def broken_by(self, summary: Mapping[str, float | None]) -> bool:
-        """Whether the condition holds, or cannot be judged."""
+        """Report whether the condition holds, or cannot be evaluated."""
         value = summary.get(self.metric)
         if value is None:
             return summary.get(_OF.get(self.metric, "")) != 0
         return _OPERATORS[self.sign](value, self.limit)
 
     def complaint(self, summary: Mapping[str, float | None]) -> str:
-        """A sentence for one that is broken."""
+        """Return a sentence that describes a broken threshold."""
         value = summary.get(self.metric)
         found = "missing" if value is None else f"{'more than ' * is_bound(self.metric, summary)}{value:g}"
         return f"{self.metric} is {found}, and must not be {self.sign} {self.limit:g}"
 
 
 def is_bound(metric: str, summary: Mapping[str, float | None]) -> bool:
-    """Whether the metric is only a lower bound."""
+    """Report whether the metric is only a lower bound."""
     return metric in BOUNDS and bool(summary.get(BOUNDS[metric]))
 
 
 def parse(text: str) -> Threshold:
-    """A threshold from ``metric>limit``; the signs are those of Python.
+    """Parse ``metric>limit``; the operators are Python's.
 
-    :raises ValueError: with what is wrong and what is known.
+    :raises ValueError: with the problem and the known metrics.
     """
     found = _CONDITION.fullmatch(text)
     if found is None:
@@ -126,5 +126,5 @@ def parse(text: str) -> Threshold:
 
 
 def broken(thresholds: Iterable[Threshold], summary: Mapping[str, float | None]) -> list[str]:
-    """A sentence for each broken threshold."""
+    """Return a sentence for each broken threshold."""
     return [threshold.complaint(summary) for threshold in thresholds if threshold.broken_by(summary)]
