@@ -1,7 +1,7 @@
-"""What each code means, and what to do: ``haclient help NAME`` prints it, docs/errors.md has the same.
+"""The meaning and remedy of each error code, for ``haclient help NAME`` and docs/errors.md.
 
-A code is that of an error class, the value of a ``FailureReason`` (how an attempt ended), or a more exact
-name where the client knows more than the class says.  Codes do not change: scripts and alarms refer to them.
+A code names an error class, a ``FailureReason`` (the end of an attempt), or a more exact cause within a
+class.  Codes do not change: scripts and alarms refer to them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One code.
+    """The explanation of one code.
 
-    :param meaning: what has happened; the first sentence stands alone in lists.
-    :param remedy: what to do: one or two sentences in the imperative; causes belong to the meaning.
+    :param meaning: the cause; the first sentence stands alone in lists.
+    :param remedy: one or two sentences in the imperative; causes belong to the meaning.
     """
 
     meaning: str
@@ -30,7 +30,7 @@ class Entry:
 
 ENTRIES: Mapping[str, Entry] = MappingProxyType(
     {
-        # -- before there is a connection
+        # -- before a connection
         "bad-url": Entry(
             "The cluster URL, or an option, is wrong. The text says what is, and how to write it.",
             "Correct what the text names: `haclient explain URL` shows what a URL means, and "
@@ -143,7 +143,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "closed. The error says which.",
             "Nothing.",
         ),
-        # -- another protocol than the URL says
+        # -- another protocol than in the URL
         "not-amqp": Entry(
             "The port does not speak AMQP 1.0. The text shows what it answered.",
             "Correct the port: AMQP has 5672, with TLS 5671, unless the broker is configured otherwise.",
@@ -362,7 +362,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
 
 
 def markdown() -> str:
-    """All entries for docs/errors.md, each below a heading with its code: that is its anchor."""
+    """Return all entries for docs/errors.md, each below a heading with its code, which is its anchor."""
     return "\n\n".join(_sections())
 
 
