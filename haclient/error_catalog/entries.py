@@ -124,8 +124,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "1 again, so that a client that saw a failover of the pair before refuses it at first. If only "
             "such members serve for `refusal_timeout` (60 s), the newer primary is lost, or an impostor "
             "announced its generation: the client forgets it (event `GenerationsForgotten`) and takes the "
-            "next that serves. What a member announces that has not proved who it is, by SCRAM or by a TLS "
-            "certificate with a name that the URL allows, makes none stale that has.",
+            "next that serves. A member proves its identity by SCRAM, or by a TLS certificate with a name "
+            "that the URL allows. The generation of one without this proof makes no proven member stale.",
             "If it lasts, look at both members. After a new `broker-stub pair`, start the client anew, or "
             "keep the store (`--store`).",
         ),
@@ -222,8 +222,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "unproven-server": Entry(
             "The peer let the client in and did not prove, as SCRAM asks, that it knows the password "
-            "itself. It may be a stranger that passes for the broker. It has learned nothing of the "
-            "password, but what SCRAM shows can be guessed at.",
+            "itself. It may be a stranger that passes for the broker. It has not learned the password, but "
+            "can try guesses against the data of the SCRAM exchange.",
             "Find out what listens there. Change a short password.",
         ),
         "scram-iterations": Entry(

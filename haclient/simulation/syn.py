@@ -3,8 +3,8 @@
 Rules
 -----
 1. Linux repeats a SYN after 1 s (RFC 6298, section 2).  From 6.5 on the first ``tcp_syn_linear_timeouts`` (4)
-   repeats do not double that time, and ``tcp_syn_retries`` (6) more do.  Repeats are then at 1, 2, 3, 4, 5, 7,
-   11, 19, 35, 67 s after the dial, and ``connect`` fails after 131 s.  Older kernels double from the first
+   repeats do not double that time, and ``tcp_syn_retries`` (6) more do.  Repeats are then at 1, 2, 3, 4, 5,
+   7, 11, 19, 35, 67 s after the dial, and ``connect`` fails after 131 s.  Older kernels double from the first
    one: 1, 3, 7, 15, 31, 63 s, and 127 s.  Source: Documentation/networking/ip-sysctl.rst.
    A full backlog drops SYNs whatever ``tcp_abort_on_overflow`` is.
 2. The load of an address is counted in whole seconds of virtual time: all SYNs, and SYNs answered by a reset.
@@ -26,7 +26,7 @@ _SECOND = 1 - 1e-9  # sums of times are not exact
 
 
 def gaps(linear_timeouts: int, retries: int = 6) -> tuple[float, ...]:
-    """Return the seconds from each SYN of a dial to the next, and from the last to the failure of ``connect``."""
+    """Return the seconds from each SYN of a dial to the next, and from the last one to the failure."""
     found, timeout = [], 1.0
     for repeat in range(linear_timeouts + retries + 1):
         found.append(timeout)
