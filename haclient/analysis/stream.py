@@ -81,7 +81,7 @@ class Round:
 
 
 class Stream:
-    """One stream into ``job.out``.
+    """A stream from ``job.source`` into ``job.out``; ``following`` opens one.
 
     :param now: the wall clock.
     """

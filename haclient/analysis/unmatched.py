@@ -88,7 +88,7 @@ def unmatched_events(events: DataFrame, now: datetime) -> DataFrame:
 
 
 def merged(before: DataFrame, rows: DataFrame, now: datetime) -> DataFrame:
-    """Return the state after a batch: the events that are still unmatched.
+    """Merge a batch into the state; keep the events that are still unmatched.
 
     :param before: state before the batch; former versions wrote no ``read_at``, or no ``source``.
     :param rows: from ``unmatched_events``.

@@ -119,9 +119,9 @@ def _first_line(text: str) -> str:
 
 
 def check_reachable(url: str | None) -> None:
-    """Check that a port accepts at ``spark://host:port`` or ``sc://host:port``; Spark would try for minutes.
+    """Check that a server listens at ``spark://host:port`` or ``sc://host:port``; Spark tries for minutes.
 
-    :raises UnusableError: if it does not.
+    :raises UnusableError: if none does.
     """
     parts = urlsplit(url or "")
     if parts.scheme not in {"spark", "sc"} or parts.hostname is None or "," in parts.netloc:

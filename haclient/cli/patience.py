@@ -47,7 +47,7 @@ def with_default_reconnect_timeout(given: dict[str, Any]) -> None:
 
 
 def has_end(done: int, count: int | None, timeout: float | None) -> bool:
-    """Return True if ``--count`` or ``--timeout`` had not ended the command yet.
+    """Test if ``--count`` or ``--timeout`` would still have ended the command.
 
     :param done: messages so far.
     """

@@ -79,7 +79,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class NotAsked:
-    """An endpoint named by a member that was not probed.
+    """An endpoint that a member named, but that was not probed.
 
     :param reason: the reason, as a sentence.
     """
@@ -227,7 +227,7 @@ class ClusterProbe:
 
     @property
     def not_asked(self) -> tuple[NotAsked, ...]:
-        """Endpoints named by members that the redirect policy excluded."""
+        """Endpoints that members named, but the redirect policy excluded."""
         return tuple(each for each in self._not_asked.values() if each.endpoint not in self._probes)
 
     async def run(self, timeout: float) -> tuple[Finding, ...]:

@@ -88,13 +88,13 @@ def _leave_or_report(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def command_starts() -> None:
-    """Raise ``KeyboardInterrupt`` on the next signal, if in a program."""
+    """Let the next signal raise ``KeyboardInterrupt``, if ``start_program`` was called."""
     if _in_program():
         handle(interrupt)
 
 
 def command_ends() -> None:
-    """End the process at once on a signal again, if in a program."""
+    """Let a signal end the process at once again, if ``start_program`` was called."""
     if _in_program():
         handle(leave)
 

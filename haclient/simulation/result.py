@@ -56,7 +56,7 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """``last`` as a multiple of N/mu, which no policy can go below."""
+        """``last`` as a multiple of N/mu, the shortest possible time under any policy."""
         return self.last / self.scenario.ideal
 
     @property

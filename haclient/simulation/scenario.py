@@ -24,8 +24,8 @@ class Scenario:
     :param outage: seconds from the loss to the new primary.
     :param detection: seconds within which each client notices the loss, evenly spread.  A killed
         process is noticed in a round trip (its kernel resets the connections), a dead host by heartbeats.
-    :param dead_host: whether the address of the lost member answers nothing until it serves again, as without
-        its host; otherwise its port answers with a reset, as after the death of the process.
+    :param dead_host: whether the host of the lost member is gone, so that its address does not answer until
+        it serves again.  Otherwise only the process has died, and its port answers with a reset.
     :param backlog: most connections that wait at the primary; ``when_full`` is for more.
     :param when_full: ``silent`` for Linux, which drops the SYN, so that the client's kernel repeats it;
         ``reset`` for a load balancer.

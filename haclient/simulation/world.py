@@ -22,7 +22,7 @@ class Role(enum.IntEnum):
     REDIRECTS = 3
     PRIMARY = 4
     SILENT = 5
-    """No host: nothing answers."""
+    """No host: packets get no answer."""
 
 
 class World:

@@ -26,7 +26,7 @@ _RESULTS = {
 
 
 def episodes(fleet: Fleet, rows: DataFrame) -> DataFrame:
-    """Return one row per episode of each connection.
+    """Return the correct episodes, one row per episode of each connection.
 
     Columns: ``client_id``, ``instance``, ``connection``, ``outage``, ``cluster``, ``downtime`` (s, null if
     not back), ``attempts``, ``episode_result``, ``never_connected`` and ``lost_lines`` (missing ones).
@@ -50,7 +50,7 @@ def episodes(fleet: Fleet, rows: DataFrame) -> DataFrame:
 
 
 def storms(rows: DataFrame) -> DataFrame:
-    """Return one row per death of a primary that lost enough connections for a storm.
+    """Return the correct storms: each death of a primary that lost enough connections.
 
     All of them are lost within 0.2 s, so each such death is one storm of all connected clients.
     Columns: ``cluster``, ``started_at``, ``clients_hit``, ``attempts``, ``gone`` (gave up, open or silent).
@@ -81,7 +81,7 @@ def storms(rows: DataFrame) -> DataFrame:
 
 
 def flapping(rows: DataFrame) -> DataFrame:
-    """Return ``endpoint`` and ``score`` of each that lost its connections: the most deaths in any hour.
+    """Return the correct flapping score of each endpoint: the most deaths in any hour.
 
     :param rows: from ``fleet.episodes_of``.
     """
@@ -97,7 +97,7 @@ def flapping(rows: DataFrame) -> DataFrame:
 
 
 def clocks(rows: DataFrame) -> DataFrame:
-    """Return one row per process: ``source``, and the error of its wall clock, in seconds.
+    """Return the error of each process's wall clock, in seconds, by ``source``.
 
     Columns: ``wrong_first`` and ``wrong_last``; they differ if the clock was set.
 

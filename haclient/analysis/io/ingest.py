@@ -137,7 +137,7 @@ def read_lines(text: DataFrame, period: Period = ALWAYS) -> Ingested:
 
 
 def listed(spark: SparkSession, files: Sequence[str]) -> DataFrame | None:
-    """Inspect the files: ``file``, ``trailer_size`` of gzip (see ``unread``), and ``blank``.
+    """Inspect files on this machine: ``file``, ``trailer_size`` of gzip (see ``unread``), and ``blank``.
 
     :return: ``None`` if some are not on this machine.
     """
@@ -240,7 +240,7 @@ def _plausible(time: str) -> Column:
 
 
 def flat(parsed: DataFrame) -> DataFrame:
-    """Return one row per line: the columns of an event, and ``file``, ``size``, ``line`` and ``error``.
+    """Flatten parsed lines to the columns of an event, and ``file``, ``size``, ``line`` and ``error``.
 
     ``event_id`` is null for a bad line; ``line`` holds the text of lines with an ``error``.
 
@@ -333,7 +333,10 @@ def implausible_times(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def distinct(events: DataFrame, *, single: bool = False) -> DataFrame:
-    """Keep one row per id and source; ``single`` tells that all rows are from one folder, maybe a store."""
+    """Keep one row per id and source.
+
+    :param single: whether all rows are from one folder; if it is a store, they are distinct already.
+    """
     if single and _is_distinct(events):
         return events
     copies = Window.partitionBy(*IDENTITY).orderBy(*(sf.asc_nulls_last(name) for name in ORDER))

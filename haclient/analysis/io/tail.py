@@ -1,6 +1,6 @@
 """Copy whole lines of growing files into immutable segments, which a stream can read.
 
-Spark's file source reads every file once, when it first sees it, and misses all later lines of it.
+Spark's file source reads every file once, when it first sees it, and misses lines added later.
 Telemetry files grow for an hour.
 
 Rules

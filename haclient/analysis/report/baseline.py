@@ -93,7 +93,7 @@ def compared(
     before: Mapping[str, float | None],
     connections: tuple[int | None, int | None] = (None, None),
 ) -> Rows:
-    """Return a row for each metric in either run: ``name``, ``now``, ``before``, ``change``, ``verdict``.
+    """Compare two summaries by metric: ``name``, ``now``, ``before``, ``change``, ``verdict``.
 
     :param connections: connections of this run and of the former one, if known.
     """

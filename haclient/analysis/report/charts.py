@@ -197,7 +197,7 @@ def _colours(field: str, names: Iterable[str], colours: list[str], **options: An
     return alt.Color(f"{field}:N", scale=scale, legend=library.legend(domain, **options))
 
 
-# -- who was hit ----------------------------------------------------------------------------------
+# -- hits by attribute ----------------------------------------------------------------------------
 
 
 def attributes(rows: Rows) -> dict[str, list[Row]]:

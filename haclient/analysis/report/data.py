@@ -105,7 +105,7 @@ def report_tables(
 
 
 def hit(groups: Mapping[str, Rows], hit_by: Rows) -> Rows:
-    """Return the rows of ``hit_by``, preceded by the clusters.
+    """Count hit and down connections by cluster and by each attribute of ``hit_by``.
 
     Columns: ``attribute``, ``value`` (null: ``values`` other values together, or connections without any),
     ``connections``, ``hit``, ``away`` (down now) and ``ended``.  A connection that never connected is hit and
@@ -193,7 +193,7 @@ def former_ecdf(spark: SparkSession, folder: Path | None) -> Rows:
 
 
 def headline(everyone: Mapping[str, Any], summary: Mapping[str, float | None]) -> dict[str, Any]:
-    """Return numbers, victims and percentiles of outages.
+    """Return the figures of the headline: connections, outages by result, percentiles of the downtime.
 
     :param everyone: the fleet's row of ``period.groups``.
     :param summary: from the same episodes.

@@ -123,7 +123,7 @@ def answers(
     ]
 
 
-# -- who is away, and who was hit -----------------------------------------------------------------
+# -- connections that are down, or were hit -------------------------------------------------------
 
 
 def who_is_lost(tables: Mapping[str, Rows], age: float | None = None) -> str:
@@ -283,7 +283,7 @@ def downtime(headline: Row, rank: str) -> str:
 
 
 def how_long(headline: Row, slo: float, since: str | None = None) -> str:
-    """Give percentiles of the downtime, and the lost time against the objective.
+    """Describe downtimes so far, percentiles of the downtime, and the lost time against the objective.
 
     :param since: time of the first loss among connections that are still down.
     """

@@ -3,8 +3,7 @@
 Rules
 -----
 * A chart is an Altair chart; the page has its Vega-Lite specification as JSON, and draws it when it opens.
-* JSON is data to the browser: every ``<``, ``>`` and ``&`` of it is written as an escape, so that no value
-  can end its element.
+* JSON is data to the browser: every ``<``, ``>`` and ``&`` is escaped, so that no value can end its element.
 * Vega's expressions are interpreted, not compiled: the page's policy allows only its two scripts, each
   named by its hash, and forbids all requests.
 * Colours are custom properties of the style, so that light and dark use the same drawing.
@@ -112,7 +111,7 @@ class Figure:
 
 
 def figure(*layers: alt.Chart, height: int, **rows: Rows) -> Figure:
-    """Draw layers on top of each other, as wide as the page.
+    """Create a chart of layers on top of each other, as wide as the page.
 
     :param rows: rows by the names that the layers use.
     """

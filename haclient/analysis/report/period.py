@@ -118,7 +118,9 @@ def width(first: float, last: float) -> int:
 
 
 def columns(episodes: DataFrame, storms: DataFrame, seconds: int) -> DataFrame:
-    """Return the timeline: ``at`` (epoch), ``lost``, of these ``in_storm`` and ``never`` back, and ``ended``.
+    """Count outages by column of the timeline: ``at`` (epoch), ``lost``, ``in_storm``, ``never``, ``ended``.
+
+    ``lost`` includes the other two: losses in a storm, and first connects that never succeeded.
 
     :param seconds: width of a column; columns begin at its multiples.
     """

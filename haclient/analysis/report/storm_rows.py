@@ -20,9 +20,7 @@ MEMBERS = 5
 """Most members with a colour of their own in a storm's drawing; more are hard to distinguish."""
 
 _REASONS = 6
-_DRAWN = (
-    0.99  # of the connection setups: a straggler an hour later must not squeeze the storm into one column
-)
+_DRAWN = 0.99  # share of the connection setups: a late straggler must not squeeze the storm into one column
 _MARGIN = 1.25  # factor by which the drawing continues beyond them
 
 
@@ -33,7 +31,7 @@ def biggest(storms: DataFrame) -> DataFrame:
 
 
 def timeline(storm_timeline: DataFrame, largest: DataFrame) -> DataFrame:
-    """Return the drawing of the biggest storms: at most ``BUCKETS`` columns and ``MEMBERS`` colours each.
+    """Return the biggest storms over time, in at most ``BUCKETS`` columns and ``MEMBERS`` colours each.
 
     Columns: storm_id, second (start of the bucket), width (s), member, attempts, failures, connected.
     The drawing ends a little after 99 % of the connection setups.

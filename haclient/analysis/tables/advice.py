@@ -78,7 +78,7 @@ def _cluster_hash() -> Column:
 
 
 def _outages(episodes: DataFrame) -> DataFrame:
-    """``place``, ``cluster``, ``outages``, ``slow``, ``slow_is_bound`` of the clusters with most outages."""
+    """Select the clusters with most outages, with ``outages``, ``slow``, ``slow_is_bound`` of each."""
     seconds = sf.coalesce("downtime", "longer_than")
     cells = (
         episodes.where(~sf.col("first_connect") & seconds.isNotNull())

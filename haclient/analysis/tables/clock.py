@@ -55,9 +55,10 @@ def placed(events: DataFrame) -> DataFrame:
 
 
 def pieces(events: DataFrame) -> tuple[DataFrame, bool]:
-    """Return the pieces, and whether they are few enough to broadcast.
+    """Divide the lines of each process into pieces of equal offset.
 
-    Columns: ``process`` (hash), ``begin`` and ``end`` by its monotonic clock, ``offset``; in microseconds.
+    :return: the pieces, and whether they are few enough to broadcast.  Columns: ``process`` (hash), ``begin``
+        and ``end`` by its monotonic clock, ``offset``; in microseconds.
     """
     lines = _lines(events)
     # Spark sorts the input of percentiles, but counts numbers in a hash table: most offsets are equal.

@@ -25,7 +25,7 @@ def endpoint_hash() -> Column:
 
 
 def dictionary(rolled_up: DataFrame) -> DataFrame:
-    """Return ``hash`` and ``name`` of every name and every endpoint (``host:port``).
+    """Build the dictionary: ``hash`` and ``name`` of every name and every endpoint (``host:port``).
 
     :param rolled_up: from ``rollup.roll_up``.
     """

@@ -32,7 +32,7 @@ _WITHIN, _HOUR = (int(seconds * 1e6) // CELL for seconds in (WITHIN, HOUR))
 
 
 def flapping(outages: DataFrame, dictionary: DataFrame) -> DataFrame:
-    """Return one row per endpoint that had a burst: ``endpoint``, ``cluster``, ``score``, ``last`` (burst).
+    """Score each endpoint that had a burst: ``endpoint``, ``cluster``, ``score``, ``last`` (burst).
 
     :param outages: rows of ``episodes.classified``.
     :param dictionary: from ``dictionary.dictionary``.

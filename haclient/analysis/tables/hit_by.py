@@ -46,13 +46,13 @@ def resource_number() -> Column:
 
 
 def resources(events: DataFrame) -> DataFrame:
-    """Return one row per combination: ``resource`` and the attributes."""
+    """Return the combinations of attributes in the lines, each with its number (``resource``)."""
     known = events.where(sf.coalesce(*_COMBINED).isNotNull())
     return known.select(*_COMBINED).distinct().select(resource_number().alias("resource"), *_COMBINED)
 
 
 def hit_by(rows: DataFrame, known: DataFrame, *, heard_since: int | None = None) -> DataFrame:
-    """Return the table; docs/analysis.md has its columns.
+    """Return the table ``hit_by``: outages by attribute; docs/analysis.md has its columns.
 
     :param rows: from ``episodes.classified``.
     :param known: from ``resources``, preferably stored.

@@ -19,8 +19,8 @@ Columns:
 
 * ``mean_ratio``: mean of delay / ceiling; full jitter: 0.5.
 * ``ks_statistic``: Kolmogorov-Smirnov distance of the positions from the even distribution.
-* ``synchronisation_index``: the share of attempts in the fullest 10 ms of a second, by the delays of one
-  cluster.  It is averaged over seconds with at least ``FEWEST`` attempts, weighted by their number.
+* ``synchronisation_index``: the share of a second's attempts in its fullest 10 ms, if each follows its delay,
+  within a cluster.  It is averaged over seconds with at least ``FEWEST`` attempts, weighted by their number.
   Evenly spread arrivals are near 0.01, arrivals in step near 1.  Null if no second has enough.
 * ``at_cap_share``: share of delays above 95 % of a ceiling that has reached the cap.  Full jitter: 0.05 of
   the delays at the cap; clipping after the draw gathers most delays there [1].
@@ -81,7 +81,7 @@ def delays(events: DataFrame) -> DataFrame:
 
 
 def statistics(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
-    """Return one row per strategy, base and round; docs/analysis.md has the columns.
+    """Return the table ``jitter``: statistics and verdict per strategy, base and round; see docs/analysis.md.
 
     The groups are few, and are judged together, on the driver.
 
@@ -98,7 +98,7 @@ def statistics(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
 
 
 def measured(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
-    """Return the groups before they are judged; same parameters as ``statistics``."""
+    """Compute the statistics of each group, before it is judged; same parameters as ``statistics``."""
     groups = histogram.groupBy(*GROUP).agg(
         sf.sum("delays").alias("delays"),
         sf.sum("judged").alias("judged"),

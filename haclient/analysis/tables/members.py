@@ -22,7 +22,9 @@ _SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, K
 
 
 def connects(events: DataFrame, rolled_up: DataFrame) -> DataFrame:
-    """Return ``times`` by ``endpoint_hash``: percentiles of successful attempts' durations, in microseconds.
+    """Return percentiles of the time that successful attempts took, by endpoint.
+
+    Columns: ``endpoint_hash``, and ``times`` in microseconds.
 
     :param rolled_up: from ``rollup.roll_up``.
     """
@@ -112,7 +114,7 @@ def gaps(known: DataFrame) -> DataFrame:
 
 
 def drops(events: DataFrame, missing: DataFrame) -> DataFrame:
-    """Return one row about dropped lines beyond the missing ones: ``dropped``, ``writers`` and ``last`` time.
+    """Count dropped lines that left no gap, in one row: ``dropped``, ``writers`` and ``last`` (time).
 
     :param missing: from ``gaps``.
     """
@@ -132,7 +134,7 @@ def drops(events: DataFrame, missing: DataFrame) -> DataFrame:
 
 
 def coverage(rolled_up: DataFrame, missing: DataFrame, dropped: DataFrame) -> DataFrame:
-    """Return one row: the numbers of lines, of lines missing in sequences, and of other dropped lines.
+    """Count lines, lines missing in sequences, and other dropped lines, in one row.
 
     :param rolled_up: from ``rollup.roll_up``.
     :param missing: from ``gaps``.

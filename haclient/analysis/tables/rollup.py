@@ -75,7 +75,7 @@ def materialize(frame: DataFrame) -> DataFrame:
 
 
 def roll_up(events: DataFrame) -> DataFrame:
-    """Return the number of lines, first and last time, and backoff facts of each combination of names."""
+    """Group lines by their combination of names; return their number, first and last time, backoff facts."""
     keys = [
         sf.col(name)
         for name in ("type", "cluster", "service", "error_type", "state", "server_address", "server_port")

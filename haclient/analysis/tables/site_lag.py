@@ -31,7 +31,7 @@ def has_lines(rolled_up: DataFrame) -> bool:
 
 
 def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
-    """Return one row per window, cluster and link (null: the source's own events), ordered by time.
+    """Compute the lag per window, cluster and link (null: the source's own events), ordered by time.
 
     Columns: ``start``, ``cluster``, ``link``, ``lines``, ``sequence`` (the last one).  ``duplicates`` and
     ``gaps`` are the link's since its member began to serve, ``anomalies`` the window's events by case.

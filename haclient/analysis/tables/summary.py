@@ -30,7 +30,7 @@ _DOWNTIME = {"p50_downtime": 0.5, "p90_downtime": 0.9, "p99_downtime": 0.99, "ma
 
 
 def summarize(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
-    """Return all of ``thresholds.METRICS``.
+    """Compute all metrics of the summary (``thresholds.METRICS``).
 
     :param tables: from ``job.compute``.
     """
@@ -57,7 +57,7 @@ def _of_severity(severity: Severity) -> Column:
 
 
 def of_episodes(episodes: DataFrame) -> DataFrame:
-    """Return one row: the metrics of outages."""
+    """Compute the metrics of outages, in one row."""
     outage = ~sf.col("first_connect")
     attempts = sf.sum(sf.when(outage, sf.col("attempts"))) / sf.nullif(sf.count_if(outage), sf.lit(0))
     untimed = outage & (sf.col("episode_result") == "back") & sf.col("downtime").isNull()
@@ -72,7 +72,7 @@ def of_episodes(episodes: DataFrame) -> DataFrame:
 
 
 def _downtimes(outages: DataFrame, most: int) -> DataFrame:
-    """Return one row: the percentiles, and whether each is a bound.
+    """Compute the percentiles of the downtime, and whether each is a bound, in one row.
 
     :param most: upper limit of the number of outages; counting rows of Parquet costs nothing.
     """
@@ -98,7 +98,7 @@ def _is_bound(name: str) -> Column:
 
 
 def of_storms(storms: DataFrame) -> DataFrame:
-    """Return one row: the metrics of storms."""
+    """Compute the metrics of storms, in one row."""
     unended = sf.count_if(sf.col("saturated") & sf.col("ratio_to_ideal").isNull())
     return storms.agg(
         sf.count("*").alias("storms"),

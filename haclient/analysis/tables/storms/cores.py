@@ -63,7 +63,7 @@ USUAL = Definition()
 
 
 def losses(episodes: DataFrame, definition: Definition = USUAL) -> DataFrame:
-    """Return the outages of all storms, checkpointed.
+    """Find all storms, and return their outages, checkpointed.
 
     In addition to columns of ``episodes`` there are ``storm`` (a number), ``started_at`` and ``live`` of the
     storm.  ``zero`` is the origin of the outage's times: the storm's start, or the outage's own start if its
@@ -157,7 +157,7 @@ def _candidates(steps: DataFrame, definition: Definition) -> DataFrame:
 
 
 def _heavy(steps: DataFrame, candidates: DataFrame, definition: Definition) -> DataFrame:
-    """Return ``place``, ``cell`` and ``live`` of the milliseconds in which a heavy window begins."""
+    """Find the milliseconds in which a heavy window begins: ``place``, ``cell`` and ``live``."""
     near = _changes(steps, definition).join(candidates, ["place", "bucket"])
     enters = sf.when(sf.col("lost") > 0, sf.struct(*_counted("first", hit=1)))
     leaves = sf.when(sf.col("lost") > 0, sf.struct(*_counted(sf.col("cell") + 1, hit=-1)))
@@ -187,7 +187,7 @@ def _counted(cell: str | Column, *, hit: int) -> list[Column]:
 
 
 def _cores(heavy: DataFrame, definition: Definition) -> DataFrame:
-    """Return ``place``, ``begin`` and ``end`` (ms) and ``live`` of each core."""
+    """Merge heavy windows to cores: ``place``, ``begin`` and ``end`` (ms) and ``live``."""
     order = Window.partitionBy("place").orderBy("cell")
     apart = sf.col("cell") > sf.lag("cell").over(order) + definition.length
     begins = heavy.withColumn("begins", sf.coalesce(apart, sf.lit(True)).cast("int"))
@@ -218,7 +218,7 @@ def _hit(steps: DataFrame, cores: DataFrame, definition: Definition) -> DataFram
 
 
 def _started(hit: DataFrame) -> DataFrame:
-    """Return ``storm`` and ``started_at``."""
+    """Return the start of each storm without outliers: ``storm`` and ``started_at``."""
     at = sf.unix_millis("lost_at")
     quartiles = hit.groupBy("storm").agg(sf.percentile(at, [0.25, 0.75]).alias("quartiles"))
     low, high = sf.col("quartiles")[0], sf.col("quartiles")[1]

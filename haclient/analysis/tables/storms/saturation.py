@@ -29,7 +29,9 @@ _ROUNDING = 1e-9
 
 
 def seconds(buckets: DataFrame) -> DataFrame:
-    """Return ``storm``, ``second``, ``attempts``, ``setups``, and ``waiting``: refused or hanging clients.
+    """Count attempts, setups and waiting clients in each second of each storm.
+
+    Columns: ``storm``, ``second``, ``attempts``, ``setups`` and ``waiting`` (turned away, or hanging).
 
     :param buckets: from ``time_buckets``.
     """
@@ -54,7 +56,9 @@ def seconds(buckets: DataFrame) -> DataFrame:
 
 
 def rates(seconds: DataFrame) -> DataFrame:
-    """Return ``storm`` and the ``rate`` of its busy run with the most setups, of at least ``RUN`` seconds.
+    """Return each storm's setup rate, as ``storm`` and ``rate``.
+
+    The rate is the mean of the busy run with most setups.  A storm without a run of ``RUN`` seconds has none.
 
     :param seconds: from the function ``seconds``.
     """

@@ -55,7 +55,7 @@ def extents(hit: DataFrame) -> DataFrame:
 
 
 def _shares(rows: DataFrame, found: DataFrame) -> DataFrame:
-    """Return ``storm``, ``SHARES``, and ``stragglers``; only milliseconds are sorted."""
+    """Return each storm's times at which ``SHARES`` were back, and ``stragglers``; it sorts milliseconds."""
     cells = (
         rows.where("after IS NOT NULL")
         .groupBy("storm", sf.floor(sf.col("after") * 1000).alias("cell"))
