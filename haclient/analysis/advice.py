@@ -1,17 +1,18 @@
-"""What the data supports as a policy, a cluster: each value only after a replay of the storm in a simulator.
+"""Propose policy values for each cluster; a value is proposed only if a replay of its storm supports it.
 
 Rules
 -----
 1. Pure: no Spark here, and no simulator.  ``tables/advice.py`` reads the facts; the command line passes the
    simulator as a ``Replay``.
-2. Every parameter has a row.  Where nothing is proposed, the row says why.
-3. ``accept_rate``: only where ``SLOWER`` saturated storms or more set up connections at less than ``BELOW``
-   of the configured rate.  Their median, at least half and at most twice the configured one.
-4. ``deadline``: only from ``OUTAGES`` outages, those not back included: ``MARGIN`` times what 99.9 % of them
-   stayed under, at least ``SHORTEST``.  In the replay nobody gives up with it.
-5. ``backoff_max``: for the largest saturated storm of the cluster.  N clients at a ceiling c make 2N/c
-   attempts a second (the mean delay of full jitter is c/2): from c = 2N/rate on the primary can answer all
-   of them.  Only where the last one is back ``BETTER`` earlier in the replay, without more attempts.
+2. Every parameter has a row.  If no value is proposed, the row gives the reason.
+3. ``accept_rate``: proposed if at least ``SLOWER`` saturated storms set up connections at less than ``BELOW``
+   of the configured rate.  The proposal is their median, limited to 0.5 to 2 times the configured rate.
+4. ``deadline``: proposed from ``OUTAGES`` outages on, including unfinished ones.  It is ``MARGIN`` times the
+   downtime that 99.9 % of them stayed under, at least ``SHORTEST``.  In the replay no client may give up.
+5. ``backoff_max``: computed for the largest saturated storm of the cluster.  N clients with a ceiling of c
+   seconds make 2N/c attempts a second, because full jitter has a mean delay of c/2.  So the primary can
+   answer all of them from c = 2N/rate on.  Proposed if the replay restores the last client ``BETTER``
+   earlier, without more attempts.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ LOWEST, HIGHEST = 0.5, 2.0  # of the configured rate
 OUTAGES = 1000
 MARGIN, SHORTEST = 2.0, 60.0
 BETTER = 0.1
-_SAME = 1.01  # a replay that is later by less than this is not later
+_SAME = 1.01  # tolerance: a longer replay within this factor does not count as later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storm:
     """One storm of a cluster.
 
-    :param clients: connections that it hit.
-    :param rate: connections that the primary set up in a second: while it was saturated, else at most.
-    :param outage: seconds until the first one was back.
+    :param clients: connections lost in the storm.
+    :param rate: connections a second that the primary set up while saturated; else its highest rate.
+    :param outage: seconds until the first connection was back.
     """
 
     clients: int
@@ -45,18 +46,18 @@ class Storm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the telemetry says about one cluster.
+    """The facts about one cluster, read from telemetry.
 
-    :param cluster: its name; ``None`` for connections that do not know theirs.
-    :param outages: those that have a downtime, or are not back.
-    :param slow: seconds that 99.9 % of them stayed under.
-    :param slow_is_bound: whether the one at that rank is not back.
+    :param cluster: name of the cluster; ``None`` for connections that have not learned it.
+    :param outages: outages with a known downtime, plus unfinished ones.
+    :param slow: seconds that 99.9 % of the outages stayed under.
+    :param slow_is_bound: whether the outage at that rank is unfinished.
     :param slower: saturated storms below ``BELOW`` of the configured rate.
-    :param slower_rate: their median rate.
-    :param storm: the largest one.
-    :param saturated: the largest saturated one.
-    :param strategy: of the clients' backoff.
-    :param backoff_max: their ceiling in seconds.
+    :param slower_rate: median setup rate of these storms.
+    :param storm: the largest storm.
+    :param saturated: the largest saturated storm.
+    :param strategy: backoff strategy of the clients.
+    :param backoff_max: ceiling of the clients' delays, in seconds.
     :param retry_after: whether servers ask for delays.
     """
 
@@ -75,7 +76,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a storm is replayed with; ``None`` for the default."""
+    """Parameters of one replay; ``None`` stands for the default."""
 
     storm: Storm
     strategy: str | None
@@ -87,11 +88,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a replay went.
+    """The result of a replay.
 
-    :param last: seconds from the loss until the last one was back; infinite if one never was.
-    :param attempts: a client.
-    :param gave_up: clients.
+    :param last: seconds from the loss until the last client was back; infinite if one never was.
+    :param attempts: attempts per client.
+    :param gave_up: number of clients that gave up.
     """
 
     last: float
@@ -103,7 +104,7 @@ class Replay(Protocol):
     """A simulator of storms."""
 
     def __call__(self, setting: Setting, /) -> Outcome | None:
-        """Let the storm happen; ``None`` if it does not know the strategy."""
+        """Replay the storm; return ``None`` if the simulator does not know the strategy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +124,9 @@ class Advice:
 
 
 def advise(facts: Facts, *, accept_rate: float | None, play: Replay | None) -> Iterator[Advice]:
-    """A row for each parameter.
+    """Yield one row per parameter.
 
-    :param accept_rate: connections a second that the cluster is configured to admit, if that is known.
+    :param accept_rate: connections a second that the cluster is configured to admit, if known.
     """
     yield _accept_rate(facts, accept_rate, play)
     yield _backoff_max(facts, play)
@@ -208,9 +209,9 @@ def _setting(
 def _judged(
     row: Advice, proposed: float, play: Replay | None, before: Setting, after: Setting, *, better: float = 0.0
 ) -> Advice:
-    """The row with the replays, and with the proposal where they support it.
+    """Add the results of both replays to the row, and the proposal if they support it.
 
-    :param better: by how much the last one must be back earlier; then there may be no more attempts.
+    :param better: required reduction of the last client's downtime; if set, more attempts are refused too.
     """
     if play is None:
         return replace(row, reason="there is no simulator here to replay a storm")

@@ -1,13 +1,14 @@
-"""What each kind of alarm means, how urgent it is, and what to do about it: the only place that says so.
+"""The meaning, severity and remedy of each kind of alarm.
 
 Rules
 -----
 * Pure: no Spark here.  ``tables/alarms.py`` finds the alarms; the command line and the report show them.
-* ``critical``: clients have no connection, or messages may be in one of two primaries only.  Act now.
-* ``warning``: nobody is away for it, but the next outage will be worse, or this analysis knows less than it
-  should.  Act today.
-* ``notice``: it happened, and is over.  Nothing to do but to know it.
-* The metric ``alarms`` counts those that somebody must act on: critical ones and warnings.
+* Only this module has the texts.
+* ``critical``: clients have no connection, or one of two primaries may lack messages.  Act now.
+* ``warning``: no client is down because of it.  But the next outage will be worse, or the analysis lacks
+  data.  Act today.
+* ``notice``: it happened and has ended.  No action is needed.
+* The metric ``alarms`` counts critical ones and warnings, which need action.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from types import MappingProxyType
 
 
 class Severity(enum.StrEnum):
-    """How urgent an alarm is; the order is that of urgency."""
+    """The urgency of an alarm, most urgent first."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -30,8 +31,8 @@ class Severity(enum.StrEnum):
 class AlarmKind:
     """One kind of alarm.
 
-    :param severity: how urgent it is.
-    :param meaning: what is wrong, for a reader who has never seen one.
+    :param severity: urgency.
+    :param meaning: the problem, for a reader new to it.
     :param action: the next step.
     """
 
@@ -105,4 +106,4 @@ KINDS: Mapping[str, AlarmKind] = MappingProxyType(
         ),
     }
 )
-"""By kind, the most urgent first."""
+"""The kinds of alarm, the most urgent first."""

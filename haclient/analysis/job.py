@@ -1,14 +1,14 @@
-"""The batch job: telemetry in, tables, a summary and a report out.
+"""Run the batch job: read telemetry, write tables, a summary and a report.
 
     spark-submit --py-files dist/haclient.zip dist/haclient_analyze.py DIR --out DIR
 
 Rules
 -----
 * Nothing here needs the client, click or rich: a cluster's driver may have none of them.
-* ``compute`` and ``conclude`` are shared with the stream, so that both make the same of the same lines.
-* Lines are parsed once and stored as Parquet under the output folder, copies removed: every table reads
-  them there.
-* Input that cannot be used is an ``InputError`` that says what was looked for, and where.
+* The stream shares ``compute`` and ``conclude``, so the same lines give the same results in both.
+* Lines are parsed once, freed of duplicates and stored as Parquet under the output folder.  Every table
+  reads them there.
+* Unusable input raises an ``InputError`` that names the location and the missing data.
 
 Under the output folder are ``events/`` and ``tables/`` (Parquet), ``json/`` (JSON lines),
 ``summary.json``, ``hit_by.json`` and ``report.html``.
@@ -48,14 +48,14 @@ OK, BROKEN, UNUSABLE, INTERRUPTED = 0, 1, 3, 128 + signal.SIGINT
 """Exit codes; 2 is for wrong usage."""
 
 HIT_BY = "hit_by.json"
-"""The table of that name in the output folder, as one JSON list."""
+"""File in the output folder that holds the table ``hit_by`` as one JSON list."""
 
-_ALARMS = 50  # in the summary; the table has all of them
+_ALARMS = 50  # most alarms in the summary; the table has all of them
 
-_DRAWS = ("jinja2", "altair", "vl_convert")  # what a report needs
+_DRAWS = ("jinja2", "altair", "vl_convert")  # packages that a report needs
 _NOT_ASKED = "{}: no line of the time and the cluster that are asked for"
 _LIGHT_LIMIT = 32 * 2**20  # bytes of JSON lines: 50,000 of them
-_PACKED = {".gz": 15, ".parquet": 20}  # bytes of JSON lines in one of such a file
+_PACKED = {".gz": 15, ".parquet": 20}  # bytes of JSON lines per byte of such a file
 
 Progress = Callable[[str, int, int], None]
 """Called with the next stage, its number, and the number of stages."""
@@ -64,24 +64,24 @@ Summary = Mapping[str, float | None]
 
 
 class InputError(AnalysisError):
-    """There is nothing to analyse in what was given."""
+    """The given source has no telemetry to analyse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to analyse, and where its results go.
+    """The input of an analysis and the destination of its results.
 
-    :param source: folder, file or URI of telemetry, as Spark sees it.
+    :param source: folder, file or URI of telemetry, as Spark reads it.
     :param out: folder on this machine.
     :param remote: whether Spark is a Connect server, with other file systems than this machine.
-    :param stored: path or URI for the tables, where they do not go to ``out``.
-    :param since: lines from this time on.
-    :param until: lines before this time.
-    :param cluster: connections of this cluster only.
+    :param stored: path or URI for the tables, if other than ``out``.
+    :param since: keep lines from this time on.
+    :param until: keep lines before this time.
+    :param cluster: keep connections of this cluster only.
     :param slo: share of the time that connections should be usable, from 0 to 1.
-    :param baseline: folder of a former run that the report compares with, on this machine.
-    :param accept_rate: connections a second that the clusters are configured to admit, if that is known.
-    :param replay: a simulator for the advice.
+    :param baseline: folder on this machine with the results of a former run, for comparison.
+    :param accept_rate: connections a second that the clusters are configured to admit, if known.
+    :param replay: simulator for the advice.
     """
 
     source: str
@@ -98,12 +98,12 @@ class Job:
 
     @property
     def base(self) -> str:
-        """Where Spark writes."""
+        """Path or URI that Spark writes to."""
         return self.stored or str(self.out.resolve())
 
 
 def job_of(given: Mapping[str, Any], *, remote: bool = False, replay: Replay | None = None) -> Job:
-    """Make the job of a command's options."""
+    """Build the job from a command's options."""
     return Job(
         source=given["source"],
         out=given["out"],
@@ -120,17 +120,17 @@ def job_of(given: Mapping[str, Any], *, remote: bool = False, replay: Replay | N
 
 
 def silent(stage: str, number: int, stages: int) -> None:
-    """Progress that nobody looks at."""
+    """Ignore progress."""
 
 
 def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
-    """Do the whole job; returns the summary.
+    """Run the whole job and return the summary.
 
-    :raises InputError: when there is nothing to analyse.
+    :raises InputError: if there is nothing to analyse.
     """
-    former(job)  # before anything that takes long
+    former(job)  # raises on a bad baseline before anything that takes long
     job.out.mkdir(parents=True, exist_ok=True)
-    if _draws():  # Python needs seconds for what draws, and has nothing else to do while Spark works
+    if _draws():  # importing the chart libraries takes seconds; Python is idle while Spark works
         threading.Thread(target=_load_library, daemon=True).start()
     progress("reading", 0, 1)
     read_, quarantine = read(spark, job)
@@ -142,13 +142,13 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
     try:
         return conclude(made, events, job)
     finally:
-        spark.catalog.clearCache()  # what the tables share is cached until here
+        spark.catalog.clearCache()  # the tables share cached frames until here
 
 
 def read(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame]:
-    """The lines, and those that could not be read.
+    """Return the parsed lines and the quarantined ones.
 
-    :raises InputError: when there is no line that could be read.
+    :raises InputError: if no line could be parsed.
     """
     found = ingest.read(spark, local_source(job), ingest.Period(job.since, job.until))
     events, quarantine = _stored(spark, found.events, job), found.quarantine
@@ -165,11 +165,11 @@ def _any(events: DataFrame) -> bool:
 
 
 def _stored(spark: SparkSession, events: DataFrame, job: Job) -> DataFrame:
-    """The lines, where all tables can read them without parsing them and looking for copies again."""
+    """Store the lines so that the tables need not parse or deduplicate them again."""
     if events.schema["event_id"].metadata == ingest.UNIQUE:
         return computed_once(events) if is_single(spark) else events
     if job.remote:
-        return events.localCheckpoint()  # nothing is known of the server's file systems
+        return events.localCheckpoint()  # the server's file systems are unknown
     path = f"{job.base}/events"
     if is_single(spark):
         events = computed_once(events)
@@ -180,9 +180,9 @@ def _stored(spark: SparkSession, events: DataFrame, job: Job) -> DataFrame:
 
 
 def local_source(job: Job) -> str:
-    """The path that Spark reads; what is on this machine is looked for first.
+    """Return the path for Spark; check it first if it is on this machine.
 
-    :raises InputError: when it is on this machine, and not there, or nothing is in it.
+    :raises InputError: if a path on this machine does not exist or has no file.
     """
     if job.remote or "://" in job.source:
         return job.source
@@ -195,7 +195,7 @@ def local_source(job: Job) -> str:
 
 
 def is_light(job: Job) -> bool:
-    """Whether the input is on this machine, and so small that a light session suits it."""
+    """Report whether the input is on this machine and small enough for a light session."""
     if job.remote or "://" in job.source:
         return False
     path = Path(job.source)
@@ -217,10 +217,10 @@ def _empty_error(quarantine: DataFrame, job: Job) -> str:
 
 
 def narrowed(events: DataFrame, job: Job) -> DataFrame:
-    """The lines that are asked for, by their ``t``.
+    """Keep the lines of the job's period (by ``t``) and cluster.
 
-    A connection does not know its cluster before its first connect: lines of a connection that is known to
-    be one of the cluster's are taken without a name as well.
+    A connection learns its cluster at its first connect.  So lines without a cluster are kept if another
+    line of the same connection names the job's cluster.
     """
     if job.since is not None:
         events = events.where(sf.col("t") >= sf.lit(job.since))
@@ -238,9 +238,9 @@ def narrowed(events: DataFrame, job: Job) -> DataFrame:
 def compute(
     events: DataFrame, quarantine: DataFrame, target: Output, job: Job, *, progress: Progress = silent
 ) -> dict[str, DataFrame]:
-    """All tables, stored; returned as they are stored.
+    """Compute and store all tables; return them as stored.
 
-    :param events: of ``clock.placed``.
+    :param events: from ``clock.placed``.
     """
     names = ("quarantine", *build.NAMES)
     options = build.Options(accept_rate=job.accept_rate, replay=job.replay)
@@ -258,9 +258,9 @@ def compute(
 
 
 def conclude(made: Mapping[str, DataFrame], events: DataFrame, job: Job) -> Summary:
-    """Summary and report of stored tables, written to ``job.out``; returns the summary."""
+    """Write the summary and the report of the stored tables to ``job.out``; return the summary."""
     found = summarize(made)
-    hit = [row.asDict() for row in made["hit_by"].collect()]  # some hundred rows at most for each attribute
+    hit = [row.asDict() for row in made["hit_by"].collect()]  # at most some hundred rows per attribute
     _replace(job.out / HIT_BY, json.dumps(hit, indent=2) + "\n")
     written = {"source": job.source, "summary": found, "alarms": alarms.first(made["alarms"], _ALARMS)}
     _replace(job.out / "summary.json", json.dumps(written, indent=2) + "\n")
@@ -270,12 +270,12 @@ def conclude(made: Mapping[str, DataFrame], events: DataFrame, job: Job) -> Summ
 
 
 def _draws() -> bool:
-    """Whether everything is installed that a report needs."""
+    """Report whether the packages for drawing a report are installed."""
     return all(importlib.util.find_spec(name) is not None for name in _DRAWS)
 
 
 def _load_library() -> None:
-    from haclient.analysis.report import library  # noqa: PLC0415  # what it needs may be missing
+    from haclient.analysis.report import library  # noqa: PLC0415  # its packages may be missing
 
     library.bundle()
 
@@ -283,7 +283,7 @@ def _load_library() -> None:
 def _report(
     made: Mapping[str, DataFrame], events: DataFrame, found: Summary, hit: list[dict[str, Any]], job: Job
 ) -> str:
-    from haclient.analysis.report import data  # noqa: PLC0415  # what they need may be missing
+    from haclient.analysis.report import data  # noqa: PLC0415  # their packages may be missing
     from haclient.analysis.report.render import render  # noqa: PLC0415
 
     rows = data.report_tables(made, events, found, hit)
@@ -295,9 +295,9 @@ def _report(
 
 
 def former(job: Job) -> dict[str, Any] | None:
-    """What the former run found, if there is one to compare with.
+    """Read the results of the former run, if the job names one.
 
-    :raises InputError: when it cannot be read.
+    :raises InputError: if they cannot be read.
     """
     if job.baseline is None:
         return None
@@ -308,14 +308,14 @@ def former(job: Job) -> dict[str, Any] | None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write ``text`` at once, so that no reader sees half of it."""
+    """Write ``text`` atomically, so that no reader sees a partial file."""
     hidden = path.with_name(f".{path.name}.new")
     hidden.write_text(text, encoding="utf-8")
     hidden.replace(path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """What ``spark-submit`` runs; returns the exit code."""
+    """Run the job for ``spark-submit``; return the exit code."""
     given = _parser().parse_args(arguments)
     job = job_of(vars(given))
     try:
@@ -330,13 +330,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return BROKEN if complaints else OK
 
 
-# A variable that spark-submit sets for the programs that it runs.
+# Variable that spark-submit sets for its child programs.
 _OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 
 @contextmanager
 def _ended_by_interrupts() -> Iterator[None]:
-    """End the process at once on Ctrl-C; the JVM of ``spark-submit`` gets it too, and answers no more."""
+    """End the process at once on Ctrl-C: the JVM of ``spark-submit`` gets it too and stops answering."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler or _OF_SPARK_SUBMIT not in os.environ:
         yield

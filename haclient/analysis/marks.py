@@ -1,15 +1,15 @@
-"""Which groups of delays are marked: those that surely do not have the distribution that was promised.
+"""Mark groups of delays that differ significantly from the distribution that their backoff strategy promises.
 
 Rules
 -----
-1. A group is tested when at least ``FEWEST`` of its delays say which distribution they were drawn from.
-2. The test is Kolmogorov-Smirnov's, two-sided, with its exact p [1]: scipy's, which many have checked, and
-   not one of our own.  pandas, which the analysis has as well, is made for the same numpy.
-3. Many groups are tested at once.  Holm [2] keeps the probability that even one good group is marked below
-   ``LEVEL``, whatever depends on what.
-4. A group that is marked is also ``LEAST`` away from its distribution: of a million delays every rounding is
-   significant, and nobody has to act on it.
-5. Without scipy no group is tested, and the verdict says so.  No group passes in silence.
+1. A group is tested if at least ``FEWEST`` of its delays record the distribution that they were drawn from.
+2. The test is Kolmogorov-Smirnov's, two-sided, with its exact p [1], from the widely checked scipy.
+   pandas, which the analysis also uses, is built for the same numpy.
+3. Many groups are tested at once.  Holm's method [2] keeps the probability of marking any good group below
+   ``LEVEL``, even if the groups depend on each other.
+4. A marked group is also at least ``LEAST`` away from its distribution.  Among a million delays even
+   rounding is significant, but needs no action.
+5. Without scipy no group is tested, and the verdict says so.
 
 [1] R. Simard, P. L'Ecuyer, "Computing the Two-Sided Kolmogorov-Smirnov Distribution", J. Stat. Softw. 2011.
 [2] S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scand. J. Statist. 6, 1979.
@@ -22,13 +22,13 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LEVEL = 0.05  # of all groups together
+LEVEL = 0.05  # for all groups together
 FEWEST = 50
 LEAST = 0.02
 
 
 class Verdict(enum.StrEnum):
-    """What is said about a group of delays."""
+    """The result of testing a group of delays."""
 
     MARKED = "marked"
     AS_PROMISED = "as promised"
@@ -42,10 +42,10 @@ class Verdict(enum.StrEnum):
 class Group:
     """Delays of one group.
 
-    :param delays: all of them.
-    :param fixed: those that were not drawn: nothing was left to chance.
-    :param judged: those whose distribution is recorded.
-    :param distance: of these from it.
+    :param delays: number of delays.
+    :param fixed: delays without a random part.
+    :param judged: delays whose distribution is recorded.
+    :param distance: Kolmogorov-Smirnov distance of the judged delays from their distribution.
     """
 
     delays: int
@@ -56,10 +56,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Of one group.
+    """The verdict on one group and its probabilities.
 
-    :param p_value: probability of such a distance by chance; ``None`` where it is not tested.
-    :param p_adjusted: the same among all groups: marked are those below ``LEVEL``, if they are far away.
+    :param p_value: probability of such a distance by chance; ``None`` if the group was not tested.
+    :param p_adjusted: the same for all groups together; a group below ``LEVEL`` is marked if it is also
+        ``LEAST`` away.
     """
 
     verdict: Verdict
@@ -68,7 +69,7 @@ class Judgement:
 
 
 def judge(groups: Sequence[Group]) -> list[Judgement]:
-    """The verdict of each group, in their order."""
+    """Return the judgement on each group, in the order given."""
     tested = [each for each in groups if _is_tested(each)]
     if not tested or importlib.util.find_spec("scipy") is None:
         return [Judgement(_untested(each)) for each in groups]
@@ -96,14 +97,14 @@ def _judgement(group: Group, p_value: float, p_adjusted: float) -> Judgement:
 
 
 def p_values(groups: Sequence[Group]) -> list[float]:
-    """The exact p of each distance."""
-    from scipy.stats import kstwo  # noqa: PLC0415  # takes half a second, and a cluster may not have it
+    """Return the exact p value of each group's distance."""
+    from scipy.stats import kstwo  # noqa: PLC0415  # takes half a second, and may not be installed
 
     return [float(kstwo.sf(each.distance, each.judged)) for each in groups]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted so that each can be compared with the level of all."""
+    """Adjust p values by Holm's method, so that each can be compared with the common level."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted = [0.0] * len(p_values)
     highest = 0.0

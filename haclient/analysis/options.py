@@ -1,7 +1,7 @@
-"""The options that ``haclient analyze`` and the program for ``spark-submit`` have in common.
+"""The options shared by ``haclient analyze`` and the program for ``spark-submit``.
 
-One table for click and for argparse, as the zip for ``spark-submit`` has no click.  A value is read by a
-function that raises a ``ValueError``, which says what is wrong.
+One table serves click and argparse, because the zip for ``spark-submit`` has no click.  Each option has a
+function that reads its value, or raises a ``ValueError`` that names the problem.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from haclient.analysis import thresholds
 from haclient.telemetry.rfc3339 import moment
 
 SLO = 0.999
-"""Share of the time that connections should be usable, if nobody says otherwise: 43 minutes away a month."""
+"""Default share of the time that connections should be usable: 43 minutes of downtime a month."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option.
+    """One command-line option.
 
-    :param name: how it is written.
-    :param metavar: stands for the value in the help.
-    :param read: reads a value.
-    :param default: the text that is read where the option is not given.
-    :param multiple: it may be given again, and each value counts.
+    :param name: as written on the command line.
+    :param metavar: placeholder for the value in the help.
+    :param read: parses a value.
+    :param default: text to parse if the option is not given.
+    :param multiple: whether the option may be repeated; every value counts.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Option:
 
 
 def folder(text: str) -> Path:
-    """Read the path of a folder that may not exist yet.
+    """Parse the path of a folder that may not exist yet.
 
-    :raises ValueError: when it is a file.
+    :raises ValueError: if it is a file.
     """
     if Path(text).is_file():
         raise ValueError(f"{text!r} is a file")
@@ -49,9 +49,9 @@ def folder(text: str) -> Path:
 
 
 def former_run(text: str) -> Path:
-    """Read the path of a folder that exists.
+    """Parse the path of an existing folder.
 
-    :raises ValueError: when it does not.
+    :raises ValueError: if it is not a folder.
     """
     if not Path(text).is_dir():
         raise ValueError(f"{text!r} is no directory")
@@ -59,17 +59,17 @@ def former_run(text: str) -> Path:
 
 
 def per_cent(text: str) -> float:
-    """Read a number from 0 to 100.
+    """Parse a number from 0 to 100.
 
-    :raises ValueError: when it is none.
+    :raises ValueError: if it is not one.
     """
     return _number(text, lambda value: 0 <= value <= 100, "from 0 to 100")  # noqa: PLR2004 - per cent
 
 
 def rate(text: str) -> float:
-    """Read a number above 0.
+    """Parse a finite number above 0.
 
-    :raises ValueError: when it is none.
+    :raises ValueError: if it is not one.
     """
     return _number(text, lambda value: 0 < value < math.inf, "above 0")
 

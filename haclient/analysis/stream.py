@@ -1,22 +1,22 @@
-"""Follows a folder of telemetry: takes every line once, and keeps tables, summary and report current.
+"""Follow a folder of telemetry: read every line once, and keep tables, summary and report current.
 
 Rules
 -----
-* The batch job is the truth.  The stream keeps distinct events, and makes the tables of them with the batch's
-  own functions; what it shows at any time is what a batch job on the same lines shows.
-* Every step may be cut by SIGKILL.  What it leaves is either not seen, or written again from the same
-  input: segments appear by a rename, batches are replaced under their id, tables by a rename.
-* One process follows into one output folder; a lock says so.
-* The state folder is one thing.  Remove all of it, or none.
+* The batch job is the reference.  The stream keeps distinct events and makes its tables with the batch's own
+  functions.  At any time it shows the results of a batch job on the same lines.
+* SIGKILL may interrupt every step.  A partial result is either invisible, or written again from the same
+  input: a rename publishes segments and tables, and a batch is replaced under its id.
+* One process follows into one output folder; a lock ensures this.
+* The state folder is one unit: remove all of it, or nothing.
 
 Theory of operation
 -------------------
 A round copies new lines to segments (``tail``), and lets Structured Streaming go through the new segments
-(``availableNow``, with a checkpoint).  Its ``foreachBatch`` gets names of segments, reads them with
-``ingest.read``, drops the events that older batches have, and stores the others under the batch's id
-(``batches``), beside the state of outages (``unmatched``).  After the batches come the alerts, and every
-``refresh`` seconds the tables.  A line is thus in an alert after at most ``interval``
-and the time of a round, and in the tables ``refresh`` later.
+(``availableNow``, with a checkpoint).  Its ``foreachBatch`` receives names of segments and reads them with
+``ingest.read``.  It drops events that older batches have, and stores the others under the batch's id
+(``batches``), along with the state of outages (``unmatched``).  After the batches the stream sends alerts,
+and every ``refresh`` seconds it makes the tables.  A line thus appears in an alert after at most
+``interval`` and the time of a round, and in the tables ``refresh`` later.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from haclient.analysis.job import InputError, Job, Summary, compute, conclude, n
 from haclient.analysis.tables import clock
 
 FILES = 64
-"""Segments of one batch: with their largest size, what a laptop reads in a minute."""
+"""Most segments in one batch: at their largest size, a laptop reads them in a minute."""
 
 _NAMES = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often the stream does what; all in seconds.
+    """The intervals of the stream's work, in seconds.
 
-    :param interval: between two looks for new lines.
-    :param refresh: between two makings of tables and report.
-    :param alert_after: the stream sends an alert for a client that is down for longer; ``None``: never.
+    :param interval: between two checks for new lines.
+    :param refresh: between two updates of tables and report.
+    :param alert_after: downtime of a client that triggers an alert; ``None``: never.
     :param torn_after: see ``tail``.
     """
 
@@ -68,10 +68,10 @@ class Pace:
 class Round:
     """The result of a round.
 
-    :param lines: whether there were new ones.
+    :param lines: whether there were new lines.
     :param alerts: the new alerts.
-    :param summary: of the tables, when they were made again.
-    :param given_up: losses that the stream waits for no longer; the tables have them.
+    :param summary: the new summary, if the tables were updated.
+    :param given_up: losses that the stream no longer waits for; the tables still have them.
     """
 
     lines: bool
@@ -81,7 +81,7 @@ class Round:
 
 
 class Stream:
-    """One stream into ``job.out``.
+    """A stream from ``job.source`` into ``job.out``; ``following`` opens one.
 
     :param now: the wall clock.
     """
@@ -117,7 +117,7 @@ class Stream:
         self._refreshed = float("-inf")
 
     def round(self, *, refresh: bool = False) -> Round:
-        """Take what is new; make tables when it is time, or when ``refresh`` asks for it."""
+        """Process new lines; update the tables if they are due or ``refresh`` is set."""
         self._has_new, self._given_up = False, 0
         self._tail.copy()
         self._take()
@@ -165,7 +165,7 @@ class Stream:
         return ingest.read_lines(self._spark.read.text(paths))
 
     def _tidy(self) -> None:
-        """After the batches are committed, what none of them will read again goes."""
+        """Remove files that no later batch reads; call it after the batches are committed."""
         self._tail.forget()
         self._events.compact()
         self._quarantine.compact()
@@ -180,7 +180,7 @@ class Stream:
         return self._alerts.of(self._unmatched.of(self._unmatched.last()), since)
 
     def _refresh(self) -> Summary | None:
-        """Make tables, summary and report of all events so far; ``None`` while there are none."""
+        """Update tables, summary and report from all events so far; return ``None`` if there are none."""
         fresh = self._state / "fresh"
         events = narrowed(clock.placed(self._distinct(fresh / "events")), self._job)
         self._refreshed = time.monotonic()
@@ -195,7 +195,7 @@ class Stream:
         return summary
 
     def _distinct(self, folder: Path) -> DataFrame:
-        """All events; where copies with another time came, without them, from ``folder``."""
+        """Return all events; store them deduplicated in ``folder`` if copies with another time exist."""
         events = self._events.everything()
         if not ingest.has_copies(events):
             return events
@@ -207,11 +207,11 @@ class Stream:
 def following(
     spark: SparkSession, job: Job, pace: Pace, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> Iterator[Stream]:
-    """A stream that is alone on its output folder.
+    """Open the stream with exclusive use of its output folder.
 
     :param now: the wall clock.
 
-    :raises InputError: when the source is no folder, or another process follows into the same output.
+    :raises InputError: if the source is no folder, or another process follows into the same output.
     """
     state = job.out / "state"
     state.mkdir(parents=True, exist_ok=True)
@@ -224,7 +224,7 @@ def following(
 
 
 def follow(stream: Stream, pace: Pace, stop: threading.Event, report: Callable[[Round], None]) -> None:
-    """Go round until ``stop`` is set; then take what is there, and make the tables a last time.
+    """Run rounds until ``stop`` is set, then one more that updates the tables.
 
     :param report: called with the result of each round.
     """
@@ -234,21 +234,21 @@ def follow(stream: Stream, pace: Pace, stop: threading.Event, report: Callable[[
 
 
 def at_source(quarantine: DataFrame, folder: Path) -> DataFrame:
-    """Bad lines under the name of the file that they were written to, not of the segment."""
+    """Replace the segment's name in quarantined lines by the name of the original file."""
     segment = sf.split(sf.element_at(sf.split("file", "/"), -1), "@")[0]
     name = sf.replace(sf.replace(segment, sf.lit("%25"), sf.lit("%")), sf.lit("%2F"), sf.lit("/"))
-    home = folder.resolve().as_uri().replace("file:///", "file:/", 1)  # as Hadoop writes it
+    home = folder.resolve().as_uri().replace("file:///", "file:/", 1)  # Hadoop's notation
     return quarantine.withColumn("file", sf.concat(sf.lit(f"{home}/"), name)).select(*quarantine.columns)
 
 
 def _forget(found: ingest.Ingested) -> None:
-    """What was read is stored."""
+    """Release the cached lines; they are stored by now."""
     if found.parsed is not None:
         found.parsed.unpersist()
 
 
 def _put(fresh: Path, out: Path) -> None:
-    """Replace the old tables by the new ones; remove what an interrupted replacement left."""
+    """Replace the old tables by the new ones; remove leftovers of an interrupted replacement."""
     for name in ("tables", "json"):
         old = fresh / f"old-{name}"
         shutil.rmtree(old, ignore_errors=True)

@@ -3,10 +3,10 @@
 Rules
 -----
 * Pure: no Spark here.  ``tables/summary.py`` computes the values.
-* The condition says what is bad; it is broken when it is true.
-* A metric that is missing breaks its threshold: nobody can say that all is well.  Where there is nothing to
-  measure (no outage, so no percentile of it) it is not missing.
-* A lower bound is compared as it is: the threshold is broken when the bound breaks it.
+* The condition describes the bad case: a threshold is broken if its condition is true.
+* A missing metric breaks its threshold, because success cannot be shown.  It does not count as missing if
+  there is nothing to measure, such as a percentile of no outages.
+* A lower bound is compared as it is: the threshold is broken if the bound breaks it.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from dataclasses import dataclass
 METRICS = {
     "outages": "connections lost; a first connect is none",
     "back": "outages that ended with a usable connection",
-    "back_untimed": "those of them whose time is not known, for the line that has it is missing",
+    "back_untimed": "outages among these without a known downtime, because a line is missing",
     "gave_up": "outages that ended because the client gave up",
     "closed": "outages that ended because the application closed the connection",
-    "replaced": "outages of clients that began a newer life since",
+    "replaced": "outages of clients that restarted in another process",
     "open": "outages that have not ended, of connections that still write lines",
     "silent": "outages that have not ended, of connections that write no more lines",
     "never_connected": "first connects that are not back after 60 s; they are no outages",
-    "p50_downtime": "median of the downtime, in seconds; who is not back counts as longer than so far",
-    "p90_downtime": "90th percentile of it",
-    "p99_downtime": "99th percentile of it",
-    "max_downtime": "longest of it",
-    "p50_is_bound": "1 where the median falls on one that is not back, and is longer than it says; else 0",
-    "p90_is_bound": "the same of the 90th percentile",
-    "p99_is_bound": "the same of the 99th percentile",
-    "max_is_bound": "the same of the longest",
+    "p50_downtime": "median downtime, in seconds; an unfinished outage counts as longer than its time so far",
+    "p90_downtime": "90th percentile of the downtime",
+    "p99_downtime": "99th percentile of the downtime",
+    "max_downtime": "longest downtime",
+    "p50_is_bound": "1 if the median falls on an unfinished outage, so that it is a lower bound; else 0",
+    "p90_is_bound": "the same for the 90th percentile",
+    "p99_is_bound": "the same for the 99th percentile",
+    "max_is_bound": "the same for the longest downtime",
     "attempts_per_outage": "attempts over outages",
     "storms": "times that five connections or more, and a tenth of the live ones, were lost within 5 s",
     "saturated_storms": "storms in which clients waited while others connected as fast as ever",
     "max_amplification": "most attempts per connection in a storm",
     "max_ratio_to_ideal": "longest saturated storm over the best possible time, given the accept rate",
-    "alarms": "alarms that somebody must act on: critical ones and warnings, no notices",
-    "critical_alarms": "those of them for which somebody must act now",
+    "alarms": "alarms that need action: critical ones and warnings, no notices",
+    "critical_alarms": "alarms that need action now",
     "lost_lines": "telemetry lines that were dropped or are missing from a connection's sequence",
     "bad_lines": "lines that could not be read, or whose time is not plausible: they are in quarantine",
     "events": "lines that were read, duplicates removed",
 }
-"""The metrics that a threshold can be put on, with their meaning."""
+"""The metrics that can have a threshold, with their meaning."""
 
 BOUNDS: Mapping[str, str] = {f"{rank}_downtime": f"{rank}_is_bound" for rank in ("p50", "p90", "p99", "max")}
-"""Metrics that may be lower bounds, and the metric that is 1 where they are."""
+"""Metrics that may be lower bounds, and the metrics that are 1 when they are."""
 
 _OF: Mapping[str, str] = {
     **dict.fromkeys((*BOUNDS, "attempts_per_outage"), "outages"),
     "max_amplification": "storms",
     "max_ratio_to_ideal": "saturated_storms",
 }
-"""What a metric is measured of: where there is none of that, it is not missing."""
+"""The counter behind a metric: if it is 0, the metric is not missing."""
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -74,7 +74,7 @@ class Threshold:
     """A condition on one metric that must not hold.
 
     :param metric: one of ``METRICS``.
-    :param sign: how it is compared with ``limit``.
+    :param sign: comparison operator between metric and ``limit``.
     :param limit: in the metric's unit.
     """
 
@@ -83,32 +83,32 @@ class Threshold:
     limit: float
 
     def __str__(self) -> str:
-        """As it was given."""
+        """Return the condition as it was given."""
         return f"{self.metric}{self.sign}{self.limit:g}"
 
     def broken_by(self, summary: Mapping[str, float | None]) -> bool:
-        """Whether the condition holds, or cannot be judged."""
+        """Report whether the condition holds, or cannot be evaluated."""
         value = summary.get(self.metric)
         if value is None:
             return summary.get(_OF.get(self.metric, "")) != 0
         return _OPERATORS[self.sign](value, self.limit)
 
     def complaint(self, summary: Mapping[str, float | None]) -> str:
-        """A sentence for one that is broken."""
+        """Return a sentence that describes a broken threshold."""
         value = summary.get(self.metric)
         found = "missing" if value is None else f"{'more than ' * is_bound(self.metric, summary)}{value:g}"
         return f"{self.metric} is {found}, and must not be {self.sign} {self.limit:g}"
 
 
 def is_bound(metric: str, summary: Mapping[str, float | None]) -> bool:
-    """Whether the metric is only a lower bound."""
+    """Report whether the metric is only a lower bound."""
     return metric in BOUNDS and bool(summary.get(BOUNDS[metric]))
 
 
 def parse(text: str) -> Threshold:
-    """A threshold from ``metric>limit``; the signs are those of Python.
+    """Parse ``metric>limit``; the operators are Python's.
 
-    :raises ValueError: with what is wrong and what is known.
+    :raises ValueError: with the problem and the known metrics.
     """
     found = _CONDITION.fullmatch(text)
     if found is None:
@@ -126,5 +126,5 @@ def parse(text: str) -> Threshold:
 
 
 def broken(thresholds: Iterable[Threshold], summary: Mapping[str, float | None]) -> list[str]:
-    """A sentence for each broken threshold."""
+    """Return a sentence for each broken threshold."""
     return [threshold.complaint(summary) for threshold in thresholds if threshold.broken_by(summary)]

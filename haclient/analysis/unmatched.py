@@ -3,20 +3,20 @@
 Rules
 -----
 * The state holds unmatched events of outages: a loss whose end was not seen, or an end whose loss was not.
-  Whichever arrives first waits for the other, for the files of a fleet arrive in no order.
-* A newer process with the client's id, or with its instance's, replaces the older one: its losses are down no
-  more, unless it is heard again, as in the batch job (``episodes``, rule 4).  The beginning of a process
-  waits for losses that arrive later.
-* The state has bounds.  An end, a beginning, and an outage that has ended or was replaced are forgotten
-  ``FORGET`` after they were read; a copy of its loss under another time is no new outage until then.  A
-  loss without an end is given up ``GIVE_UP`` after it was read.  Of more than ``MOST`` losses, or of more
-  than ``MOST`` others, the oldest go.  Only alerts depend on the state: no table lacks what is given up.
-* Both ages are the reader's: one client whose clock is fast must not make the stream forget the ends of
-  all others.  A loss that claims to be later than its reading happened when it was read, and so did a
-  line whose time was taken away, because it is not plausible.
+  The first to arrive waits for its counterpart, because the files of a fleet arrive in any order.
+* A newer process with the same client id or instance replaces the older one.  The older one's losses then
+  no longer count as down, unless it writes again, as in the batch job (``episodes``, rule 4).  The
+  beginning of a process waits for losses that arrive later.
+* The state is bounded.  Ends, beginnings, and outages that ended or were replaced are forgotten ``FORGET``
+  after they were read.  Until then a copy of the loss with another time opens no new outage.
+  A loss without an end is given up ``GIVE_UP`` after it was read.  Of more than ``MOST`` losses, or of more
+  than ``MOST`` other rows, the oldest are dropped.  Only alerts depend on the state: the tables keep all.
+* Both ages follow the reader's clock, so that a client with a fast clock cannot make the stream forget the
+  ends of all others.  A loss dated after its reading counts from the reading.  So does a line
+  whose time was removed because it is not plausible.
 * The wall clock decides whether a client is down for too long.  When all clients are down, no line
-  arrives that could move a clock of events.
-* One alert for an outage.  ``alerts.jsonl`` is the record of it, and is read back at a start.
+  arrives that could advance a clock of events.
+* Each outage has one alert.  ``alerts.jsonl`` records it, and is read back at a start.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from haclient.telemetry.schema import Kind
 
 PROCESS = ("client_id", "instance", "source")
 OUTAGE = ("client_id", "connection", "outage_id", "instance", "source")
-"""The key of an outage: a restarted process counts its own from 1 again."""
+"""The key of an outage: a restarted process counts its outages from 1 again."""
 
 FORGET = timedelta(days=1)
-GIVE_UP = timedelta(days=7)  # a client that is down for that long has had its alert
-MOST = 1_000_000  # losses, and as many others: a whole fleet at once, some hundred MB of Parquet
-_PAGE = 100_000  # outages that one round looks at for alerts; the next round goes on after them
-_SOURCE = "/haclient/"  # with the instance: the source of a state that was written without one
+GIVE_UP = timedelta(days=7)  # by then the client has had its alert
+MOST = 1_000_000  # losses, and as many other rows: a whole fleet at once, some hundred MB of Parquet
+_PAGE = 100_000  # most outages that one round checks for alerts; the next round continues after them
+_SOURCE = "/haclient/"  # with the instance: the source of rows that former versions wrote without one
 _FACTS = ("cluster", "service", "server_address", "server_port", "reason")
 Alert = dict[str, Any]
 Outage = tuple[Any, ...]
@@ -51,11 +51,11 @@ _POSITION = {"lost_at": "timestamp"} | dict.fromkeys(OUTAGE, "string") | {"conne
 
 
 def unmatched_events(events: DataFrame, now: datetime) -> DataFrame:
-    """One row per outage that ``events`` have a loss or an end of: when, and where it was lost.
+    """Return one row per outage whose loss or end is in ``events``, with its times and place.
 
-    One more per connection, without ``outage_id``: when it was last heard, and when its process began.
+    Add one row per connection, without ``outage_id``: the time of its last line and its process's start.
 
-    :param now: when they were read.
+    :param now: time of reading.
     """
     read_at = sf.lit(now).cast("timestamp")
     time = sf.coalesce(sf.least("time", read_at), read_at)
@@ -88,11 +88,11 @@ def unmatched_events(events: DataFrame, now: datetime) -> DataFrame:
 
 
 def merged(before: DataFrame, rows: DataFrame, now: datetime) -> DataFrame:
-    """The state after a batch: the events that are still unmatched.
+    """Merge a batch into the state; keep the events that are still unmatched.
 
-    :param before: the state before it; former versions wrote no ``read_at``, or no ``source``.
-    :param rows: of ``unmatched_events``.
-    :param now: when they were read.
+    :param before: state before the batch; former versions wrote no ``read_at``, or no ``source``.
+    :param rows: from ``unmatched_events``.
+    :param now: time of reading.
     """
     known = {
         "read_at": sf.coalesce("read_at", sf.lit(now).cast("timestamp")),
@@ -118,7 +118,7 @@ def _open() -> Column:
 
 
 def _with_successors(whole: DataFrame, now: datetime) -> DataFrame:
-    """``whole``, with the time when the process of a loss was replaced."""
+    """Add the time at which the process of a loss was replaced."""
     connections = whole.where("outage_id IS NULL")
     its = connections.select(
         *(sf.col(name).alias(f"its_{name}") for name in (*PROCESS, "connection")),
@@ -140,7 +140,7 @@ def _with_successors(whole: DataFrame, now: datetime) -> DataFrame:
 
 
 def bounded(state: DataFrame) -> DataFrame:
-    """What was read last of a stored state: at most ``MOST`` losses and ``MOST`` others, and a batch."""
+    """Keep the newest part of a stored state: ``MOST`` losses and ``MOST`` other rows, or one whole batch."""
     if state.count() <= MOST:
         return state
     read_at = sf.unix_micros("read_at").alias("read_at")
@@ -154,7 +154,7 @@ def bounded(state: DataFrame) -> DataFrame:
 
 
 def _oldest(batches: list[tuple[int, int]]) -> int:
-    """Since when so many rows were read as may stay; the newest batch stays in any case."""
+    """Return the reading time of the oldest batch to keep; the newest is always kept."""
     oldest = total = 0
     for read_at, rows in sorted(batches, reverse=True):
         total += rows
@@ -165,17 +165,17 @@ def _oldest(batches: list[tuple[int, int]]) -> int:
 
 
 def losses_given_up(before: DataFrame, remaining: DataFrame, now: datetime) -> int:
-    """How many losses of a stored state go without an end.
+    """Count the losses of a stored state that are dropped without an end.
 
-    :param remaining: of ``bounded``.
+    :param remaining: from ``bounded``.
     """
     return before.where(_open()).count() - remaining.where(_open() & _remembered(now)).count()
 
 
 def down_since(state: DataFrame, time: datetime, after: Alert | None = None) -> list[Alert]:
-    """The outages that began before ``time`` and have not ended, the oldest first; at most a page of them.
+    """Return one page of the outages that began before ``time`` and have not ended, the oldest first.
 
-    :param after: the last one of the page before this one.
+    :param after: last outage of the previous page.
     """
     position = sf.struct(*_POSITION)
     down = state.where(_open() & (sf.col("lost_at") < sf.lit(time)))
@@ -192,7 +192,7 @@ def down_since(state: DataFrame, time: datetime, after: Alert | None = None) -> 
 
 
 class Alerts:
-    """The alerts so far, in a file of JSON lines."""
+    """The alerts sent so far, kept in a file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -201,9 +201,9 @@ class Alerts:
         self._last: Alert | None = None
 
     def of(self, state: DataFrame, time: datetime) -> list[Alert]:
-        """Those outages that began before ``time`` and have no alert yet; they have one from now on.
+        """Record and return new alerts: outages that began before ``time`` and have none yet.
 
-        A page of the state in a call; what has left the state needs no memory.
+        One call handles one page of the state.  Alerts of outages that left the state may be forgotten.
         """
         down = down_since(state, time, self._last)
         self._last = down[-1] if len(down) == _PAGE else None
@@ -227,13 +227,13 @@ class Alerts:
 
 
 def _outage(alert: Alert) -> Outage:
-    """Its key; alerts of former versions have no source."""
+    """Return the key of the alert's outage; alerts of former versions have no source."""
     source = alert.get("source") or f"{_SOURCE}{alert['instance']}"
     return (*(alert[name] for name in OUTAGE if name != "source"), source)
 
 
 def _read(path: Path) -> Iterator[Alert]:
-    """The alerts in the file; a line that a kill cut off is removed, and written again."""
+    """Read the alerts in the file; remove a line cut off by a kill, which is written again."""
     if not path.exists():
         return
     whole = 0

@@ -1,9 +1,9 @@
-"""The command ``haclient``: look at a cluster, send and receive, analyse telemetry, simulate storms.
+"""The command ``haclient``: inspect a cluster, send and receive, analyse telemetry, simulate storms.
 
-Exit codes, for scripts: those of ``exit_codes``, the same for every command.
+All commands share the exit codes of ``exit_codes``.
 
-A command's module is imported when it is asked for.  A host of the analysis may have no proton, and one of
-the client no pyspark.
+The module of a command is imported only when it is used: a machine for the analysis may lack proton, and a
+machine for the client may lack pyspark.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _COMMANDS = (
 
 
 class _Commands(Program):
-    """The commands, also those that cannot run here."""
+    """The commands, including ones that cannot run here."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, or one that says what it lacks here."""
+        """Return the command, or one that names the missing package."""
         try:
             return super().get_command(ctx, cmd_name)
         except ImportError as error:
@@ -59,8 +59,8 @@ def _lacking(name: str, error: ImportError) -> click.Command:
 )
 @version_option("haclient")
 def main() -> None:
-    """Inspect a broker cluster and use it; see what connections go through: analyse, simulate.
+    """Use a broker cluster and inspect it; analyse the history of connections; simulate storms.
 
-    Where a command takes a URL, the variable HACLIENT_URL may hold it, and HACLIENT_USER, HACLIENT_PASSWORD
-    or HACLIENT_PASSWORD_FILE the credentials.
+    The variable HACLIENT_URL may replace a URL argument, and HACLIENT_USER, HACLIENT_PASSWORD
+    or HACLIENT_PASSWORD_FILE may hold the credentials.
     """

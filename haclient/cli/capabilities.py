@@ -1,6 +1,6 @@
-"""``--capability``: what a command asks of the node that it sends to, or receives from.
+"""``--capability``: capabilities that a command requests from the node that it sends to or receives from.
 
-Brokers name kinds of nodes by it: Artemis makes a queue for ``queue`` and a topic for ``topic``.
+Brokers identify kinds of nodes by them: Artemis makes a queue for ``queue`` and a topic for ``topic``.
 
 Source: AMQP 1.0 part 3, sections 3.5.3 and 3.5.4 (``capabilities`` of a source and of a target).
 """
@@ -35,7 +35,7 @@ CAPABILITIES = click.option(
 
 
 class _Shown(logging.Handler):
-    """Prints what it is given."""
+    """Prints log records as notes."""
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
@@ -49,7 +49,7 @@ class _Shown(logging.Handler):
 
 @contextmanager
 def advice_shown(print_line: Callable[[str], None]) -> Iterator[None]:
-    """Print the advice of the client, such as that a capability is missing, while this context lasts."""
+    """Print advice of the client, such as about a missing capability, while this context lasts."""
     handler, level = _Shown(print_line), advice.level
     advice.addHandler(handler)
     advice.setLevel(logging.INFO)

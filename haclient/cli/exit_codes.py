@@ -1,4 +1,4 @@
-"""Exit codes: one table for every command, and the errors of the client as sentences with one of them."""
+"""Exit codes of all commands, and the conversion of the client's errors to messages with exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from haclient.command_line.groups import AS_WRITTEN
 from haclient.command_line.interrupts import INTERRUPTED, TERMINATED
 from haclient.error_catalog.base import HaclientError
 
-# Columns of the help, less its indentation.
+# Columns of the help, without its indentation.
 _WIDTH = 76
 
 DONE, LESS, USAGE, UNUSABLE, NO_PRIMARY, REFUSED = range(6)
@@ -36,7 +36,7 @@ CODES: Mapping[int, str] = MappingProxyType(
 
 
 def codes_table() -> str:
-    """The table for ``--help``."""
+    """Format the exit codes for ``--help``."""
     rows = (
         textwrap.fill(meaning, _WIDTH, initial_indent=f"  {code:<3}  ", subsequent_indent=" " * 7)
         for code, meaning in CODES.items()
@@ -45,12 +45,12 @@ def codes_table() -> str:
 
 
 def examples(*lines: str) -> str:
-    """Examples for ``--help``, and where the exit codes are."""
+    """Format examples for ``--help``, with a reference to the exit codes."""
     return groups.examples("haclient", *lines)
 
 
 class LessError(click.ClickException):
-    """Less was done than was asked for."""
+    """The command achieved less than was requested."""
 
     exit_code = LESS
 
@@ -62,14 +62,14 @@ class NoPrimaryError(click.ClickException):
 
 
 class RefusedError(click.ClickException):
-    """The primary refuses."""
+    """The primary refuses the connection or the link."""
 
     exit_code = REFUSED
 
 
 @contextmanager
 def client_errors() -> Iterator[None]:
-    """Turn what the client raises into a sentence and an exit code."""
+    """Convert the client's exceptions to error messages with exit codes."""
     from haclient import errors  # noqa: PLC0415  # proton may be missing
 
     timeouts = (errors.SendTimeout, errors.LinkTimeout, errors.ReceiveTimeout)
@@ -96,5 +96,5 @@ def client_errors() -> Iterator[None]:
 
 
 def _explained(error: HaclientError) -> str:
-    """The text, and how to read on."""
+    """Return the error text with the command for further help."""
     return f"{error}\nMore: haclient help {error.code}"

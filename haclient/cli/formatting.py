@@ -1,4 +1,4 @@
-"""Events as text, one line each, and as JSON; the console that tables are printed to."""
+"""Events as lines of text and as JSON, and the console for tables."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from haclient.discovery.evidence import Failure
 from haclient.events import Event
 from haclient.printable.text import printable
 
-WIDE = 400  # columns where standard output is no terminal: nothing wraps and nothing is cut
+WIDE = 400  # columns if standard output is no terminal: no text is wrapped or cut
 
 
 def name_of(event: Event) -> str:
-    """``attempt-failed`` for ``AttemptFailed``."""
+    """Return the name of an event's type: ``attempt-failed`` for ``AttemptFailed``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
 
 
 def describe(event: Event) -> str:  # noqa: C901 - one case for each
-    """What happened, without its name."""
+    """Describe an event, without its name."""
     match event:
         case events.AttemptStarted():
             return f"{event.attempt}: {event.endpoint}"
@@ -59,19 +59,19 @@ def describe(event: Event) -> str:  # noqa: C901 - one case for each
 
 
 def describe_failure(failure: Failure) -> str:
-    """Why an attempt failed."""
+    """Describe the reason for a failed attempt."""
     detail = f": {failure.detail}" if failure.detail else ""
     return f"{failure.kind.value}{detail}" + _retry_after(failure.retry_after)
 
 
 def line_of(event: Event) -> str:
-    """The time of day, what happened, and how."""
+    """Format an event as one line: time of day, name and description."""
     time = datetime.fromtimestamp(event.stamp.time, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
     return f"{time}  {name_of(event):<15}  {printable(describe(event))}".rstrip()
 
 
 def json_of(event: Event) -> dict[str, Any]:
-    """The event as JSON has it: the fields of its dataclass, and those of its stamp beside them."""
+    """Return an event as a JSON object: the fields of its dataclass and of its stamp."""
     facts = {each.name: _plain(getattr(event, each.name)) for each in fields(event) if each.name != "stamp"}
     stamp = _plain(event.stamp)
     stamp["time"] = datetime.fromtimestamp(event.stamp.time, UTC).isoformat()
@@ -114,5 +114,5 @@ def _plain(value: Any) -> Any:
 
 
 def wide_console() -> Console:
-    """Standard output, as wide as the terminal, or as wide as it takes."""
+    """Return a console on standard output, as wide as the terminal, or very wide without one."""
     return Console(highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)

@@ -1,9 +1,9 @@
-"""Finds out which of the endpoints that serve lead to one broker.
+"""Find out which of the serving endpoints belong to the same broker.
 
-The members of a pair may have one container id in common (Artemis: it is the id of their data), so an equal
-id does not distinguish one broker with two ports from two that serve at once.  A broker that enforces the
-uniqueness of connections does: it refuses a second connection under the container id of an open one.  Only
-the process that has the first connection can refuse the second.
+The members of a pair may share a container id (Artemis: it is the id of their data).  So an equal id may mean
+one broker with two ports, or two brokers that serve at once.  A broker that enforces unique connections
+reveals the difference: it refuses a second connection under the container id of an open one.  Only the
+process that has the first connection can refuse the second.
 
 Source: OASIS, "AMQP Enforcing Connection Uniqueness Version 1.0": the capability
 ``sole-connection-for-container``, and the refusal by ``amqp:invalid-field`` that names ``container-id``.
@@ -24,15 +24,15 @@ from haclient.core.connection import Shared
 from haclient.core.quirks.products import Quirk, quirks_of
 from haclient.discovery.evidence import Failure
 
-# How long a broker may take to answer a Close.
+# Seconds to wait for a broker's answer to a Close.
 _CLOSE_TIMEOUT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Endpoints that serve, and at which one broker answers.
+    """A broker process and the serving endpoints that lead to it.
 
-    :param is_certain: whether it is another broker than those with the same container id.
+    :param is_certain: whether it is surely a different broker from others with the same container id.
     """
 
     members: tuple[Finding, ...]
@@ -40,14 +40,14 @@ class Process:
 
     @property
     def container(self) -> str | None:
-        """The container id of all of them."""
+        """The container id at all these endpoints."""
         return self.members[0].container
 
 
 async def processes(found: Sequence[Finding], shared: Shared, timeout: float) -> tuple[Process, ...]:
-    """The brokers behind the endpoints that serve.
+    """Group the serving endpoints by broker.
 
-    :param timeout: seconds for all comparisons; the endpoints of those that take longer are not certain.
+    :param timeout: seconds for all comparisons; endpoints not compared by then are not certain.
     """
     groups: dict[object, list[Finding]] = {}
     for each in found:
@@ -58,7 +58,7 @@ async def processes(found: Sequence[Finding], shared: Shared, timeout: float) ->
 
 
 async def _split(group: list[Finding], shared: Shared, deadline: float) -> list[Process]:
-    """The brokers of one container id."""
+    """Group endpoints with the same container id by broker."""
     if Quirk.ID_NAMES_PROCESS in quirks_of({"product": group[0].product}):
         return [Process(tuple(group))]
     certain, unclear = [[group[0]]], []
@@ -87,9 +87,9 @@ async def _compare(first: Finding, second: Finding, shared: Shared, deadline: fl
 
 
 async def is_one_broker(first: Endpoint, second: Endpoint, shared: Shared) -> bool | None:
-    """Whether one process answers at both; ``None`` when the answers leave it open.
+    """Test if the same process answers at both endpoints; ``None`` if the answers do not decide it.
 
-    Both have to offer ``SOLE_CONNECTION``.  The caller limits the time.
+    Both endpoints must offer ``SOLE_CONNECTION``.  The caller limits the time.
     """
     container_id = f"{shared.client_id}-{uuid.uuid4()}"
     async with _Dial(first, shared, container_id) as one:
@@ -103,7 +103,7 @@ async def is_one_broker(first: Endpoint, second: Endpoint, shared: Shared) -> bo
 
 
 class _Dial:
-    """A connection that is held open, under a container id that may have no other."""
+    """A connection held open under a container id that no other connection may use."""
 
     def __init__(self, endpoint: Endpoint, shared: Shared, container_id: str) -> None:
         self._container_id = container_id
@@ -131,7 +131,7 @@ class _Dial:
             self._answer.set_result(failure)
 
     async def failure(self) -> Failure | None:
-        """Why it is not usable; ``None`` when it is."""
+        """Wait for the connection; return ``None`` if it is usable, else the failure."""
         return await self._answer
 
     async def __aenter__(self) -> Self:

@@ -1,12 +1,12 @@
-"""A message as a JSON object, and back.
+"""Conversion of a message to a JSON object, and back.
 
     {"durable": true, "subject": "greeting", "properties": {"n": 1}, "body": "one"}
 
-``durable`` is always written: a message that says nothing of it is sent as the command line says.  Other
-fields that are as AMQP has them by default are left out.  What JSON has no value for is an object of one
-key with a ``$``: ``{"$bytes": BASE64}``, ``{"$uuid": TEXT}``, ``{"$timestamp": MILLISECONDS}``, ``{"$float":
-"nan"}``, and ``{"$map": [[KEY, VALUE], ...]}`` for a map whose keys are not text.  Whole numbers come back as
-long.  The id by which brokers drop second copies is left out: it belongs to one send.
+``durable`` is always written; if it is missing in the input, the command line decides.  Other fields
+are omitted if they have AMQP's default.  A value without a JSON type is an object with one key that begins
+with ``$``: ``{"$bytes": BASE64}``, ``{"$uuid": TEXT}``, ``{"$timestamp": MILLISECONDS}``, ``{"$float":
+"nan"}``.  A map whose keys are not text is ``{"$map": [[KEY, VALUE], ...]}``.  Whole numbers are read as
+long.  The duplicate-detection id is omitted, because it belongs to one send.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from haclient.engine.codec import DUPLICATE_ID_PROPERTY
 from haclient.error_catalog.arguments import check_text
 
 UNREADABLE = (proton.ProtonException, ValueError, TypeError, OverflowError, RecursionError)
-"""Errors that reading the fields of a message from any peer raises, or writing them as JSON."""
+"""Errors from reading a message's fields, which any peer may have written, or from writing them as JSON."""
 
-_UNSET = "None"  # proton's word for a symbol that is not there
-# Field of JSON, which is the attribute of proton's message, and its default.
+_UNSET = "None"  # proton's value for a missing symbol
+# Fields in JSON, with their defaults; proton's message has attributes of the same names.
 _FIELDS: Mapping[str, Any] = {
     "id": None,
     "address": None,
@@ -46,10 +46,10 @@ _FIELDS: Mapping[str, Any] = {
     "expiry_time": 0.0,
     "annotations": None,
 }
-_READ_ONLY = "delivery_count"  # the broker's; ignored in what is sent
+_READ_ONLY = "delivery_count"  # set by the broker; ignored in input
 _NAMES = (*_FIELDS, "properties", "body")
 _TIMES = {"ttl", "creation_time", "expiry_time"}
-# proton takes any object for some of them, and something else of it.
+# Types to check: proton accepts any object for some fields, and converts it.
 _KINDS: Mapping[str, type] = {
     **dict.fromkeys(_TIMES, float),
     **dict.fromkeys(("address", "subject", "reply_to", "content_type", "content_encoding", "group_id"), str),
@@ -69,7 +69,7 @@ _TYPE_NAMES = {
 
 
 def to_json(message: proton.Message) -> dict[str, Any]:
-    """The message as JSON has it."""
+    """Convert a message to a JSON object."""
     found: dict[str, Any] = {}
     for name, default in _FIELDS.items():
         value = getattr(message, name)
@@ -85,9 +85,9 @@ def to_json(message: proton.Message) -> dict[str, Any]:
 
 
 def from_json(found: Any, *, durable: bool) -> proton.Message:
-    """The message that a JSON object stands for.
+    """Convert a JSON object to a message.
 
-    :param durable: for an object that does not say.
+    :param durable: value for an object without ``durable``.
     :raises ValueError: names the field at fault.
     """
     if not isinstance(found, dict):
@@ -112,14 +112,15 @@ def _set(message: proton.Message, name: str, value: Any) -> None:
     if kind is not None and type(value) is not kind and not (kind is float and type(value) is int):
         raise ValueError(f"{value!r} is no {_TYPE_NAMES[kind]}")
     if kind is str:
-        check_text("text", value)  # proton cuts it at a NUL
+        check_text("text", value)  # proton would cut it at a NUL
     setattr(message, name, float(value) if name in _TIMES else value)
 
 
 def encoded(value: Any) -> Any:
-    """A value of AMQP as JSON has it.
+    """Convert an AMQP value to a JSON value.
 
-    Two Python calls a level at most: a message may have ``MOST_LEVELS`` of them, and Python has a thousand.
+    Each level takes two Python calls at most, because a message may have ``MOST_LEVELS``, and Python allows
+    a thousand calls.
     """
     match value:
         case None | bool():
@@ -152,9 +153,9 @@ def _encoded_map(value: dict[Any, Any]) -> dict[str, Any]:
 
 
 def decoded(value: Any) -> Any:
-    """What ``encoded`` made of a value.
+    """Convert a JSON value back to the AMQP value.
 
-    :raises ValueError: for an object with a ``$`` that is none of ours.
+    :raises ValueError: for an object with an unknown key that begins with ``$``.
     """
     if isinstance(value, list):
         return [decoded(each) for each in value]

@@ -1,4 +1,4 @@
-"""What the commands have in common: option types, and errors that are a sentence."""
+"""Option types shared by commands, and errors that end a command with a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from haclient.analysis.options import OPTIONS, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# 2 is click's own, for usage.
+# 2 is click's own exit code, for usage.
 BROKEN, UNUSABLE = 1, 3
 
 _PORTS = {"spark": 7077, "sc": 15002}  # Spark's defaults
@@ -24,14 +24,14 @@ _REACH = 10.0  # s, for a TCP connection
 
 
 class Parsed(click.ParamType[Any]):
-    """A value that a function of ``haclient.analysis.options`` reads."""
+    """An option value, parsed by a function of ``haclient.analysis.options``."""
 
     def __init__(self, option: Option) -> None:
         self.name = option.metavar.lower()
         self._read = option.read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read it, or say what is wrong with it."""
+        """Parse the value, or fail with the reason."""
         if not isinstance(value, str):
             return value
         try:
@@ -41,17 +41,17 @@ class Parsed(click.ParamType[Any]):
 
 
 class Folder(Parsed):
-    """One that a shell completes as a directory."""
+    """A folder, which a shell completes as a directory."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Let the shell find it."""
+        """Leave the completion to the shell."""
         return [CompletionItem(incomplete, type="dir")]
 
 
 def shared_options(command: F) -> F:
-    """Give a command the options that the program for ``spark-submit`` has as well."""
+    """Add the options that the program for ``spark-submit`` also has."""
     for option in reversed(OPTIONS):
         command = click.option(
             option.name,
@@ -66,14 +66,14 @@ def shared_options(command: F) -> F:
 
 
 class Setting(click.ParamType[tuple[str, str]]):
-    """An option of Spark's own."""
+    """An option of Spark, as ``key=value``."""
 
     name = "key=value"
 
     def convert(
         self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
-        """Divide it."""
+        """Split key and value."""
         if isinstance(value, tuple):
             return value
         key, sign, text = value.partition("=")
@@ -90,9 +90,9 @@ class UnusableError(click.ClickException):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn what the analysis cannot work with into a sentence and an exit code.
+    """Convert errors of the analysis to error messages with an exit code.
 
-    pyspark is looked for first: the modules that are used within import it.
+    pyspark is checked first, because the modules used inside the context import it.
     """
     try:
         check_pyspark()
@@ -113,15 +113,15 @@ def _spark_errors() -> Iterator[None]:
 
 
 def _first_line(text: str) -> str:
-    """What an error says; gRPC's says it in the line ``details``."""
+    """Return the essential line of an error; gRPC has it in the line ``details``."""
     lines = [line.strip() for line in text.strip().splitlines()] or ["no reason given"]
     return next((line for line in lines if line.startswith("details = ")), lines[0])
 
 
 def check_reachable(url: str | None) -> None:
-    """See that something listens at ``spark://host:port`` or ``sc://host:port``; Spark would ask for minutes.
+    """Check that a server listens at ``spark://host:port`` or ``sc://host:port``; Spark tries for minutes.
 
-    :raises UnusableError: when nothing does.
+    :raises UnusableError: if none does.
     """
     parts = urlsplit(url or "")
     if parts.scheme not in {"spark", "sc"} or parts.hostname is None or "," in parts.netloc:

@@ -1,8 +1,8 @@
-"""How long commands wait for messages, and how fast they take them.
+"""Time limits and rates for commands that receive messages.
 
-A connection that is down is no silence: ``--timeout`` counts from the last message, or from the time when
-the connection was back, and a connection that does not come back within ``--reconnect-timeout`` ends the
-command with the code for no primary.
+A lost connection is not silence.  ``--timeout`` counts from the last message, or from the return of the
+connection.  If a connection does not return within ``--reconnect-timeout``, the command ends with the exit
+code for no primary.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from haclient.cli.exit_codes import NoPrimaryError
 from haclient.errors import ReceiveTimeout
 from haclient.events.event_log import AsyncEvents
 
-# ``--reconnect-timeout`` beside ``--timeout``: as long as a first connect may take (``startup_deadline``).
+# Default of ``--reconnect-timeout`` with ``--timeout``: as long as a first connect (``startup_deadline``).
 _RECONNECT_TIMEOUT = 60.0
 
-# Seconds that a pace may catch up with, after something held it up: a timer is not exact.
+# Seconds of delay that a pace may make up for, because timers are not exact.
 _CATCH_UP = 0.1
 
 COUNT = click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
@@ -41,13 +41,13 @@ RATE = click.option("--rate", type=click.FloatRange(min=0, min_open=True), help=
 
 
 def with_default_reconnect_timeout(given: dict[str, Any]) -> None:
-    """Set ``--reconnect-timeout`` where there is a ``--timeout`` alone."""
+    """Set the default of ``--reconnect-timeout`` if only ``--timeout`` is given."""
     if given["timeout"] is not None and given["reconnect_timeout"] is None:
         given["reconnect_timeout"] = _RECONNECT_TIMEOUT
 
 
 def has_end(done: int, count: int | None, timeout: float | None) -> bool:
-    """Return True if ``--count`` or ``--timeout`` had not ended the command yet.
+    """Test if ``--count`` or ``--timeout`` would still have ended the command.
 
     :param done: messages so far.
     """
@@ -55,10 +55,10 @@ def has_end(done: int, count: int | None, timeout: float | None) -> bool:
 
 
 async def watch_downtime(subscription: AsyncEvents, reconnect_timeout: float | None) -> None:
-    """Follow the losses and returns of a connection, until it is closed.
+    """Watch the losses and returns of a connection until it is closed.
 
-    :param reconnect_timeout: seconds without the connection; ``None`` for no limit.
-    :raises NoPrimaryError: when there is no connection for so long.
+    :param reconnect_timeout: longest downtime, in seconds; ``None`` for no limit.
+    :raises NoPrimaryError: if the connection is down for longer.
     """
     limit: float | None = None
     while True:
@@ -80,11 +80,11 @@ def _no_connection(reconnect_timeout: float | None) -> NoPrimaryError:
 
 
 class Patience:
-    """Waits for messages, as long as the arguments say.
+    """Waits for messages within the limits of the arguments.
 
     :param timeout: seconds of silence on a live connection; ``None`` for no limit.
     :param reconnect_timeout: seconds without a connection; ``None`` for no limit.
-    :ivar losses: how often the connection was lost.
+    :ivar losses: number of times that the connection was lost.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Patience:
         self._limit: asyncio.Timeout | None = None
 
     async def watch(self, subscription: AsyncEvents) -> None:
-        """Follow the losses and returns of the connection, until it is closed."""
+        """Watch the losses and returns of the connection until it is closed."""
         async for event in subscription:
             if isinstance(event, events.Disconnected):
                 self._lost_at = event.stamp.monotonic
@@ -111,10 +111,10 @@ class Patience:
                 self._limit.reschedule(self._until())
 
     async def receive(self, receiver: aio.Receiver) -> aio.Delivery:
-        """The next message.
+        """Return the next message.
 
-        :raises ReceiveTimeout: when none has come for so long over a live connection.
-        :raises NoPrimaryError: when there is no connection for so long.
+        :raises ReceiveTimeout: if none arrives within ``timeout`` over a live connection.
+        :raises NoPrimaryError: if there is no connection for longer than ``reconnect_timeout``.
         """
         self._silent_since = self._loop.time()
         while True:
@@ -129,7 +129,7 @@ class Patience:
                     raise _no_connection(self._reconnect_timeout) from None
                 if self._connection.state is State.CONNECTED:
                     raise ReceiveTimeout(f"no message for {self._timeout:g} s") from None
-                await asyncio.sleep(0)  # the loss is in the subscription already
+                await asyncio.sleep(0)  # lets `watch` process the loss, which is in the subscription already
             finally:
                 self._limit = None
 
@@ -140,9 +140,9 @@ class Patience:
 
 
 class Pace:
-    """So many a second, and no more.
+    """A limit on messages a second.
 
-    :param rate: ``None`` for as many as can be.
+    :param rate: ``None`` for no limit.
     """
 
     def __init__(self, rate: float | None) -> None:
@@ -150,7 +150,7 @@ class Pace:
         self._due = 0.0
 
     async def wait(self) -> None:
-        """Wait for the next turn."""
+        """Wait until the next message is due."""
         if not self._interval:
             return
         now = asyncio.get_running_loop().time()

@@ -1,13 +1,13 @@
-"""Every member of a cluster, asked at once, each for a short time: what ``haclient members`` shows.
+"""Probe all members of a cluster at the same time, briefly, for ``haclient members``.
 
 Rules
 -----
-* What is asked: the members in the URL and of its second site, whatever DNS says about their names; those
-  that a member's Open lists; and targets of redirects, where credentials may go to them.  As in a search,
-  but all of them.
-* A member is asked to the usable session and no further, with the credentials it would be given, and never
-  to park the connection.  A session that is usable is closed in order.
-* One deadline holds for all.  A member that has not answered by then is described by the last step it made.
+* Probed are the members in the URL and of its second site, at all addresses from DNS; members that
+  another member's Open lists; and targets of redirects, if they may receive credentials.  These are the
+  candidates of a search.
+* A probe ends with the usable session.  It uses the credentials of a normal connection, and never asks the
+  member to park it.  A usable session is closed in order.
+* One deadline holds for all.  A member that has not answered by then is described by its last step.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from haclient.discovery.evidence import Claimed, Failure, FailureReason, Pushed
 from haclient.engine import peer_fields, sasl
 
 SOLE_CONNECTION = "sole-connection-for-container"
-"""A capability: a broker offers it in its Open, and a client may ask for it (``identity``)."""
-# How long a member may take to answer the Close of a session that was usable.
+"""A capability that a broker offers in its Open, and that a client may request (``identity``)."""
+# Seconds to wait for the answer to the Close of a usable session.
 _PEER_CLOSE_TIMEOUT = 0.25
 _FOREIGN = "it would be given the credentials, and the URL does not name it (redirects=any allows it)"
 _ANSWERS = frozenset(
@@ -42,17 +42,20 @@ _ANSWERS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What is known about one endpoint.
+    """The facts about one endpoint.
 
     :param reachable: whether it answered in AMQP.
     :param primary: whether it serves, and not as a stale primary.
-    :param second_site: whether it is of the second site (``dr``).
-    :param role: as it reports it.
-    :param container: the container id of its Open: the identity of the broker, or of its data.
-    :param sole_connection: whether it offers to enforce the uniqueness of connections.
-    :param tcp_seconds: from the dial to the TCP connection; ``open_seconds``: to its Open.
-    :param tls: the version of TLS; ``mechanism``: that of SASL.
-    :param kind: the reason that it is not usable, see ``FailureReason``; ``why``: as a sentence.
+    :param second_site: whether it belongs to the second site (``dr``).
+    :param role: role that it reports.
+    :param container: container id of its Open: the identity of the broker, or of its data.
+    :param sole_connection: whether it offers to enforce unique connections.
+    :param tcp_seconds: from the dial to the TCP connection.
+    :param open_seconds: from the dial to its Open.
+    :param tls: version of TLS.
+    :param mechanism: SASL mechanism.
+    :param kind: reason that it is not usable, see ``FailureReason``.
+    :param why: the same as a sentence.
     """
 
     endpoint: Endpoint
@@ -76,9 +79,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class NotAsked:
-    """An endpoint that a member named, and that was not asked.
+    """An endpoint that a member named, but that was not probed.
 
-    :param reason: why not, as a sentence.
+    :param reason: the reason, as a sentence.
     """
 
     endpoint: Endpoint
@@ -87,7 +90,7 @@ class NotAsked:
 
 
 class _Probe:
-    """One attempt at one endpoint, and what came of it."""
+    """One attempt at one endpoint, and its result."""
 
     def __init__(
         self, number: int, endpoint: Endpoint, shared: Shared, notify: Callable[[_Probe], None]
@@ -141,7 +144,7 @@ class _Probe:
             self._notify(self)
 
     def give_up(self, seconds: float) -> None:
-        """Mark it as timed out."""
+        """Mark the probe as timed out."""
         if not self.usable:
             self.failure = Failure(
                 kind=FailureReason.TIMED_OUT,
@@ -165,7 +168,7 @@ class _Probe:
         return "is the host down?" if self._tcp is None else "is the process stopped?"
 
     async def end(self) -> None:
-        """Drop what is left of it."""
+        """Cancel the rest of the attempt."""
         self.attempt.cancel()
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
@@ -181,9 +184,9 @@ class _Probe:
         return episode.cluster_of(self.announced)
 
     def finding(self, stale: str | None, *, second_site: bool) -> Finding:
-        """What is known in the end.
+        """Return the collected facts.
 
-        :param stale: why it is no primary although it serves.
+        :param stale: reason that a serving member is no primary.
         """
         failure = self.failure
         if stale is not None:
@@ -210,7 +213,7 @@ class _Probe:
 
 
 class ClusterProbe:
-    """Asks all members of a cluster."""
+    """Probes all members of a cluster."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -224,13 +227,13 @@ class ClusterProbe:
 
     @property
     def not_asked(self) -> tuple[NotAsked, ...]:
-        """What members named, and the redirect policy kept from being asked."""
+        """Endpoints that members named, but the redirect policy excluded."""
         return tuple(each for each in self._not_asked.values() if each.endpoint not in self._probes)
 
     async def run(self, timeout: float) -> tuple[Finding, ...]:
-        """Ask, and wait for the answers.
+        """Probe all members and return the findings.
 
-        :param timeout: seconds for all of it.
+        :param timeout: seconds for all of them together.
         """
         self._cluster.join(self._search)
         self._cluster.own_search(self._search)
@@ -241,7 +244,7 @@ class ClusterProbe:
             self._give_up(timeout)
         finally:
             self._cluster.leave(self._search)
-            for probe in self._probes.values():  # an answer that came meanwhile would begin another one
+            for probe in self._probes.values():  # a late answer would start another probe
                 probe.attempt.cancel()
             await asyncio.gather(*(probe.end() for probe in self._probes.values()))
         return self._findings()

@@ -1,7 +1,7 @@
 """The progress of ``send`` and ``receive``, on standard error.
 
-A bar where that is a terminal, a line for a search that finds no primary at first and for each loss and
-return, and a summary at the end.
+A terminal shows a bar.  A line reports each loss and return of the connection, and a first search that finds
+no primary at once.  A summary ends the output.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _STATES = {
 class MessageProgress:
     """Counts messages, and shows the progress.
 
-    :param verb: what is counted, as ``sent``.
-    :param total: how many there will be, if that is known.
+    :param verb: word for the counted messages, such as ``sent``.
+    :param total: expected number of messages, if known.
     :param quiet: show nothing.
     :param verbose: show every event.
-    :param bar: whether there may be a bar: not where standard output is lines on the same terminal.
-    :param clock: seconds, of a clock that is never set.
-    :ivar count: how many there are.
-    :ivar failovers: how often the connection came back.
+    :param bar: whether a bar is allowed; it would disturb lines that standard output writes to the terminal.
+    :param clock: a monotonic clock, in seconds.
+    :ivar count: messages so far.
+    :ivar failovers: number of times that the connection came back.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class MessageProgress:
     ) -> None:
         self.count = 0
         self.failovers = 0
-        # What the endpoints answered in the first round of each connection; ``None`` after it.
+        # Failures of endpoints in the first round of each connection; ``None`` after this round.
         self._answers: dict[str, dict[Endpoint, Failure] | None] = {}
         self._verb = verb
         self._verbose = verbose
         self._clock = clock
         self._began = clock()
-        self._last: float | None = None  # when the last message was counted
+        self._last: float | None = None  # time of the last counted message
         self._console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
         self._bar = Progress(
             SpinnerColumn(),
@@ -96,11 +96,11 @@ class MessageProgress:
 
     @property
     def seconds(self) -> float:
-        """From the beginning to the last message, so that an idle end slows no rate; without one, to now."""
+        """Seconds from the start to the last message, so that an idle end lowers no rate; else to now."""
         return (self._clock() if self._last is None else self._last) - self._began
 
     def add(self, count: int) -> None:
-        """So many more."""
+        """Count more messages."""
         self.count += count
         if count:
             self._last = self._clock()
@@ -108,7 +108,7 @@ class MessageProgress:
             self._bar.update(self._task, completed=self.count, rate=f"{self._rate:,.0f}/s")
 
     def on_event(self, event: Event) -> None:
-        """An event of the connection, on whatever thread."""
+        """Show an event of the connection; may be called on any thread."""
         self.failovers += isinstance(event, events.Reconnected)
         if not self._verbose:
             self._note_first_round(event)
@@ -118,7 +118,7 @@ class MessageProgress:
             self.print_line(line_of(event))
 
     def _note_first_round(self, event: Event) -> None:
-        """Print what each endpoint answered when the first round of a first connect found no primary."""
+        """Print each endpoint's failure if the first round of a first connect found no primary."""
         name = event.stamp.connection_name
         answers = self._answers.setdefault(name, {})
         if answers is None:
@@ -133,11 +133,11 @@ class MessageProgress:
                 self.print_line(f"no primary yet: {describe_failures(answers.items())}; the search goes on")
 
     def print_line(self, text: str) -> None:
-        """A line on standard error."""
+        """Print a line on standard error."""
         self._console.print(printable(text), soft_wrap=True)
 
     def summary(self, **more: Any) -> dict[str, Any]:
-        """The figures, for ``--json``."""
+        """Return the figures for ``--json``."""
         return {
             self._verb: self.count,
             **more,
@@ -147,7 +147,7 @@ class MessageProgress:
         }
 
     def conclude(self, *more: str) -> None:
-        """The figures, for people."""
+        """Print the figures as a sentence."""
         times = {0: "", 1: ", 1 failover"}.get(self.failovers, f", {self.failovers} failovers")
         parts = (f"{self._verb} {self.count:,} in {self.seconds:.2f} s, {self._rate:,.0f}/s{times}", *more)
         self.print_line("; ".join(parts))

@@ -1,12 +1,12 @@
-"""Remarks of ``haclient members`` on the cluster as a whole: too many primaries, one broker twice, routers.
+"""Remarks of ``haclient members`` on the whole cluster: several primaries, duplicate endpoints, routers.
 
 Rules
 -----
 * Pure: turns findings, and the identities of brokers, into sentences.
-* Endpoints with different container ids are different brokers.  With one in common they are as many as was
-  found out (``identity.Process``).  Where that is uncertain, the sentence names both possibilities.
+* Endpoints with different container ids are different brokers.  For equal ids, ``identity.Process`` has the
+  brokers found.  If that is uncertain, the sentence names both possibilities.
 * Each of two sites has a primary of its own.
-* The addresses that DNS gives for one name are expected to be one broker's, as those of both IP versions are.
+* All addresses from DNS for one name, of both IP versions, are assumed to be one broker's.
 * A product whose nodes all serve has no primary, so it cannot have two.
 * A member that redirects and reports a role is passive.  One that reports none is a connection router, which
   stores nothing (Artemis), or at least behaves like one.
@@ -32,7 +32,7 @@ _LISTED = {Origin.SEED, Origin.RESOLVED}
 
 
 class RemarkKind(enum.Enum):
-    """What a remark is about, as ``--json`` names it."""
+    """The subject of a remark, as ``--json`` names it."""
 
     SEVERAL_PRIMARIES = "several-primaries"
     SAME_BROKER = "same-broker"
@@ -46,7 +46,7 @@ class RemarkKind(enum.Enum):
 class Remark:
     """A sentence about some endpoints.
 
-    :param is_warning: whether somebody should act.
+    :param is_warning: whether action is needed.
     """
 
     kind: RemarkKind
@@ -58,9 +58,9 @@ class Remark:
 def remarks(
     found: Sequence[Finding], processes: Sequence[Process], not_asked: Sequence[NotAsked]
 ) -> tuple[Remark, ...]:
-    """The remarks on a cluster, those about primaries first.
+    """Return the remarks on a cluster, starting with primaries.
 
-    :param processes: those that serve, over both sites.
+    :param processes: the serving brokers of both sites.
     """
     return (
         *_several(processes, second_site=False),
@@ -142,7 +142,7 @@ def _routers(found: Sequence[Finding]) -> Iterator[Remark]:
 
 
 def _redirects_only(found: Finding) -> bool:
-    """Whether it redirects without a role of its own, or reports that it has no target."""
+    """Test if an endpoint redirects without a role of its own, or reports that it has no target."""
     if found.role is not None:
         return False
     return found.kind == FailureReason.REDIRECTED.value or _ROUTER_NOT_READY in (found.why or "")

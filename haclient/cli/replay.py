@@ -1,7 +1,7 @@
-"""Replays storms of the analysis in the simulator, for its advice.
+"""Replay storms of the analysis in the simulator, for its advice.
 
-The clients are this package's, at a pair of which one member died.  A large storm is replayed with fewer
-clients at a lower rate: N/rate, and with it the best possible time, stays what it was.
+The simulated clients are this package's, with a pair of brokers of which one died.  A large storm is replayed
+with fewer clients at a proportionally lower rate.  So N/rate, and the best possible time, stay the same.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from haclient.simulation.fleet import simulate
 from haclient.simulation.scenario import Scenario
 
 CLIENTS = 1000
-"""In a replay; it takes about half a second of processor time."""
+"""Most clients in a replay, which then takes about half a second of processor time."""
 
-_PATIENCE = 20.0  # times the best possible time, after which a replay ends
-_LEAST = 600.0  # s, of the same
+_PATIENCE = 20.0  # length of a replay, in multiples of the best possible time
+_LEAST = 600.0  # s; shortest limit of a replay
 
 _STRATEGIES: dict[str, StrategyName] = {name: name for name in get_args(StrategyName)}
 
 
 def replay(setting: Setting, /) -> Outcome | None:
-    """Let the storm happen in virtual time; ``None`` if the strategy is not known."""
+    """Simulate the storm in virtual time; return ``None`` if the strategy is unknown."""
     name = setting.strategy or Policy().backoff_strategy
     if name not in _STRATEGIES:
         return None

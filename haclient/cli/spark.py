@@ -1,12 +1,12 @@
-"""Spark for a command: started, stopped at the end, and on Ctrl-C without a word of py4j or the JVM.
+"""The Spark session of a command, stopped at the end, and on Ctrl-C without messages of py4j or the JVM.
 
 Rules
 -----
-* py4j logs each interrupted call with a traceback, before it raises: the handler turns logging off.
-* A JVM that has no Spark yet is ended at once: one whose parent has gone prints a traceback of its own.
-* While Spark starts, the signal is held back.  Spark that is ended in between logs what it misses.
-* Later the session is stopped, so that Spark removes its temporary files.  The JVM itself does not get the
-  SIGINT of a terminal: pyspark starts it so.
+* The signal handler turns logging off, because py4j logs a traceback for each interrupted call.
+* A JVM without Spark is killed at once, because it would print a traceback after its parent has ended.
+* While Spark starts, the signal is deferred.  Spark would otherwise log errors about its missing parts.
+* A running session is stopped, so that Spark removes its temporary files.  pyspark keeps a terminal's
+  SIGINT from the JVM.
 * A second signal kills the JVM, and ends the process.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def stopped_after(start: Callable[[], SparkSession]) -> Iterator[SparkSession]:
-    """A session that is stopped at the end; silently, when a signal ends the work."""
+    """Start a session and stop it at the end; stop silently if a signal ends the work."""
     session = _started(start)
     try:
         yield session
@@ -46,7 +46,7 @@ def stopped_after(start: Callable[[], SparkSession]) -> Iterator[SparkSession]:
 
 def _started(start: Callable[[], SparkSession]) -> SparkSession:
     if all(signal.getsignal(number) is not interrupts.interrupt for number in interrupts.SIGNALS):
-        return start()  # not in a program
+        return start()  # the program's signal handlers are not installed
     pending_signals: list[int] = []
 
     def end(number: int, _: FrameType | None) -> None:
@@ -63,7 +63,7 @@ def _started(start: Callable[[], SparkSession]) -> SparkSession:
     except Exception:
         if not pending_signals:
             raise
-        _kill_children()  # SIGTERM of the whole group has ended the JVM, and Spark's start fails without it
+        _kill_children()  # a SIGTERM to the process group has ended the JVM, so Spark failed to start
         raise interrupts.Interrupt(pending_signals[0]) from None
     interrupts.handle(_interrupt)
     if pending_signals:
@@ -80,7 +80,7 @@ def _interrupt(number: int, _: FrameType | None) -> NoReturn:
 
 
 def leave(number: int, _: FrameType | None) -> NoReturn:
-    """Kill the JVM, and end the process at once; a handler of signals."""
+    """Kill the JVM and end the process at once, as a signal handler."""
     try:
         _kill_children()
     finally:
@@ -94,7 +94,7 @@ def _has_jvm() -> bool:
 
 
 def _kill_children() -> None:
-    """Kill the processes that this one has started (Linux)."""
+    """Kill the children of this process (Linux)."""
     for thread in Path("/proc/self/task").iterdir():
         children = []
         with contextlib.suppress(OSError):  # the thread has ended
@@ -105,8 +105,8 @@ def _kill_children() -> None:
 
 
 def _abandon(session: SparkSession) -> None:
-    """Stop a session in the middle of a job, and drop what the job reports of that."""
-    warnings.simplefilter("ignore")  # SIGTERM of the whole group has ended the JVM first
+    """Stop a session during a job, and discard the job's messages."""
+    warnings.simplefilter("ignore")  # a SIGTERM to the process group has ended the JVM first
     with contextlib.suppress(Exception):
         session.sparkContext.setLogLevel("OFF")
     with contextlib.suppress(Exception):

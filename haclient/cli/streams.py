@@ -1,8 +1,8 @@
-"""Standard input and output beside an event loop: a slow pipe must not hold up heartbeats.
+"""Standard input and output for an event loop: a slow pipe must not delay heartbeats.
 
-Reading and writing block, on a daemon thread each: neither files nor pipes that somebody forgot can be
-waited for in one way, and a thread that waits for ever must not keep the process.  The descriptors are
-used directly, for Python's own streams have locks that such a thread would hold at the end.
+Reading and writing block, each on a daemon thread.  No single method can wait for both files and pipes, and
+a thread blocked for ever must not keep the process alive.  The threads use descriptors directly,
+because such a thread would hold a lock of Python's own streams at exit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from typing import TextIO
 from haclient.cli.options import UnusableError
 
 _CHUNK = 65536
-# Chunks that wait to be used: enough for a thread to stay ahead.
+# Most chunks waiting to be used: enough for a thread to stay ahead.
 _AHEAD = 4
 
 
 def descriptor_of(stream: TextIO | None, name: str) -> int:
-    """The descriptor of a standard stream, which may have been closed: its number is another file's then.
+    """Return the descriptor of a standard stream, unless the stream was closed.
 
-    :raises UnusableError: when it was.
+    The number of a closed one may belong to another file.
+
+    :raises UnusableError: if it was closed.
     """
     if stream is None:
         raise UnusableError(f"standard {name} is closed")
@@ -34,7 +36,7 @@ def descriptor_of(stream: TextIO | None, name: str) -> int:
 
 
 class LineInput:
-    """The lines of a descriptor, in batches; an end without a newline is a line."""
+    """The lines of a descriptor, in batches; text after the last newline is a line too."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -43,9 +45,9 @@ class LineInput:
         threading.Thread(target=self._read, name="haclient input", daemon=True).start()
 
     async def __aiter__(self) -> AsyncIterator[list[bytes]]:
-        """Batches until the input ends.
+        """Yield batches until the input ends.
 
-        :raises UnusableError: when it cannot be read.
+        :raises UnusableError: if it cannot be read.
         """
         while (batch := await self._batches.get()) is not None:
             if isinstance(batch, OSError):
@@ -67,7 +69,7 @@ class LineInput:
         except OSError as error:
             self._put(error)
         except (RuntimeError, concurrent.futures.CancelledError):
-            return  # the loop is closed: nobody reads any more
+            return  # the loop is closed, and reads no more
 
     def _put(self, batch: list[bytes] | OSError | None) -> None:
         putting = self._batches.put(batch)
@@ -79,7 +81,7 @@ class LineInput:
 
 
 class Output:
-    """A descriptor to write to."""
+    """Writes to a descriptor on a thread."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -88,9 +90,9 @@ class Output:
         threading.Thread(target=self._write, name="haclient output", daemon=True).start()
 
     def write(self, data: bytes) -> asyncio.Future[None]:
-        """Done when all of it is written.
+        """Write ``data``; the future is done when all of it is written.
 
-        ``BrokenPipeError`` when nobody reads any more, ``UnusableError`` when it fails for another reason.
+        It fails with ``BrokenPipeError`` if the pipe has no reader, else with ``UnusableError``.
         """
         future: asyncio.Future[None] = self._loop.create_future()
         self._wanted.put((data, future))
@@ -109,14 +111,14 @@ class Output:
             try:
                 self._loop.call_soon_threadsafe(_settle, future, error)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return  # the loop is closed, and waits no more
 
     def _write_all(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # whoever shares the descriptor made it so
+            except BlockingIOError:  # another process that shares the descriptor made it non-blocking
                 select.select([], [self._descriptor], [])
 
 

@@ -1,10 +1,10 @@
-"""The cluster that a command speaks to: its URL, and the options and credentials beside it.
+"""The cluster for a command: its URL, options and credentials.
 
 Rules
 -----
-* The URL is the argument, or what ``HACLIENT_URL`` says; the other variables of that prefix hold as they do
-  for ``ConnectionFactory.from_env``.  ``-o`` wins over all of them.
-* Credentials in a URL that is an argument win over those of the environment, which were meant for another.
+* The URL is the argument, or the variable ``HACLIENT_URL``.  Other variables with this prefix apply as in
+  ``ConnectionFactory.from_env``.  ``-o`` overrides all of them.
+* Credentials in a URL argument override credentials of the environment, which are for another cluster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VARIABLE = "HACLIENT_URL"
 _CREDENTIALS = ("HACLIENT_USER", "HACLIENT_PASSWORD", "HACLIENT_PASSWORD_FILE")
 _MISSING = f"the URL is missing: write it, as in amqp://broker-a,broker-b, or set {VARIABLE}"
 _MOST_ARGUMENTS = 2
-# A URL, where one is written, and an address.
+# A URL, if given, and an address.
 _Node = tuple[str | None, str]
 _URL = re.compile(r"[a-z+]+://|amqp:|failover:", re.IGNORECASE)
 
@@ -45,14 +45,14 @@ ADDRESS_ARGUMENT = click.argument("url_and_address", metavar="[URL] ADDRESS", na
 
 
 class OverrideType(click.ParamType[tuple[str, str]]):
-    """An option of a cluster URL."""
+    """An override of a cluster URL's option, as ``name=value``."""
 
     name = "name=value"
 
     def convert(
         self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
-        """Divide it; whether there is such an option is seen later."""
+        """Split name and value; the name is checked later."""
         if isinstance(value, tuple):
             return value
         name, sign, text = value.partition("=")
@@ -63,7 +63,7 @@ class OverrideType(click.ParamType[tuple[str, str]]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Names of options; their values too where they can be listed."""
+        """Complete the names of options, and their values if they can be listed."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell needs it
 
         from haclient.command_line.completion import NO_SPACE  # noqa: PLC0415
@@ -90,10 +90,10 @@ OVERRIDES = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster, and how to speak to it.
+    """A cluster with its connection parameters.
 
     :param text: the URL as it was written, in an argument or a variable.
-    :param from_argument: whether that was an argument.
+    :param from_argument: whether the URL was an argument.
     """
 
     configuration: Configuration
@@ -107,23 +107,23 @@ class Target:
         return self.configuration.url
 
     def options(self) -> Options:
-        """All options, wherever they come from.
+        """Return all options, from every source.
 
         :raises ClusterURLError: names the option at fault.
         """
         return self.configuration.make(_options, self.overrides)
 
     def factory(self, on_event: Callable[[Event], object]) -> aio.ConnectionFactory:
-        """A factory of connections."""
+        """Create a factory of connections."""
         return self.configuration.make(aio.ConnectionFactory, {**self.overrides, "on_event": on_event})
 
     def encoded_factory(self, on_event: Callable[[Event], object]) -> FactoryCore:
-        """A factory without an API, for messages that are encoded already; each is sent at least once."""
+        """Create a factory without an API, for messages already encoded; each is sent at least once."""
         given = {**self.overrides, "on_event": on_event, "delivery": "at-least-once"}
         return self.configuration.make(FactoryCore, given)
 
     def core(self) -> FactoryCore:
-        """The factory without an API and without telemetry, for commands that need its parts."""
+        """Create the factory without an API or telemetry, for commands that need its parts."""
         return self.configuration.make(FactoryCore, {**self.overrides, "telemetry": ""})
 
 
@@ -133,9 +133,9 @@ def _options(url: ClusterURL, **arguments: Any) -> Options:
 
 
 def target_of(url: str | None, overrides: Sequence[tuple[str, str]]) -> Target:
-    """The cluster that the arguments and the environment name.
+    """Combine the arguments and the environment to a target.
 
-    :raises click.UsageError: says what is missing or wrong, and where.
+    :raises click.UsageError: names the missing or wrong part and its source.
     """
     _log_defects_only()
     text = url or os.environ.get(VARIABLE)
@@ -145,22 +145,22 @@ def target_of(url: str | None, overrides: Sequence[tuple[str, str]]) -> Target:
         found = configuration.from_env(_environment(url))
         target = Target(found, dict(overrides), text, url is not None)
         target.options()
-        target.core()  # what it reads from files is wrong now, or never
+        target.core()  # reads files, so that errors in them appear now
     return target
 
 
 def _environment(url: str | None) -> Mapping[str, str]:
-    """The variables, with the URL of the argument."""
+    """Return the environment, with the URL of the argument."""
     if url is None:
         return os.environ
-    parsed: Any = ClusterURL.parse(url)  # now: an error must not speak of a variable
+    parsed: Any = ClusterURL.parse(url)  # parsed here, so that an error does not name a variable
     hidden = _CREDENTIALS if any(seed.user is not None for seed in parsed.seeds) else ()
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
     return cast("Mapping[str, str]", {**variables, VARIABLE: parsed})
 
 
 class _Defects(logging.Handler):
-    """What the client logs with a traceback, on whatever standard error is then."""
+    """Prints the client's log records that have a traceback to the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:
@@ -168,14 +168,14 @@ class _Defects(logging.Handler):
 
 
 def _log_defects_only() -> None:
-    """The commands print events themselves; a log of them would repeat it."""
+    """Suppress other log records, because the commands print the same events."""
     logger = get_logger("haclient")
     if not logger.handlers:
         logger.addHandler(_Defects())
 
 
 def divide(url_and_address: Sequence[str]) -> tuple[str | None, str]:
-    """``[URL] ADDRESS``: the URL, if it is there, and the address."""
+    """Split ``[URL] ADDRESS`` into the optional URL and the address."""
     if len(url_and_address) > _MOST_ARGUMENTS:
         raise click.UsageError(f"there are {len(url_and_address)} arguments: write [URL] ADDRESS")
     *url, address = url_and_address
@@ -184,7 +184,7 @@ def divide(url_and_address: Sequence[str]) -> tuple[str | None, str]:
 
 
 def divide_route(arguments: Sequence[str]) -> tuple[_Node, _Node]:
-    """``[URL] FROM [URL] TO``: the URL, if it is there, and the address, of both; one URL is that of both."""
+    """Split ``[URL] FROM [URL] TO`` into two nodes; a single leading URL is for both."""
     route: tuple[_Node, _Node]
     match tuple(arguments):
         case (source, target):
@@ -203,9 +203,9 @@ def divide_route(arguments: Sequence[str]) -> tuple[_Node, _Node]:
 
 
 def _check_address(name: str, address: str, *, first: bool) -> None:
-    """Refuse an address that is none.
+    """Refuse an empty address, or a URL in its place.
 
-    :param first: whether there is no URL before it.
+    :param first: whether no URL precedes it.
     """
     if not address:
         raise click.UsageError(f"{name} is empty: it names a queue or another node")

@@ -1,1 +1,1 @@
-"""The parts that both programs share, ``haclient`` and ``broker-stub``: groups, help, signals."""
+"""Parts shared by the programs ``haclient`` and ``broker-stub``: groups, help, signals."""

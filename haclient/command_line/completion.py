@@ -1,11 +1,10 @@
-"""Completion in shells: click's own, for words with ``=`` and ``:`` too.
+"""Completion in shells: click's own, extended to words with ``=`` and ``:``.
 
 Rules
 -----
-* bash divides words at ``=`` and ``:`` (``COMP_WORDBREAKS``), and replaces the last part alone: the parts are
-  put together before click sees them, and the answer is what follows the last of these characters.
-* Of a name that a value must follow no space follows in bash and zsh, which ``nospace`` says; fish adds none.
-
+* bash splits words at ``=`` and ``:`` (``COMP_WORDBREAKS``), and replaces only the last part.  So the parts
+  are joined before click reads them, and the answer is the text after the last of these characters.
+* In bash and zsh, ``nospace`` suppresses the space after a name that needs a value; fish adds none.
 Source: click, *Shell Completion*, "Adding Support for a Shell"; the scripts are click's with one more type.
 """
 
@@ -38,14 +37,14 @@ class BashComplete(shell_completion.BashComplete):
     )
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the cursor, and the one at it."""
+        """Return the words before the cursor, and the word at it."""
         args, last = super().get_completion_args()
         words = _joined([*args, last])
         self._typed = _value_of(words[-1])
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """A line of the answer."""
+        """Format a line of the answer."""
         kept = _LAST_BREAK.match(self._typed)
         return f"{item.type},{item.value[kept.end() if kept else 0 :]}"
 
@@ -63,8 +62,8 @@ class ZshComplete(shell_completion.ZshComplete):
     )
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """Lines of the answer: type, value, description."""
-        if item.type == NO_SPACE:  # compadd takes it as it is
+        """Format the lines of the answer: type, value, description."""
+        if item.type == NO_SPACE:  # compadd inserts the value unchanged
             return f"{item.type}\n{item.value}\n_"
         return super().format_completion(item)
 
@@ -73,14 +72,14 @@ class FishComplete(shell_completion.FishComplete):
     """Completion in fish, which adds no space to a word that ends with ``=``."""
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """A line of the answer."""
+        """Format a line of the answer."""
         if item.type == NO_SPACE:
             return super().format_completion(CompletionItem(item.value, help=item.help))
         return super().format_completion(item)
 
 
 def _joined(words: Iterable[str]) -> list[str]:
-    """Words, with the parts that bash made of one put together."""
+    """Join the parts of each word that bash split."""
     joined: list[str] = []
     glue = False
     for word in words:
@@ -94,12 +93,12 @@ def _joined(words: Iterable[str]) -> list[str]:
 
 
 def _value_of(word: str) -> str:
-    """The part of ``--name=value`` that is completed."""
+    """Return the part of ``--name=value`` to complete."""
     return word.partition("=")[2] if word.startswith("--") else word
 
 
 def register() -> None:
-    """Use these in place of click's."""
+    """Use these classes instead of click's."""
     add_completion_class(BashComplete)
     add_completion_class(ZshComplete)
     add_completion_class(FishComplete)

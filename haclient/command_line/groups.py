@@ -1,9 +1,9 @@
-"""Commands and groups of commands: what is the same for all of them.
+"""Commands and groups of commands: their common behaviour.
 
-* ``-h`` beside ``--help``, and the names that a mistyped one is near to.
-* The list of commands has whole sentences; click cuts those that are longer than the line.
-* A command's module is imported when the command is asked for.
-* A command with many options has them under headings.
+* ``-h`` means ``--help``, and the error for a mistyped name suggests similar ones.
+* The list of commands has whole sentences; click would cut long ones.
+* A command's module is imported only when the command is used.
+* A command with many options lists them under headings.
 * Ctrl-C, see ``interrupts``.
 """
 
@@ -23,19 +23,19 @@ from haclient.version import package_version
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 AS_WRITTEN = "\b\n"
-"""Stops click from filling the lines that follow."""
+"""Prevents click from wrapping the lines that follow."""
 
-# Longer than a sentence: click cuts none.
+# Longer than any sentence, so that click cuts none.
 _WHOLE = 10_000
 
 OptionGroups = Mapping[str, Sequence[str]]
-"""Options by the heading that they stand under in the help, each by its longest name without the dashes."""
+"""Options under each heading of the help, each by its longest name without the dashes."""
 
 
 class Command(click.Command):
-    """A command whose options stand under headings.
+    """A command that lists its options under headings.
 
-    :param option_groups: those that are in no group come first, under *Options*.
+    :param option_groups: options in no group are under *Other options*.
     """
 
     def __init__(self, *args: Any, option_groups: OptionGroups | None = None, **kwargs: Any) -> None:
@@ -51,7 +51,7 @@ class Command(click.Command):
             record = option.get_help_record(ctx)
             if record is not None:
                 rows[headings.get(_name_of(option), "Options")].append(record)
-        # --help is the last option, and the first group is what the command is about.
+        # --help is the last option; the command's own groups precede it.
         rows["Other options" if self.option_groups else "Options"] = rows.pop("Options")
         for heading, records in rows.items():
             if records:
@@ -71,7 +71,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name those that are near."""
+        """Find the command, or suggest similar names."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
@@ -92,9 +92,9 @@ class Group(click.Group):
 
 
 class Program(Group):
-    """The commands of a program, each from the module of its own.
+    """The commands of a program, each from a module of its own.
 
-    :param modules: the module of each command, in the order of the list; a command is an attribute of it.
+    :param modules: module of each command, in the order of the list; it has the command as an attribute.
     """
 
     group_class = Group
@@ -105,7 +105,7 @@ class Program(Group):
         self._modules = modules
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program, or answer a shell that completes a word."""
+        """Run the program, or answer a shell's request for completion."""
         if any(name.endswith("_COMPLETE") for name in os.environ):
             from haclient.command_line import completion  # noqa: PLC0415 - only needed here
 
@@ -113,14 +113,14 @@ class Program(Group):
         return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the commands, with those that cannot run here."""
+        """List the commands, including ones that cannot run here."""
         return list(self._modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command by its name."""
         if cmd_name not in self._modules:
             return None
-        # All that an import makes stays: looking for garbage meanwhile takes a third of the start.
+        # Imported objects stay alive: garbage collection would take a third of the start.
         gc.disable()
         try:
             module = importlib.import_module(self._modules[cmd_name])
@@ -132,13 +132,13 @@ class Program(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; it runs next."""
+        """Find the command, which runs next."""
         found = super().resolve_command(ctx, args)
         interrupts.command_starts()
         return found
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and turn Ctrl-C into an exit code."""
+        """Run the command; convert Ctrl-C to an exit code."""
         try:
             try:
                 return super().invoke(ctx)
@@ -151,13 +151,13 @@ class Program(Group):
 
 
 def examples(program: str, *lines: str) -> str:
-    """Examples for ``--help``, and where the exit codes are."""
+    """Format examples for ``--help``, with a reference to the exit codes."""
     shown = "\n".join(("Examples:", *(f"  {line}" for line in lines)))
     return f"{AS_WRITTEN}{shown}\n\nExit codes: see {program} --help."
 
 
 def version_option(name: str) -> Callable[[_F], _F]:
-    """The option ``--version`` of a program."""
+    """Return the option ``--version`` of a program."""
 
     def show(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's
         if wanted:

@@ -1,15 +1,15 @@
-"""Ctrl-C from the first module of a program to its last: an exit code and no traceback.
+"""Exit codes instead of tracebacks on Ctrl-C, from the first module of a program to its last.
 
 Rules
 -----
-* While modules load there is nothing to undo: Ctrl-C ends the process at once.  A ``KeyboardInterrupt``
-  inside an import prints a traceback, or is taken for a missing module.
-* While a command runs, the first Ctrl-C or SIGTERM raises ``KeyboardInterrupt``, so that the command can undo
-  what it has begun.  The second one ends the process at once, whatever is being undone.
-* After the command Ctrl-C ends the process at once again: the interpreter's own end prints a traceback.
-* A process that was started with SIGINT ignored (``nohup``, a job of a script) goes on ignoring it.
+* While modules load, nothing needs to be undone: Ctrl-C ends the process at once.  A ``KeyboardInterrupt``
+  inside an import would print a traceback, or look like a missing module.
+* While a command runs, the first Ctrl-C or SIGTERM raises ``KeyboardInterrupt``, so that the command can
+  clean up.  The second one ends the process at once, even during the cleanup.
+* After the command, Ctrl-C ends the process at once again: the interpreter would print a traceback at exit.
+* A process that was started with SIGINT ignored (``nohup``, a job of a script) continues to ignore it.
 
-This module imports little, for nothing protects the process before its handler is there.
+This module imports little, because the process is unprotected until its handler is installed.
 
 Source: the exit code of a process that a signal ended is 128 and the signal's number (POSIX shells).
 """
@@ -33,14 +33,14 @@ TERMINATED = _BASE + signal.SIGTERM
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _STDERR = 2
-# A progress bar hides it (DECTCEM).
+# Shows the cursor again (DECTCEM), because a progress bar hides it.
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class Interrupt(KeyboardInterrupt):
     """A signal that ends the command.
 
-    :param number: of the signal.
+    :param number: number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -49,19 +49,19 @@ class Interrupt(KeyboardInterrupt):
 
 
 def code_of(number: int) -> int:
-    """The exit code of a process that a signal ended."""
+    """Return the exit code of a process that a signal ended."""
     return _BASE + number
 
 
 def leave(number: int, _: FrameType | None = None) -> NoReturn:
-    """End the process at once; a handler of signals."""
+    """End the process at once, as a signal handler."""
     if os.isatty(_STDERR):
         os.write(_STDERR, _SHOW_CURSOR)
     os._exit(code_of(number))
 
 
 def interrupt(number: int, _: FrameType | None) -> NoReturn:
-    """Raise ``KeyboardInterrupt``, and let the next signal end the process at once; a handler of signals."""
+    """Raise ``KeyboardInterrupt``, and let the next signal end the process at once, as a signal handler."""
     handle(leave)
     raise Interrupt(number)
 
@@ -74,27 +74,27 @@ def handle(handler: Callable[[int, FrameType | None], object]) -> None:
 
 
 def start_program() -> None:
-    """End the process at once on Ctrl-C from now on; the first thing that a program does."""
+    """End the process at once on Ctrl-C from now on; a program calls this first."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, leave)
     sys.unraisablehook = _leave_or_report
 
 
 def _leave_or_report(unraisable: sys.UnraisableHookArgs) -> None:
-    """End the process if a signal came inside a destructor: Python prints the exception, and goes on."""
+    """End the process if a signal arrived inside a destructor: Python would only print the exception."""
     if isinstance(unraisable.exc_value, Interrupt):
         leave(unraisable.exc_value.number)
     sys.__unraisablehook__(unraisable)
 
 
 def command_starts() -> None:
-    """Raise ``KeyboardInterrupt`` on the next signal, in a program."""
+    """Let the next signal raise ``KeyboardInterrupt``, if ``start_program`` was called."""
     if _in_program():
         handle(interrupt)
 
 
 def command_ends() -> None:
-    """End the process at once on a signal again, in a program."""
+    """Let a signal end the process at once again, if ``start_program`` was called."""
     if _in_program():
         handle(leave)
 

@@ -1,10 +1,10 @@
-"""Coroutines that a signal cancels, so that their connections close.
+"""Run coroutines that a signal cancels, so that their connections close.
 
 Rules
 -----
 * SIGINT and SIGTERM cancel the work.  The next one ends the process at once.
 * A signal that the process ignores from its start stays ignored.
-* Signals are for the main thread: in another one (a test runs a command there) the work ends by itself.
+* Signals are for the main thread: in another thread (a test runs a command there) only the work ends itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 async def until_stopped(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
     """Run a coroutine to its end, or until SIGINT or SIGTERM cancels it.
 
-    :returns: the signal that came.
+    :returns: the signal, if one cancelled it.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)

@@ -1,1 +1,1 @@
-"""What every error has in common, and what each one means: see ``base`` and ``entries``."""
+"""The common base of all errors, and the meaning of each: see ``base`` and ``entries``."""

@@ -1,12 +1,12 @@
-r"""Checks of arguments: each error names the argument, and what it was.
+r"""Checks of arguments: each error names the argument and its actual type or problem.
 
 Rules
 -----
 * A wrong type is a ``TypeError``, an impossible value a ``ValueError``; the argument's name comes first.
-* An error shows the type, not the value: that may be a password, or a megabyte.
-* ``bool`` is no number, and nothing but ``bool`` is a flag: ``durable="no"`` would be true.
-* A text has no NUL: proton keeps names and addresses in C, which ends a text there, and ``"a\0b"`` would
-  be another queue.  It has no lone surrogate, for which UTF-8 has no bytes.
+* An error shows the type, not the value, which may be a password or a megabyte.
+* ``bool`` is no number, and a flag must be a ``bool``: ``durable="no"`` would be true.
+* A text has no NUL: proton keeps names and addresses as C strings, which end at a NUL, so ``"a\0b"`` would
+  be another queue.  It has no lone surrogate, which UTF-8 cannot encode.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import SupportsIndex, cast
 
 
 def wrong_type(name: str, expected: str, value: object) -> TypeError:
-    """The error for an argument of a type that it cannot have."""
+    """Create the error for an argument of a wrong type."""
     return TypeError(f"{name}: expected {expected}, not {type(value).__name__}")
 
 
 def check_text(name: str, value: object, *, optional: bool = False) -> None:
-    """Refuse what is no text, and what C or UTF-8 cannot hold.
+    """Refuse a value that is no text, or that C or UTF-8 cannot hold.
 
-    :raises TypeError, ValueError: say so.
+    :raises TypeError, ValueError: names the argument and the problem.
     """
     if value is None and optional:
         return
@@ -40,18 +40,18 @@ def check_text(name: str, value: object, *, optional: bool = False) -> None:
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse what is neither ``True`` nor ``False``.
+    """Refuse a value other than ``True`` and ``False``.
 
-    :raises TypeError: says so.
+    :raises TypeError: names the argument.
     """
     if not isinstance(value, bool):
         raise wrong_type(name, "True or False", value)
 
 
 def check_timeout(value: object) -> None:
-    """Refuse what is no time to wait.
+    """Refuse a value that is no number of seconds.
 
-    :raises TypeError, ValueError: say so.
+    :raises TypeError, ValueError: names the problem.
     """
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise wrong_type("timeout", "seconds, or math.inf for no limit", value)
@@ -60,7 +60,7 @@ def check_timeout(value: object) -> None:
 
 
 def check_whole(name: str, value: object) -> int:
-    """The whole number that an argument is.
+    """Return the argument as a whole number.
 
     :raises TypeError: for anything else.
     """
@@ -70,18 +70,18 @@ def check_whole(name: str, value: object) -> int:
 
 
 def check_callable(name: str, value: object) -> None:
-    """Refuse what is neither ``None`` nor a function.
+    """Refuse a value other than ``None`` or a function.
 
-    :raises TypeError: says so.
+    :raises TypeError: names the argument.
     """
     if value is not None and not callable(value):
         raise wrong_type(name, "a function or None", value)
 
 
 def check_type(name: str, value: object, *types: type) -> None:
-    """Refuse what is of none of these types.
+    """Refuse a value that has none of these types.
 
-    :raises TypeError: says so.
+    :raises TypeError: names the argument.
     """
     if not isinstance(value, types):
         expected = " or ".join("None" if each is type(None) else each.__name__ for each in types)

@@ -1,4 +1,4 @@
-"""The base of all errors.  It is below everything else, for every folder raises errors."""
+"""The base of all errors.  It imports almost nothing, because every folder raises errors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from haclient.printable.text import printable
 class HaclientError(Exception):
     """Base of all errors of this package.
 
-    :ivar code: a short, stable name: that of the class, or a more exact one where the client knows more.
-        ``haclient help CODE`` and docs/errors.md say what it means and what to do.
+    :ivar code: a short, stable name: the class's, or a more exact one if the client knows more.
+        ``haclient help CODE`` and docs/errors.md explain its meaning and the remedy.
     :ivar connection_usable: whether the connection may be used further.
-    :ivar delivered: whether the message was delivered; ``None`` when nobody can know.
-    :ivar safe_to_retry: whether the same call may be made again as it is: without making a duplicate, and
+    :ivar delivered: whether the message was delivered; ``None`` if that is unknown.
+    :ivar safe_to_retry: whether the same call may be repeated unchanged: without making a duplicate, and
         with a chance to succeed.
     """
 
@@ -22,23 +22,23 @@ class HaclientError(Exception):
     safe_to_retry: bool = True
 
     def __str__(self) -> str:
-        """One printable line: parts of it are a peer's."""
+        """Return one printable line: parts of it are from a peer."""
         return printable(super().__str__())
 
 
 _MOST_CHARACTERS = 200
-"""Of a text of others in an error: two lines of a terminal show what it is, a peer may send a megabyte."""
+"""Longest quotation in an error: two lines of a terminal identify a text, but a peer may send a megabyte."""
 
 
 def brief(text: str) -> str:
-    """A text of a peer or the application as part of an error: its beginning, if it is long."""
+    """Shorten a text of a peer or the application for an error."""
     if len(text) <= _MOST_CHARACTERS:
         return text
     return f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"
 
 
 def quoted(text: object) -> str:
-    """The same in quotation marks; ``None`` has none."""
+    """Quote and shorten such a text; ``None`` has no quotation marks."""
     if not isinstance(text, str) or len(text) <= _MOST_CHARACTERS:
         return brief(repr(text))
     return f"{text[:_MOST_CHARACTERS]!r}… ({len(text)} characters)"

@@ -1,7 +1,7 @@
-"""What each code means, and what to do: ``haclient help NAME`` prints it, docs/errors.md has the same.
+"""The meaning and remedy of each error code, for ``haclient help NAME`` and docs/errors.md.
 
-A code is that of an error class, the value of a ``FailureReason`` (how an attempt ended), or a more exact
-name where the client knows more than the class says.  Codes do not change: scripts and alarms refer to them.
+A code names an error class, a ``FailureReason`` (the end of an attempt), or a more exact cause within a
+class.  Codes do not change: scripts and alarms refer to them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One code.
+    """The explanation of one code.
 
-    :param meaning: what has happened; the first sentence stands alone in lists.
-    :param remedy: what to do: one or two sentences in the imperative; causes belong to the meaning.
+    :param meaning: the cause; the first sentence stands alone in lists.
+    :param remedy: one or two sentences in the imperative; causes belong to the meaning.
     """
 
     meaning: str
@@ -30,7 +30,7 @@ class Entry:
 
 ENTRIES: Mapping[str, Entry] = MappingProxyType(
     {
-        # -- before there is a connection
+        # -- before a connection
         "bad-url": Entry(
             "The cluster URL, or an option, is wrong. The text says what is, and how to write it.",
             "Correct what the text names: `haclient explain URL` shows what a URL means, and "
@@ -124,8 +124,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "1 again, so that a client that saw a failover of the pair before refuses it at first. If only "
             "such members serve for `refusal_timeout` (60 s), the newer primary is lost, or an impostor "
             "announced its generation: the client forgets it (event `GenerationsForgotten`) and takes the "
-            "next that serves. What a member announces that has not proved who it is, by SCRAM or by a TLS "
-            "certificate with a name that the URL allows, makes none stale that has.",
+            "next that serves. A member proves its identity by SCRAM, or by a TLS certificate with a name "
+            "that the URL allows. The generation of one without this proof makes no proven member stale.",
             "If it lasts, look at both members. After a new `broker-stub pair`, start the client anew, or "
             "keep the store (`--store`).",
         ),
@@ -143,7 +143,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "closed. The error says which.",
             "Nothing.",
         ),
-        # -- another protocol than the URL says
+        # -- another protocol than in the URL
         "not-amqp": Entry(
             "The port does not speak AMQP 1.0. The text shows what it answered.",
             "Correct the port: AMQP has 5672, with TLS 5671, unless the broker is configured otherwise.",
@@ -222,8 +222,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "unproven-server": Entry(
             "The peer let the client in and did not prove, as SCRAM asks, that it knows the password "
-            "itself. It may be a stranger that passes for the broker. It has learned nothing of the "
-            "password, but what SCRAM shows can be guessed at.",
+            "itself. It may be a stranger that passes for the broker. It has not learned the password, but "
+            "can try guesses against the data of the SCRAM exchange.",
             "Find out what listens there. Change a short password.",
         ),
         "scram-iterations": Entry(
@@ -362,7 +362,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
 
 
 def markdown() -> str:
-    """All entries for docs/errors.md, each below a heading with its code: that is its anchor."""
+    """Return all entries for docs/errors.md, each below a heading with its code, which is its anchor."""
     return "\n\n".join(_sections())
 
 

@@ -1,4 +1,4 @@
-"""Lines that commands print for people."""
+"""Printing of lines for people."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from haclient.printable.text import printable
 
 
 def echo_line(text: str, *, err: bool = False) -> None:
-    """Print one line, to standard error if so."""
+    """Print one line, to standard error if ``err``."""
     click.echo(printable(text), err=err)

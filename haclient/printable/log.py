@@ -8,9 +8,9 @@ from haclient.printable.text import printable, printable_lines
 
 
 def get_logger(name: str) -> logging.Logger:
-    """A logger of this project: each of its records is one printable line, whatever its arguments hold."""
+    """Return a logger of this project: each of its records is one printable line, whatever its arguments."""
     logger = logging.getLogger(name)
-    logger.addFilter(_escape)  # the same function twice is there once
+    logger.addFilter(_escape)  # adding the same function again has no effect
     return logger
 
 

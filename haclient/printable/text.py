@@ -1,4 +1,4 @@
-"""Escapes what is not printable, as the source of a Python program does."""
+"""Escape unprintable characters, as the source of a Python program does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    r"""A text on one line, with ``\n``, ``\x1b`` and the like in place of what is not printable."""
+    r"""Return a text as one line, with escapes such as ``\n`` and ``\x1b`` for unprintable characters."""
     if text.isprintable():
         return text
     return "".join(
@@ -16,14 +16,14 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text whose newlines are ours: each line of it."""
+    """Escape each line of a text whose newlines are our own."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def printable_json(value: Any) -> str:
-    """JSON with every printable character as it is, and the others escaped."""
+    """Return JSON that keeps printable characters and escapes all others."""
     text = json.dumps(value, ensure_ascii=False)
-    # Outside of its strings JSON on one line has printable characters only.
+    # Outside of its strings, JSON on one line has printable characters only.
     return text if text.isprintable() else "".join(map(_json_character, text))
 
 

@@ -1,4 +1,4 @@
-"""Arrivals over time as ``plot`` and ``page`` show them: series, time axis, caption.  It draws nothing."""
+"""Prepare arrivals over time for ``plot`` and ``page``: series, time axis, caption."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ BINS = 120
 """Bins of the time axis."""
 
 _LONGEST = 2.5
-"""The time axis ends at this multiple of N/mu at the latest: the caption names what takes longer."""
+"""Latest end of the time axis, in multiples of N/mu: the caption names anything later."""
 
 IDEAL = "\N{MULTIPLICATION SIGN} N/\N{GREEK SMALL LETTER MU}"
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What one storm looked like, in seconds after the primary was back.
+    """The arrivals of one storm, in seconds after the primary is back.
 
-    :param name: of the clients' policy.
-    :param back: when clients became usable.
-    :param attempts: when attempts reached the primary; also before it could answer, if they are known.
+    :param name: name of the clients' policy.
+    :param back: times at which clients became usable.
+    :param attempts: times at which attempts reached the primary; earlier ones too, if known.
     :param setup_rate: setups a second that the primary manages.
     """
 
@@ -34,29 +34,29 @@ class Arrivals:
 
     @property
     def ideal(self) -> float:
-        """N/mu, in seconds, of the clients that came back."""
+        """N/mu, in seconds, for the clients that came back."""
         return len(self.back) / self.setup_rate
 
     @property
     def last(self) -> float:
-        """When the last client was back."""
+        """Time at which the last client was back."""
         return max(self.back, default=0.0)
 
 
 def arrivals_of(result: Result) -> Arrivals:
-    """The arrivals of a simulated storm."""
+    """Return the arrivals of a simulated storm."""
     return Arrivals(result.name, result.back, result.attempts, result.scenario.setup_rate)
 
 
 def time_span(series: Sequence[Arrivals]) -> float:
-    """Where the time axis of all panels ends."""
+    """Return the end of the time axis, common to all panels."""
     ideal = max((one.ideal for one in series), default=1.0)
     last = max((one.last for one in series), default=1.0)
     return max(1e-3, min(max(last, ideal) * 1.05, ideal * _LONGEST))
 
 
 def per_second(times: Sequence[float], span: float) -> array[float]:
-    """How many a second, in equal bins from 0 to ``span``."""
+    """Return rates per second, in equal bins from 0 to ``span``."""
     width = span / BINS
     counts = array("d", bytes(8 * BINS))
     for time in times:
@@ -67,7 +67,7 @@ def per_second(times: Sequence[float], span: float) -> array[float]:
 
 
 def caption(one: Arrivals, span: float) -> str:
-    """What the panel's caption says."""
+    """Return the caption of a panel."""
     ratio = one.last / one.ideal if one.ideal else 0.0
     late = " (beyond the frame)" if one.last > span else ""
     attempts = len(one.attempts) / max(1, len(one.back))
@@ -76,7 +76,7 @@ def caption(one: Arrivals, span: float) -> str:
 
 
 def cut_off(one: Arrivals, span: float) -> str:
-    """The text about attempts above the frame; empty when there are none."""
+    """Return a note about attempts above the frame; empty if there are none."""
     if max(per_second(one.attempts, span)) <= 3 * one.setup_rate:
         return ""
     return f"peak {peak(sorted(time for time in one.attempts if time >= 0)):,} in a second"

@@ -1,8 +1,8 @@
 """Virtual time: events in the order of their times.
 
-An event is a plain tuple ``(time, client, kind, number)``; two of the same time come in the order
-of their clients, so the same seed gives the same run.  A heap of the C module ``heapq``: with a
-million events in it a push and a pop take 5 us together.  A client needs two of these and 270 us of
+An event is a plain tuple ``(time, client, kind, number)``.  Simultaneous events are ordered by client, so
+the same seed gives the same run.  The events are in a heap of the C module ``heapq``: with a
+million events in it, a push and a pop take 5 us together.  A client needs two of these and 270 us of
 its own code, so a calendar queue could save 4 % at best.
 """
 
@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 
 
 class Kind(enum.IntEnum):
-    """What an event is for."""
+    """The purpose of an event."""
 
     PROMOTE = 0
     """The new primary serves from now on."""
@@ -23,7 +23,7 @@ class Kind(enum.IntEnum):
     WAKE = 2
     """A client runs its search again."""
     SYN = 3
-    """TCP repeats a SYN that was lost."""
+    """TCP repeats a lost SYN."""
     RESERVATION = 4
     """The reserved time of a parked client."""
 
@@ -41,11 +41,11 @@ class Clock:
         self._events: list[Event] = []
 
     def at(self, time: float, client: int, kind: Kind, number: int = 0) -> None:
-        """Let something happen, now or later."""
+        """Schedule an event, now or later."""
         heappush(self._events, (time, client, kind, number))
 
     def run(self, handle: Callable[[int, Kind, int], None], until: float) -> None:
-        """Let time pass until nothing is left, or ``until``."""
+        """Process events until none is left, or until time ``until``."""
         events = self._events
         while events and events[0][0] <= until:
             self.now, client, kind, number = heappop(events)

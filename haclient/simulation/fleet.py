@@ -1,8 +1,8 @@
-"""A whole storm: all clients of a scenario, from the loss of the old primary to the last one back.
+"""Simulate a whole storm: all clients of a scenario, from the loss of the old primary to the last one back.
 
-One random source serves the whole fleet: the state of a ``random.Random`` takes 2.5 KB, more than
-the rest of a client, and which client draws which number does not matter.  Virtual time orders the
-draws, so the same scenario gives the same result.  (A real client has a source of its own.)
+One random source serves the whole fleet: the state of a ``random.Random`` takes 2.5 KB, more than the rest
+of a client, and the assignment of numbers to clients does not matter.  Virtual time orders the draws, so
+the same scenario gives the same result.  (A real client has a source of its own.)
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from haclient.simulation.scenario import Scenario
 from haclient.simulation.world import World
 
 Progress = Callable[[int, int], None]
-"""Called now and then with how many clients are back, and of how many."""
+"""Called at intervals with the number of clients that are back, and of all clients."""
 
-_PROGRESS_REPORTS = 200  # times
+_PROGRESS_REPORTS = 200  # reports in a run
 
 
 class Driver(Protocol):
@@ -32,17 +32,17 @@ class Driver(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of their policy, in tables."""
+        """Name of the clients' policy, for tables."""
 
     def begin(self, client: int, at: float) -> None:
-        """This client notices the loss; time 0 is the loss itself."""
+        """Let this client notice the loss; time 0 is the loss itself."""
 
     def handle(self, client: int, kind: Kind, number: int) -> None:
-        """An event of the clock, for one client."""
+        """Process an event of the clock for one client."""
 
 
 MakeClients = Callable[[World, random.Random], Driver]
-"""Makes the clients of a storm, with the random source of the whole fleet."""
+"""Creates the clients of a storm, with the random source of the whole fleet."""
 
 
 def simulate(
@@ -52,10 +52,10 @@ def simulate(
     name: str | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Let a storm happen, in virtual time.
+    """Simulate a storm in virtual time.
 
     :param clients: the policy of this package's clients, or a function that makes other clients.
-    :param name: of the result; without it that of the clients.
+    :param name: name of the result; by default the clients' name.
     """
     world = World(scenario)
     rng = random.Random(scenario.seed)
@@ -111,7 +111,7 @@ def _result(world: World, name: str) -> Result:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Millions of live objects and no cycles: looking for cycles would take most of the time."""
+    """Pause garbage collection: with millions of objects and no cycles, it would take most of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -2,15 +2,15 @@
 
 Rules
 -----
-1. A client runs ahead of the clock until its next step depends on others: an attempt at the primary,
-   or at a member that parks.  All else (the whole outage of most clients) costs no event.
-2. While the end of an attempt is open (a SYN that was lost, a parked connection), the client keeps
-   step with the clock.
-3. The driver does what ``core.episode`` does for a factory of one connection: it owns the search
-   and has all dials.  Names are addresses, so nothing is resolved.
+1. A client runs ahead of the clock until its next step depends on others: an attempt at the primary, or at a
+   member that parks.  All other steps, the whole outage of most clients, need no event.
+2. While the end of an attempt is unknown (a lost SYN, a parked connection), the client advances with the
+   clock.
+3. The driver does the work of ``core.episode`` for a factory of one connection: it owns the search and may
+   use all dials.  Names are addresses, so nothing is resolved.
 4. Failures that are the same for all clients are one object, and the topology after one of them is
    computed once: most clients share theirs.
-5. A warm client has been parked since before the loss, at one of the members that park, in turn.
+5. A warm client has been parked since before the loss; clients are distributed evenly over members that park.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ from haclient.simulation.primary import Verdict
 from haclient.simulation.scenario import Scenario
 from haclient.simulation.world import Role, World
 
-_REPEATS = 32  # more repeats of a SYN than Linux makes, see ``syn``
+_REPEATS = 32  # more repeats of a SYN than Linux makes; see ``syn``
 
 
 class _Fact(NamedTuple):
-    """How an attempt will end, at a time that is known; without a failure it becomes usable.
+    """The known end of an attempt; without a failure it becomes usable.
 
-    With ``repeat`` it does not end: nothing has answered, and the kernel repeats the SYN, for the n-th time.
+    With ``repeat`` the attempt continues: there was no answer, and the kernel repeats the SYN for the
+    n-th time.
     """
 
     time: float
@@ -57,12 +58,12 @@ class _Fact(NamedTuple):
 
 
 class _Client:
-    """One client that searches.
+    """One searching client.
 
-    :ivar facts: what is known to happen to its attempts.
-    :ivar open: attempts whose end is not known yet, with their members.
+    :ivar facts: known future results of its attempts.
+    :ivar open: attempts whose end is still unknown, with their members.
     :ivar dialling: an attempt that begins at the next event.
-    :ivar step: counts the steps, so that an event of an earlier step is recognised.
+    :ivar step: number of the current step, by which events of earlier steps are ignored.
     """
 
     __slots__ = ("dialling", "facts", "open", "search", "step", "topology")
@@ -76,14 +77,14 @@ class _Client:
         self.step = 0
 
     def close(self, attempt: int) -> Endpoint | None:
-        """Close an attempt; ``None`` if it was closed before."""
+        """Close an attempt and return its member; ``None`` if it was closed before."""
         where = dict(self.open).get(attempt)
         self.open = tuple(pair for pair in self.open if pair[0] != attempt)
         return where
 
 
 def name_of(policy: Policy, scenario: Scenario) -> str:
-    """Name the clients by their strategy and by what the brokers do for clients that come back."""
+    """Name the clients by their strategy and by the brokers' support for reconnecting clients."""
     if scenario.fleet_known:
         return f"{policy.backoff_strategy}, fleet known"
     extra = ", parked" if scenario.parking else ", retry-after" if scenario.retry_after else ""
@@ -93,7 +94,7 @@ def name_of(policy: Policy, scenario: Scenario) -> str:
 class HaclientClients:
     """A fleet of this package's clients.
 
-    :param rng: one for the whole fleet; see ``fleet``.
+    :param rng: random source of the whole fleet; see ``fleet``.
     """
 
     def __init__(self, world: World, policy: Policy, rng: random.Random) -> None:
@@ -101,7 +102,7 @@ class HaclientClients:
         self._world = world
         self._policy = policy
         self._rng = rng
-        # One for all, and it stays empty: no member of the model answers not-found or invalid-field.
+        # Shared and always empty: no member of the model answers not-found or invalid-field.
         self._refusals = Refusals()
         self._members = tuple(
             Endpoint(f"10.0.0.{place + 1}", 5672) for place in range(world.scenario.members)
@@ -124,7 +125,7 @@ class HaclientClients:
         self._common = {id(failure) for failure in self._failures.values()}
 
     def begin(self, client: int, at: float) -> None:
-        """This client notices the loss."""
+        """Start a client's search when it notices the loss."""
         search = Search(
             policy=self._policy,
             backoff=Backoff(self._policy, self._rng),
@@ -139,7 +140,7 @@ class HaclientClients:
         self._advance(client, state, at)
 
     def handle(self, client: int, kind: Kind, number: int) -> None:
-        """An event of the clock."""
+        """Process an event of the clock."""
         if kind is Kind.PROMOTE:
             self._promote()
             return
@@ -149,7 +150,7 @@ class HaclientClients:
         self._advance(client, state, self._world.clock.now)
 
     def _happens(self, client: int, state: _Client, kind: Kind, number: int) -> bool:
-        """Whether the event still means something."""
+        """Process an event of a client; return whether it was still valid."""
         if kind is Kind.DIAL:
             self._dial(client, state)
         elif kind is Kind.SYN:
@@ -161,7 +162,7 @@ class HaclientClients:
         return True
 
     def _after_loss(self) -> Topology:
-        # A member that gives hints announces a generation as well; the policy goes by that.
+        # A member that sends retry-after also announces a generation, which the policy checks.
         generation = 1 if self._world.scenario.retry_after else None
         scenario = self._world.scenario
         fleet = FleetSize(scenario.clients, scenario.setup_rate) if scenario.fleet_known else NO_FLEET
@@ -180,7 +181,7 @@ class HaclientClients:
     # -- one client ---------------------------------------------------------------------------
 
     def _advance(self, client: int, state: _Client, now: float) -> None:
-        """Do what the search says until the clock has to go on first."""
+        """Follow the search's decisions until the clock must advance first."""
         state.step += 1
         following: float | None = now
         while following is not None:
@@ -197,7 +198,7 @@ class HaclientClients:
                 return
 
     def _wait(self, client: int, state: _Client, until: float | None, now: float) -> float | None:
-        """When the client goes on; ``None`` when the clock will say so."""
+        """Return the time at which the client continues; ``None`` if an event of the clock continues it."""
         fact = min(state.facts, default=None)
         at = math.inf if until is None else until
         if fact is not None and fact.time <= at:
@@ -211,7 +212,7 @@ class HaclientClients:
         return at
 
     def _report(self, client: int, state: _Client, fact: _Fact) -> bool:
-        """Something happens; whether the client goes on without the clock."""
+        """Report a fact to the search; return whether the client continues without the clock."""
         state.facts = tuple(each for each in state.facts if each is not fact)
         if fact.repeat:
             return self._repeat_early(client, state, fact)
@@ -315,14 +316,14 @@ class HaclientClients:
     def _expect_repeat(
         self, state: _Client, now: float, attempt: int, where: Endpoint, repeated: int
     ) -> None:
-        """Nothing answers a SYN: the kernel sends it again, or the dial fails."""
+        """Let the kernel repeat an unanswered SYN, or the dial fail after the last one."""
         gaps = self._world.syn_gaps
         last = repeated + 1 == len(gaps)
         failure = _TIMED_OUT if last else None
         state.facts += (_Fact(now + gaps[repeated], attempt, where, failure, 0 if last else repeated + 1),)
 
     def _repeat_early(self, client: int, state: _Client, fact: _Fact) -> bool:
-        """A repeated SYN arrives; the primary answers it when the clock is there."""
+        """Deliver a repeated SYN; if it is for the primary, the answer waits for the clock."""
         place = self._places[fact.where]
         role = self._world.role(place, fact.time)
         if role is Role.PRIMARY:
@@ -344,13 +345,13 @@ class HaclientClients:
     # -- parking ------------------------------------------------------------------------------
 
     def _hold(self, client: int, state: _Client, attempt: int, where: Endpoint) -> None:
-        """A passive member parks the attempt until a member is primary."""
+        """Park the attempt at a passive member until a member is primary."""
         self._world.parked += 1
         state.open += ((attempt, where),)
         self._parked.append((client, attempt))
 
     def _promote(self) -> None:
-        """The new primary gives its parked clients their reservations; the others redirect theirs to it."""
+        """Give the new primary's parked clients their reservations; redirect clients at other members."""
         parked, self._parked = self._parked, []
         for client, attempt in parked:
             state = self._clients.get(client)

@@ -1,6 +1,6 @@
-"""The HTML page of a comparison: charts, a table, nothing from anywhere else, light and dark.
+"""The HTML page of a comparison: charts and a table, self-contained, light and dark.
 
-The charting library and the style are those of the analysis' report.
+It uses the charting library and the style of the analysis' report.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LEGEND = (
 
 
 def page(series: Sequence[Arrivals], table: Sequence[Mapping[str, object]], title: str) -> str:
-    """The whole page."""
+    """Return the whole page."""
     span = time_span(series)
     columns = list(table[0]) if table else []
     drawn = {f"chart-{place}": _chart(one, span) for place, one in enumerate(series)}

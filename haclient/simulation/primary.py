@@ -1,16 +1,16 @@
-"""The model of the new primary: what it does with an attempt, and when it is done.
+"""The model of the new primary: its answer to each attempt, and the time of the answer.
 
 Rules
 -----
-1. One server: a setup takes ``1/setup_rate`` seconds of work, first come, first served.  So the end
-   of a setup is known when it begins to wait, and nothing here needs an event of its own.
+1. One server: a setup takes ``1/setup_rate`` seconds of work, in order of arrival.  So the end of a setup is
+   known when it begins to wait, and needs no event of its own.
 2. At most ``backlog`` setups wait; above that the kernel drops the SYN, or a reset answers it.
-3. With ``retry_after`` the broker's own ``RateLimiter`` decides, at once: an event loop accepts between
-   the setups in progress, so these do not fill the backlog.  A refusal takes ``refusal_cost`` of a
-   setup's work, ahead of the setups that wait; at most ``backlog`` refusals wait.
+3. With ``retry_after`` the broker's own ``RateLimiter`` decides, at once: an event loop accepts between the
+   setups in progress, so these do not fill the backlog.  A refusal takes ``refusal_cost`` of a setup's work,
+   ahead of waiting setups; at most ``backlog`` refusals wait.
 4. ``retry-after`` is in whole milliseconds, rounded up, as on the wire.
-5. Parked clients get their turn from the same admission, in the order in which they were parked.
-   Their turn costs a whole setup, although handshakes are over by then: it is paced like one.
+5. Parked clients have reservations from the same rate limiter, in the order in which they were parked.
+   A reservation costs a whole setup, although the handshake is complete by then: it is paced like one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import math
 from broker_stub.admission.rate_limiter import RateLimiter
 from haclient.simulation.scenario import Scenario
 
-_ROUNDING = 1e-6  # of one setup: sums of times are not exact
+_ROUNDING = 1e-6  # part of a setup; sums of times are not exact
 
 
 class Verdict(enum.IntEnum):
@@ -35,14 +35,14 @@ class Verdict(enum.IntEnum):
 
 
 Answer = tuple[Verdict, float, float]
-"""The verdict, the time when it is known (virtual seconds), and for a deferred or parked client the
-seconds until its reservation."""
+"""The verdict, the virtual time in seconds when it is known, and the seconds until the reservation of a
+deferred or parked client."""
 
 
 class Primary:
-    """One primary, from the moment that it serves.
+    """A primary, from the start of its service.
 
-    :ivar handshakes: connections set up and refusals with ``retry-after``: what cost the primary work.
+    :ivar handshakes: work of the primary: connections set up, and refusals with ``retry-after``.
     :ivar refused: attempts that a full backlog refused.
     :ivar deferred: refusals with ``retry-after``.
     """
@@ -61,7 +61,7 @@ class Primary:
         self.deferred = 0
 
     def attempt(self, client: int, now: float, *, may_park: bool = False) -> Answer:
-        """A client attempts to connect."""
+        """Answer a client's attempt to connect."""
         if self._admission is None:
             full = self._busy_until - now > self._patience
             return self._reject_full(now) if full else (Verdict.USABLE, self.serve(now), 0.0)
@@ -73,17 +73,17 @@ class Primary:
         return (Verdict.PARKED, now, delay) if may_park else self._refuse(now, delay)
 
     def reservation(self, client: int, now: float) -> float:
-        """Seconds until the reserved time of a parked client."""
+        """Return the seconds until the reserved time of a parked client."""
         return 0.0 if self._admission is None else self._admission.reserve(client, now)
 
     def use_reservation(self, client: int, now: float) -> float:
-        """Connect a parked client at its reserved time; returns when its setup will be done."""
+        """Connect a parked client at its reserved time; return the end of its setup."""
         if self._admission is not None:
             self._admission.reserve(client, now)
         return self.serve(now)
 
     def serve(self, now: float) -> float:
-        """Begin a setup; when it will be done."""
+        """Begin a setup; return its end."""
         self.handshakes += 1
         self._busy_until = max(self._busy_until, now) + self._service
         return self._busy_until

@@ -13,20 +13,20 @@ from haclient.simulation.syn import SynFigures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One simulated storm.  Times are seconds after the primary is back.
+    """The result of one simulated storm.  Times are seconds after the primary is back.
 
-    :param name: of the clients' policy.
-    :param back: when clients became usable, in order.
-    :param attempts: when attempts reached the primary, in order.  Each SYN is an attempt, whether the client
-        dialled or its kernel repeated the SYN.
+    :param name: name of the clients' policy.
+    :param back: times at which clients became usable, sorted.
+    :param attempts: times at which attempts reached the primary, sorted.  Each SYN is an attempt, whether the
+        client dialled or its kernel repeated the SYN.
     :param earlier: attempts before the primary was back.
     :param elsewhere: attempts at other members after that.
     :param dials: dials at any member after that.
-    :param syns: those of the whole storm, by address.
+    :param syns: SYNs of the whole storm, by address.
     :param refused: attempts that the primary's full backlog refused or dropped.
     :param deferred: attempts that the primary refused with ``retry-after``.
     :param parked: attempts that a member parked.
-    :param handshakes: what cost the primary work: connections set up and refusals with ``retry-after``.
+    :param handshakes: work of the primary: connections set up, and refusals with ``retry-after``.
     :param gave_up: clients that gave up.
     """
 
@@ -51,12 +51,12 @@ class Result:
 
     @property
     def last(self) -> float:
-        """When the last client was back; infinite when one was not."""
+        """Time at which the last client was back; infinite if one was not."""
         return math.inf if self.not_back else self.back[-1]
 
     @property
     def ratio(self) -> float:
-        """``last`` as a multiple of N/mu, which no policy can go below."""
+        """``last`` as a multiple of N/mu, the shortest possible time under any policy."""
         return self.last / self.scenario.ideal
 
     @property
@@ -71,16 +71,16 @@ class Result:
 
     @property
     def wasted(self) -> int:
-        """Handshakes of the primary that no client got a session from."""
+        """Handshakes of the primary that gave no client a session."""
         return self.handshakes - len(self.back)
 
     def quantile(self, share: float) -> float:
-        """When this share of the clients was back (nearest rank)."""
+        """Return the time at which this share of the clients was back (nearest rank)."""
         rank = max(1, math.ceil(share * self.scenario.clients))
         return self.back[rank - 1] if rank <= len(self.back) else math.inf
 
     def figures(self) -> dict[str, object]:
-        """The figures by name, for tables and JSON; what is not known is ``None``."""
+        """Return the figures by name, for tables and JSON; unknown ones are ``None``."""
         times = {
             "last": self.last,
             "p50": self.quantile(0.5),
@@ -109,7 +109,7 @@ class Result:
 
 
 def peak(times: Sequence[float]) -> int:
-    """Most of these (in order) within one second."""
+    """Return the highest number of these sorted times within one second."""
     most = first = 0
     for place, time in enumerate(times):
         while times[first] <= time - 1:

@@ -1,4 +1,4 @@
-"""What happens in a simulated storm, apart from what the clients do about it.
+"""The conditions of a simulated storm, apart from the clients' policy.
 
 Time 0 is the loss of the old primary; the new one serves ``outage`` seconds later.
 """
@@ -19,39 +19,40 @@ Passive = Literal["close", "refuse"]
 class Scenario:
     """The cluster, the outage and the number of clients.
 
-    :param clients: each has one connection, which is lost once.
+    :param clients: number of clients; each has one connection, which is lost once.
     :param setup_rate: connections a second that the new primary manages.
     :param outage: seconds from the loss to the new primary.
-    :param detection: each client notices the loss within this time, evenly spread; seconds.  A killed
+    :param detection: seconds within which each client notices the loss, evenly spread.  A killed
         process is noticed in a round trip (its kernel resets the connections), a dead host by heartbeats.
-    :param dead_host: the address of the lost member answers nothing until it serves again, as when its host
-        is gone; otherwise its port answers with a reset, as after the death of the process.
-    :param backlog: connections that wait at the primary; above that it does as ``when_full`` says.
-    :param when_full: ``silent`` is what Linux does: the kernel drops the SYN, and that of the client repeats
-        it.  ``reset`` is what a load balancer does.
-    :param syn_repeats: how the kernel of a client repeats a SYN, see ``syn``; ``linear`` is Linux from 6.5
-        on.
-    :param retry_after: the primary admits as ``broker_stub.admission.rate_limiter`` does and sends
-        ``retry-after`` to the clients that it refuses.  Without it, the primary is an ordinary
-        broker, which serves connections in the order of their arrival.
-    :param accept_rate: what it admits a second; ``None`` for ``setup_rate``.
-    :param parking: members hold clients that ask for it; needs ``retry_after``.
-    :param fleet_known: the lost primary announced ``clients`` and ``setup_rate``, so that haclient's clients
-        spread themselves; without ``retry_after``, for a primary announces no fleet where it sends that.
+    :param dead_host: whether the host of the lost member is gone, so that its address does not answer until
+        it serves again.  Otherwise only the process has died, and its port answers with a reset.
+    :param backlog: most connections that wait at the primary; ``when_full`` is for more.
+    :param when_full: ``silent`` for Linux, which drops the SYN, so that the client's kernel repeats it;
+        ``reset`` for a load balancer.
+    :param syn_repeats: the client kernel's times for repeating a SYN, see ``syn``; ``linear`` is Linux from
+        6.5 on.
+    :param retry_after: whether the primary admits clients by ``broker_stub.admission.rate_limiter`` and sends
+        ``retry-after`` to others.  Without it, the primary is an ordinary broker, which serves connections
+        in the order of their arrival.
+    :param accept_rate: connections a second that it admits; ``None`` for ``setup_rate``.
+    :param parking: whether members park clients that ask for it; needs ``retry_after``.
+    :param fleet_known: whether the lost primary announced ``clients`` and ``setup_rate``, so that haclient's
+        clients spread their attempts.  Needs ``retry_after`` off, because a primary never announces both.
     :param members: 1 is an address that moves to the new primary; more are the dead one, the new primary
-        and passive ones, in the order in which clients know them.
-    :param passive: what the passive ones do: ``close`` the connection with ``amqp:connection:forced``, or
-        ``refuse`` the port because they do not listen, as the backup of an Artemis pair.
-    :param redirecting: how many of the passive ones redirect (and park) instead.
-    :param refusal_cost: the primary's work for a refusal with ``retry-after``, as a part of that for a
+        and passive ones, in the order of the clients' list.
+    :param passive: behaviour of passive members: ``close`` the connection with ``amqp:connection:forced``, or
+        ``refuse`` at the port because they do not listen, as the backup of an Artemis pair.
+    :param redirecting: number of passive members that redirect (and park) instead.
+    :param refusal_cost: the primary's work for a refusal with ``retry-after``, as a part of the work for a
         connection setup.
     :param round_trip: seconds from a dial to an answer of the kernel.
-    :param handshake_round_trips: of a connection setup: 1 is TCP alone; with SASL it is 4, with TLS 1.3
-        one more, with TLS 1.2 two.
+    :param handshake_round_trips: round trips of a connection setup: 1 is TCP alone; with SASL it is 4, with
+        TLS 1.3 one more, with TLS 1.2 two.
     :param authentication: seconds that a setup waits for another service, such as a directory; it adds to
         the round trips, and takes none of the primary's time.  The processor time of TLS and
         of a password's hash is part of ``setup_rate``.
-    :param horizon: seconds after the primary is back when the simulation ends; ``None``: when all are back.
+    :param horizon: seconds from the primary's return to the end of the simulation; ``None``: until all are
+        back.
     """
 
     clients: int = 2000

@@ -1,4 +1,4 @@
-"""The members as clients meet them, and counts of their attempts."""
+"""The members from the clients' point of view, and counts of attempts at them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from haclient.simulation.syn import SYN_GAPS, SynCounter
 
 
 class Role(enum.IntEnum):
-    """What a member does with an attempt."""
+    """A member's response to an attempt."""
 
     DEAD = 0
     """No process listens: a reset."""
@@ -22,15 +22,15 @@ class Role(enum.IntEnum):
     REDIRECTS = 3
     PRIMARY = 4
     SILENT = 5
-    """No host: nothing answers."""
+    """No host: packets get no answer."""
 
 
 class World:
-    """Everything that is not a client.
+    """The environment of the clients.
 
-    :ivar syn_gaps: seconds from each SYN of one dial to the next, the last one to the failure of the dial.
-    :ivar back: when clients became usable, in seconds after the primary is back.
-    :ivar attempts: the same for SYNs that reached the primary.
+    :ivar syn_gaps: seconds from each SYN of one dial to the next; the last is until the failure of the dial.
+    :ivar back: times at which clients became usable, in seconds after the primary is back.
+    :ivar attempts: times at which SYNs reached the primary, likewise.
     :ivar earlier: SYNs before the primary is back.
     :ivar elsewhere: SYNs at other members after that.
     :ivar dials: dials after that, each with one SYN or more.
@@ -63,7 +63,7 @@ class World:
         return self._serves
 
     def role(self, member: int, now: float, *, may_park: bool = False) -> Role:
-        """What this member does with an attempt that begins now."""
+        """Return this member's response to an attempt that begins now."""
         is_up = now >= self.scenario.outage
         if member == self._serves and is_up:
             return Role.PRIMARY
@@ -78,9 +78,9 @@ class World:
     def count(
         self, client: int, member: int, role: Role, now: float, *, repeated: int = 0, accepted: bool = False
     ) -> None:
-        """A SYN reaches a member.
+        """Count a SYN that reaches a member.
 
-        :param repeated: how often this dial has sent it before.
+        :param repeated: number of earlier SYNs of this dial.
         :param accepted: whether the primary begins a connection setup, or answers with ``retry-after``.
         """
         outage = self.scenario.outage
@@ -96,5 +96,5 @@ class World:
         self.syns.count(client, member, now, reset=resets, served=accepted)
 
     def usable(self, now: float) -> None:
-        """A client has a session."""
+        """Record that a client has a session."""
         self.back.append(now - self.scenario.outage)

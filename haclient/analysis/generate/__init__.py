@@ -1,11 +1,11 @@
-"""Telemetry of a fleet that never was, with the truth about it.
+"""Generate telemetry of a fictitious fleet, with the correct results of its analysis.
 
-For tests, demonstrations and benchmarks.  Spark makes the lines where they are needed, from
-``spark.range`` and native expressions; each is a function of the seed, so the same arguments
-give the same lines on any cluster.
+For tests, demonstrations and benchmarks.  Spark generates the lines on its executors, from ``spark.range``
+and native expressions; each is a function of the seed, so the same arguments give the same lines on any
+cluster.
 
-``fleet`` decides what each client goes through, ``lines`` writes it as telemetry, ``truth`` is
-the result that an analysis should find, and ``fault_injection`` is what is wrong with the lines.
+``fleet`` decides the events of each client, and ``lines`` writes them as telemetry.  ``truth`` computes
+the results that an analysis should find.  ``fault_injection`` lists the injected faults.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _COMPRESSION = {"json": "none", "json.gz": "gzip"}
 class Generated:
     """A fleet's telemetry.
 
-    :param events: the columns of ``ingest``, without copies and what is no line.
+    :param events: the columns of ``ingest``, without copies and bad lines.
     :param lines: JSON text in the column ``value``, with copies, cut and bad lines.
-    :param truth: of episodes; ``storms``, ``flapping`` and ``clocks``: of those; ``truth`` has their columns.
+    :param truth: correct episodes; likewise ``storms``, ``flapping`` and ``clocks``.  The module ``truth``
+        has their columns.
     """
 
     events: DataFrame
@@ -53,9 +54,9 @@ def generate(
     clusters: int = 3,
     name: str = "",
 ) -> Generated:
-    """Make a fleet; about 15 lines for each client and outage.
+    """Generate a fleet; about 15 lines for each client and outage.
 
-    :param name: what the names of its clients and clusters begin with.
+    :param name: prefix of the names of its clients and clusters.
     """
     fleet = Fleet(clients, outages, seed, faults, clusters, name)
     episodes = fleet.episodes_of(spark)
@@ -74,7 +75,7 @@ def write(generated: Generated, path: str, *, form: str = "json", files: int | N
     """Write the lines into the folder ``path``; on this machine, under the names of telemetry files.
 
     :param form: ``json``, ``json.gz``, or ``parquet``: a store of ``ingest``.
-    :param files: how many of JSON; without it as many as there are tasks.
+    :param files: number of JSON files; by default one per task.
     """
     if form == "parquet":
         ingest.store(generated.events, path)
@@ -86,7 +87,7 @@ def write(generated: Generated, path: str, *, form: str = "json", files: int | N
 
 
 def _rename(folder: Path) -> None:
-    """Give Spark's text files the names of telemetry, and remove what Spark wrote beside them."""
+    """Rename Spark's text files to names of telemetry, and remove all other files that Spark wrote."""
     for path in list(folder.iterdir()):
         if path.name.startswith("part-"):
             path.rename(path.with_name(path.name.replace(".txt", ".jsonl")))

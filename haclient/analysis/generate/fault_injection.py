@@ -1,4 +1,4 @@
-"""What goes wrong in a generated fleet: what becomes of its clients, and what is wrong with its lines."""
+"""Faults of a generated fleet: failures of its clients, and errors in its lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """The faults to inject; shares of one.
+    """The faults to inject; most are shares from 0 to 1.
 
     :param lost: lines never written; their numbers are missing.
     :param duplicated: lines written twice.
@@ -16,14 +16,14 @@ class Faults:
     :param giving_up: clients that give up in an outage.
     :param closing: clients whose application closes the connection.
     :param leaving: clients whose application closes it while they are reconnecting.
-    :param restarting: clients that die while reconnecting, and begin again as a new process.
+    :param restarting: clients that die while reconnecting, and start again as a new process.
     :param searching: clients that search from the last outage to the end.
     :param never: clients that never connect.
-    :param skew: seconds by which the wall clock of a client may be wrong, in either direction.
+    :param skew: largest error of a client's wall clock, in seconds in either direction.
     :param stepping: clients whose wall clock jumps, by up to 10 s in either direction, in one outage.
-    :param fast: how many clients have a wall clock that is an hour fast; one at most is no more than a rank.
-    :param busy: outages of the client with very many of them.
-    :param split: a few clients see another primary of the same generation, or an older one.
+    :param fast: number of clients whose wall clock is an hour fast; ``clock.as_of`` tolerates at least one.
+    :param busy: outages of the client that has very many.
+    :param split: whether a few clients see another primary of the same generation, or an older one.
     """
 
     lost: float = 0.002

@@ -1,10 +1,10 @@
-"""A fleet, and what each of its clients goes through.
+"""A generated fleet, and the events of each of its clients.
 
 * Every client keeps one connection to one of several clusters.  The first cluster has most of them.
 * The primary of a cluster dies ``outages`` times.  All its clients lose it within 0.2 s, and try again with
   full jitter: delay n is drawn evenly from 0 to ``min(CAP, BASE * 2**n)``.  The new primary takes over after
   ``FAILOVER`` seconds and sets up clients at an even rate; the last slot is ``RECOVERY`` seconds later.
-* A few clients die, give up, are closed, or search to the end; of some a new process begins a little later,
+* A few clients die, give up, are closed, or search to the end.  Some restart as a new process a little later,
   and some never connect (``Faults``).
 * The last client is alone in a cluster of its own and loses its connection ``Faults.busy`` times.
 """
@@ -23,12 +23,12 @@ INTERVAL = 300.0  # s from one death of a primary to the next
 FAILOVER = 2.0  # s until the backup is promoted
 RECOVERY = 20.0  # s from the first connection setup to the last
 BASE, CAP = 0.1, 30.0  # s, the client's defaults
-LAST_ATTEMPT = 11  # it always succeeds: all delays before it add up to 70 s on average
+LAST_ATTEMPT = 11  # always succeeds: all delays before it add up to 70 s on average
 ALIVE = 60.0  # s
 ATTEMPT_TIME = 0.02  # s, the longest attempt
 REFUSED, FORCED = 0.5, 0.3  # shares of the failed attempts; the rest is redirected
-FIRST_SHARE = 0.8  # of the clients, in the first cluster
-AGAIN = 30.0  # s from a loss until the new process of a client begins, which died meanwhile
+FIRST_SHARE = 0.8  # share of the clients in the first cluster
+AGAIN = 30.0  # s from a loss until the new process of a client that died begins
 HOUR = 3600.0  # s
 
 FAILING = ("dies", "restarts", "gives up", "leaves", "searches", "never")
@@ -37,10 +37,10 @@ FAILING = ("dies", "restarts", "gives up", "leaves", "searches", "never")
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What was asked for, and from it what every client goes through.
+    """The parameters of a fleet, from which its clients' events are computed.
 
     :param outages: deaths of the primary of each cluster.
-    :param name: what the names of its clients and clusters begin with.
+    :param name: prefix of the names of its clients and clusters.
     """
 
     clients: int
@@ -52,17 +52,17 @@ class Fleet:
 
     @property
     def until(self) -> float:
-        """When the last lines are written, in seconds from the start."""
+        """Time of the last lines, in seconds from the start."""
         return (self.outages + 1.25) * INTERVAL
 
     def prng(self, salt: str, *of: str | Column) -> Column:
-        """A pseudo-random number, uniform in [0, 1), the same for the same columns."""
+        """Return a pseudo-random number, uniform in [0, 1), the same for the same columns."""
         columns = [sf.col(name) if isinstance(name, str) else name for name in of]
         drawn = sf.xxhash64(sf.lit(self.seed), sf.lit(salt), *columns)
         return sf.shiftrightunsigned(drawn, 11) / sf.lit(float(2**53))
 
     def _clients(self, spark: SparkSession) -> DataFrame:
-        """One row a process: a client, and again each that begins a second life."""
+        """Return one row per process: each client, and a second row for each that restarts."""
         faults, span = self.faults, self.outages
         cluster_number = sf.when(self.prng("cluster", "id") < FIRST_SHARE, 0).otherwise(
             sf.floor(self.prng("cluster 2", "id") * self.clusters)
@@ -115,7 +115,7 @@ class Fleet:
         return sf.when(sf.col("id") < self.faults.fast, HOUR).otherwise(drawn)
 
     def _lives(self, rows: DataFrame) -> DataFrame:
-        """``earlier``: deaths of the primary before a process began; ``id`` is that of the process."""
+        """Add ``earlier``, the primary's deaths before a process began; ``id`` becomes the process's."""
         again = sf.when(sf.col("fate") == "restarts", sf.array(sf.lit(0), sf.lit(1)))
         rows = rows.withColumn("life", sf.explode(again.otherwise(sf.array(sf.lit(0)))))
         second = sf.col("life") == 1
@@ -128,7 +128,7 @@ class Fleet:
         )
 
     def _began(self, number: Column) -> Column:
-        """When an outage begins, in seconds from the start."""
+        """Return the start of an outage, in seconds from the start of the period."""
         every = self.outages * INTERVAL / max(self.faults.busy, 1)
         death = number + sf.col("earlier")
         storm = (death - 1) * INTERVAL + self.prng("death", "cluster_number", death) * (INTERVAL / 4)
@@ -138,7 +138,7 @@ class Fleet:
         return sf.when(number == 1, first).when(sf.col("busy"), 10 + (number - 1) * every).otherwise(storm)
 
     def _episodes(self, spark: SparkSession) -> DataFrame:
-        """One row for each outage of each client, with its waits, starts and last attempt."""
+        """Return one row per outage of each client, with its waits, starts and last attempt."""
         all_of_them = self.outages + 1 - sf.col("earlier")
         usual = sf.when(sf.col("fate") == "lives", all_of_them).otherwise(sf.col("fate_at"))
         count = sf.when(sf.col("busy"), self.faults.busy + 1).otherwise(usual)
@@ -169,7 +169,7 @@ class Fleet:
         )
 
     def _steps(self) -> Column:
-        """The lines of an outage: struct of ``kind``, ``n`` (attempt from 0, or alive) and ``at`` (s)."""
+        """Return the lines of an outage: ``kind``, ``n`` (of the attempt, or alive line) and ``at`` (s)."""
         lost = sf.array(sf.when(sf.col("outage") > 1, _step(Kind.LOST, sf.lit(0), sf.lit(0.0))))
         return sf.array_compact(sf.concat(lost, self._tries(), self._ending()))
 
@@ -192,7 +192,7 @@ class Fleet:
         )
 
     def _ending(self) -> Column:
-        """The lines after the last attempt of an outage."""
+        """Return the lines after the last attempt of an outage."""
         back, zero = end("last"), sf.lit(0)
         connected = _step(Kind.CONNECTED, zero, back)
         ends = sf.col("end")
@@ -206,13 +206,13 @@ class Fleet:
         )
 
     def error(self, n: Column) -> Column:
-        """Why attempt ``n`` failed, if it did."""
+        """Return the error of attempt ``n``, assuming that it failed."""
         drawn = self.prng("kind", sf.col("id"), sf.col("outage"), n)
         other = sf.when(drawn < REFUSED + FORCED, "closed").otherwise("redirected")
         return sf.when(drawn < REFUSED, "refused").otherwise(other)
 
     def episodes_of(self, spark: SparkSession) -> DataFrame:
-        """One row for each outage of each client, with ``steps``, its lines.
+        """Return one row per outage of each client, with ``steps``, its lines.
 
         ``before`` is the number of lines that its connection wrote before them.
         """
@@ -222,7 +222,7 @@ class Fleet:
         return rows.withColumn("before", before)
 
     def is_lost(self, sequence: Column) -> Column:
-        """Whether the line of that number was never written."""
+        """Test if the line of that number was never written."""
         return self.prng("lost line", sf.col("id"), sequence) < self.faults.lost
 
 
@@ -233,12 +233,12 @@ def _step(kind: Kind, n: Column, at: Column) -> Column:
 
 
 def fails_to_connect() -> Column:
-    """Whether an episode ends without a connection."""
+    """Test if an episode ends without a connection."""
     return sf.col("end").isin(*FAILING)
 
 
 def _alive(back: Column, until: Column) -> Column:
-    """``alive`` lines each minute after ``back``, which is in seconds from the loss, to ``until``."""
+    """Return ``alive`` lines each minute after ``back``, which is in seconds from the loss, to ``until``."""
     count = sf.greatest(sf.floor((until - sf.col("began") - back) / ALIVE), sf.lit(0))
     numbers = sf.slice(sf.sequence(sf.lit(0), count.cast("int")), 2, 1_000_000)
     return sf.transform(numbers, lambda number: _step(Kind.ALIVE, number, back + number * ALIVE))
@@ -249,11 +249,11 @@ def _nothing() -> Column:
 
 
 def _start(n: Column) -> Column:
-    """When attempt ``n`` begins, in seconds from the beginning of the outage."""
+    """Return the start of attempt ``n``, in seconds from the beginning of the outage."""
     waited = sf.aggregate(sf.slice("waits", sf.lit(1), n + 1), sf.lit(0.0), lambda sum_, wait: sum_ + wait)
     return waited + n * ATTEMPT_TIME
 
 
 def end(number: str) -> Column:
-    """When the attempt in that column ends."""
+    """Return the end of the attempt whose number is in that column."""
     return sf.get("starts", sf.col(number)) + ATTEMPT_TIME

@@ -1,4 +1,4 @@
-"""The lines that a generated fleet writes: as rows of ``ingest``, and as text with what is wrong with it."""
+"""The lines of a generated fleet: as rows of ``ingest``, and as text with the injected errors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WITH_ENDPOINT = (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT)
 
 
 def events(fleet: Fleet, rows: DataFrame) -> DataFrame:
-    """One row a line, copies included, with the columns of the schema, ``copy``, ``torn``, ``garbage``.
+    """Return one row per line, copies included: the columns of the schema, ``copy``, ``torn``, ``garbage``.
 
-    :param rows: of ``fleet.episodes_of``.
+    :param rows: from ``fleet.episodes_of``.
     """
     steps = rows.select("*", sf.posexplode("steps").alias("pos", "line"))
     steps = steps.withColumn("sequence", sf.col("before") + sf.col("pos") + 1)
@@ -33,18 +33,18 @@ def events(fleet: Fleet, rows: DataFrame) -> DataFrame:
 
 
 def flat(made: DataFrame) -> DataFrame:
-    """The rows as ``ingest`` has them.
+    """Return the rows as ``ingest`` reads them.
 
-    :param made: of ``events``.
+    :param made: from ``events``.
     """
     rows = made.where(~sf.col("torn") & (sf.col("copy") == 0))
     return rows.select(*(key.column for key in KEYS), sf.to_date("time").alias("date"))
 
 
 def text(made: DataFrame) -> DataFrame:
-    """The rows as JSON in the column ``value``, cut and followed by garbage where they say so.
+    """Return the rows as JSON in the column ``value``, cut or followed by garbage where marked.
 
-    :param made: of ``events``.
+    :param made: from ``events``.
     """
     time = sf.date_format("time", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
     outer = [(time if key.column == "time" else sf.col(key.column)).alias(key.name) for key in ENVELOPE]
@@ -59,7 +59,7 @@ def text(made: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What each line says, by column; what is null on all lines is left out."""
+    """The content of each line, by column; columns that are always null are left out."""
 
     fleet: Fleet
 
@@ -121,7 +121,7 @@ class _Line:
         }
 
     def _endpoint(self) -> dict[str, Column]:
-        """Where a line happened: 0 and 1 are the members of its cluster."""
+        """Return the endpoint of a line: 0 and 1 are the members of its cluster."""
         primary, parity = self._primary(), sf.pmod(sf.col("line.n"), sf.lit(2))
         member = (
             sf.when(_is(Kind.LOST), 1 - primary)
@@ -153,7 +153,7 @@ class _Line:
         }
 
     def _end(self) -> dict[str, Column]:
-        """What is said at the loss, and at the end of an outage."""
+        """Return the values of lines about a loss, and about the end of an outage."""
         unsettled = sf.pmod("id", sf.lit(7))
         killed = sf.pmod("outage", sf.lit(2)) == 0  # every other primary; the others are stopped
         at = sf.round("line.at", 6)
@@ -166,7 +166,7 @@ class _Line:
         }
 
     def _primary(self) -> Column:
-        """Which of the two members the client finds to be primary."""
+        """Return the number of the member that the client finds to be primary."""
         right = sf.pmod(_era(), sf.lit(2))
         return sf.when(self._sees_split(3, 7), 1 - right).otherwise(right)
 
@@ -180,22 +180,22 @@ class _Line:
 
 
 def _is(*kinds: Kind) -> Column:
-    """Whether a line is of one of these kinds."""
+    """Test if a line is of one of these kinds."""
     return sf.col("line.kind").isin(*(kind.value for kind in kinds))
 
 
 def _won() -> Column:
-    """Whether it is of the attempt that made the connection."""
+    """Test if a line is of the attempt that made the connection."""
     return (sf.col("line.n") == sf.col("last")) & ~fails_to_connect()
 
 
 def _serves() -> Column:
-    """Whether it is an ``alive`` line of a connection that is there."""
+    """Test if a line is an ``alive`` line of an established connection."""
     return _is(Kind.ALIVE) & ~fails_to_connect()
 
 
 def _era() -> Column:
-    """The generation of the primary that ends an outage."""
+    """Return the generation of the primary that ends an outage."""
     return sf.col("outage") + sf.col("earlier")
 
 
@@ -204,7 +204,7 @@ def _member(ending: str) -> Column:
 
 
 def _event_id(seed: int) -> Column:
-    """Like a UUID, from two hashes: 122 bits, so that no two lines of a fleet share one."""
+    """Return a UUID-like id from two hashes: 122 bits, so that no two lines of a fleet share one."""
     hashes = [sf.xxhash64(sf.lit(seed + half), "id", "sequence") for half in (0, 1)]
     digits = sf.lower(sf.concat(*(sf.lpad(sf.hex(one), 16, "0") for one in hashes)))
 

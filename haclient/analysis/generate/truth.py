@@ -1,7 +1,7 @@
-"""What an analysis of a generated fleet should find: computed from what its clients went through.
+"""The correct results of an analysis of a generated fleet, computed from its clients' events.
 
-No line is read.  Times are those of a clock that is right, as seconds since the epoch.  A client whose wall
-clock is an hour fast is lost at another time by that clock: it is in no storm.
+No line is read.  Times are from a correct clock, as seconds since the epoch.  A client whose wall
+clock is an hour fast reports its loss at another time, so it is in no storm.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _RESULTS = {
 
 
 def episodes(fleet: Fleet, rows: DataFrame) -> DataFrame:
-    """One row for each episode of each connection.
+    """Return the correct episodes, one row per episode of each connection.
 
     Columns: ``client_id``, ``instance``, ``connection``, ``outage``, ``cluster``, ``downtime`` (s, null if
     not back), ``attempts``, ``episode_result``, ``never_connected`` and ``lost_lines`` (missing ones).
 
-    :param rows: of ``fleet.episodes_of``.
+    :param rows: from ``fleet.episodes_of``.
     """
     count = sf.size("steps")
     lost = sf.filter(sf.sequence(sf.lit(1), count), lambda n: fleet.is_lost(sf.col("before") + n))
@@ -50,14 +50,14 @@ def episodes(fleet: Fleet, rows: DataFrame) -> DataFrame:
 
 
 def storms(rows: DataFrame) -> DataFrame:
-    """One row for each death of a primary that took as many connections as a storm has.
+    """Return the correct storms: each death of a primary that lost enough connections.
 
-    All of them are lost within 0.2 s, so that each of these deaths is one storm of all that were connected.
-    Columns: ``cluster``, ``started_at``, ``clients_hit``, ``attempts``, ``gone`` (gave up, open or silent),
-    ``ended_at``, when 99 % of the gone and of those that came back, rounded up, were back, and
-    ``stragglers``, the others of these; both null if they never were.
+    All of them are lost within 0.2 s, so each such death is one storm of all connected clients.
+    Columns: ``cluster``, ``started_at``, ``clients_hit``, ``attempts``, ``gone`` (gave up, open or silent).
+    ``ended_at`` is the time when 99 % of the gone and returned clients, rounded up, were back; ``stragglers``
+    counts the rest of them.  Both are null if that never happened.
 
-    :param rows: of ``fleet.episodes_of``.
+    :param rows: from ``fleet.episodes_of``.
     """
     hit = rows.where((sf.col("outage") > 1) & ~sf.col("busy") & (sf.col("skew") < HOUR))
     back = sf.when(~fails_to_connect(), sf.col("began") + end("last"))
@@ -81,9 +81,9 @@ def storms(rows: DataFrame) -> DataFrame:
 
 
 def flapping(rows: DataFrame) -> DataFrame:
-    """``endpoint`` and ``score`` of each that lost its connections: the most deaths in any hour.
+    """Return the correct flapping score of each endpoint: the most deaths in any hour.
 
-    :param rows: of ``fleet.episodes_of``.
+    :param rows: from ``fleet.episodes_of``.
     """
     lost = rows.where((sf.col("outage") > 1) & (sf.col("skew") < HOUR))
     member = sf.when(sf.pmod(_death(), sf.lit(2)) == 0, "-b:5672").otherwise("-a:5672")
@@ -97,11 +97,11 @@ def flapping(rows: DataFrame) -> DataFrame:
 
 
 def clocks(rows: DataFrame) -> DataFrame:
-    """One row a process: ``source``, and by how much its wall clock is wrong, in seconds.
+    """Return the error of each process's wall clock, in seconds, by ``source``.
 
-    Columns: ``wrong_first`` and ``wrong_last``; they differ where it was set.
+    Columns: ``wrong_first`` and ``wrong_last``; they differ if the clock was set.
 
-    :param rows: of ``fleet.episodes_of``.
+    :param rows: from ``fleet.episodes_of``.
     """
     was_set = sf.col("outage") >= sf.col("step_at")
     wrong = sf.col("skew") + sf.when(was_set, sf.col("step")).otherwise(0.0)
@@ -111,7 +111,7 @@ def clocks(rows: DataFrame) -> DataFrame:
 
 
 def _attempts() -> Column:
-    """How many attempts were written down; the last line of a client that dies is cut short."""
+    """Count the attempts that were written; the last line of a client that dies is cut short."""
     tries = sf.size(sf.filter("steps", lambda step: step["kind"] == Kind.ATTEMPT.value))
     cut = (sf.col("end") == "dies") & (sf.element_at("steps", -1)["kind"] == Kind.ATTEMPT.value)
     return tries - sf.coalesce(cut, sf.lit(False)).cast("int")

@@ -1,1 +1,1 @@
-"""Reading and writing at the rim of the analysis: the session, ingestion, batches of a stream, output."""
+"""Input and output of the analysis: the Spark session, ingestion, batches of a stream, tables."""

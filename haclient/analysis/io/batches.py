@@ -1,17 +1,17 @@
-"""What a stream has taken so far: distinct events in Parquet, by batch and by date.
+"""The distinct events that a stream has read so far, in Parquet, by batch and by date.
 
 Rules
 -----
-* A batch has a folder of its own, named after its id, and replaces what is there: Spark repeats a batch
-  that a kill interrupted under the same id and with the same files.
-* An event is in the batch that brought it first.  A later copy has the same id and the same time, so
-  that only the ids of its date are looked at: nothing expires, however late it comes, and the work is
-  bounded by a day's ids.  A watermark would drop what a client that was cut off delivers late, and the
-  batch job would not.  A copy with another time stays too; ``ingest.distinct`` decides between them as in a
-  batch job, whichever came first.
-* Many small batches become one when the stream rests.  ``CURRENT`` names the folder that counts, and
-  changes by a rename.
-* Batches that an older version wrote are read under today's names (``former``).
+* A batch has a folder of its own, named after its id, and replaces a former one: if a kill interrupts a
+  batch, Spark repeats it under the same id and with the same files.
+* An event belongs to the batch that brought it first.  A later copy has the same id and time, so only the
+  ids of its date are compared.  This bounds the work by a day's ids, and no event is too late.
+  A watermark would drop lines that a disconnected client delivers late; the batch job keeps them.
+  A copy with another time stays too: ``ingest.distinct`` chooses between them as in a batch job,
+  in whatever order they arrived.
+* Many small batches are merged while no batch runs.  ``CURRENT`` names the valid folder, and changes by a
+  rename.
+* Batches of an older version are read under today's names (``former``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql.types import IntegerType, StructType
 from haclient.analysis.io import former, ingest
 
 MANY = 200
-"""Batches that are made one: listing and opening as many files takes longer than rewriting them."""
+"""Batches that start a merge: to list and open so many files takes longer than to rewrite them."""
 
 _CURRENT = "CURRENT"
 
@@ -34,8 +34,8 @@ _CURRENT = "CURRENT"
 class Batches:
     """Tables of one stream, each batch in a folder of its own.
 
-    :param folder: of this stream alone; all of Spark's nodes see it.
-    :param schema: of the rows; a column ``date`` among them is what they are divided by.
+    :param folder: used by this stream only, and visible to all of Spark's nodes.
+    :param schema: schema of the rows; a column ``date`` among them partitions the files.
     """
 
     def __init__(self, spark: SparkSession, folder: Path, schema: StructType) -> None:
@@ -47,23 +47,23 @@ class Batches:
         self._drop_leftovers()
 
     def write(self, batch: int, rows: DataFrame) -> None:
-        """Put ``rows`` instead of whatever batch ``batch`` had."""
+        """Store ``rows`` as batch ``batch``, in place of its former rows."""
         self._write(rows, self._batch(self._root(), batch))
 
     def before(self, batch: int) -> DataFrame:
-        """The rows of older batches."""
+        """Return the rows of older batches."""
         return self._read().where(sf.col("batch") < batch).drop("batch")
 
     def everything(self) -> DataFrame:
-        """The rows of all batches."""
+        """Return the rows of all batches."""
         return self._read().drop("batch")
 
     def of(self, batch: int | None) -> DataFrame:
-        """The rows of one batch; none for ``None``."""
+        """Return the rows of one batch; none for ``None``."""
         return self._read().where(sf.col("batch") == sf.lit(batch)).drop("batch")
 
     def fresh(self, batch: int, events: DataFrame) -> DataFrame:
-        """Those of ``events`` that no older batch has."""
+        """Return the ``events`` that no older batch has."""
         dates = [row["date"] for row in events.select("date").distinct().collect()]
         named = [date for date in dates if date is not None]
         wanted = sf.col("date").isin(named) | (sf.lit(len(named) < len(dates)) & sf.col("date").isNull())
@@ -74,17 +74,17 @@ class Batches:
         return events.join(known, same, "left_anti")
 
     def last(self, *, before: float = float("inf")) -> int | None:
-        """The id of the newest batch, of those with a smaller id than ``before``."""
+        """Return the highest id of a batch below ``before``; ``None`` if there is none."""
         return max((batch for batch in self._ids() if batch < before), default=None)
 
     def drop(self, *, before: int) -> None:
-        """Remove the batches with a smaller id."""
+        """Remove the batches with an id below ``before``."""
         for batch in self._ids():
             if batch < before:
                 shutil.rmtree(self._batch(self._root(), batch))
 
     def compact(self) -> None:
-        """Make one batch of many; only while no batch runs, and after the last one was committed."""
+        """Merge many batches into one; call it only after the last batch was committed."""
         last = self.last()
         if last is None or len(self._ids()) < MANY:
             return
@@ -110,7 +110,7 @@ class Batches:
         return former.current(stored).select(*self._schema.names)
 
     def _nothing(self) -> DataFrame:
-        """No rows; from ``createDataFrame`` they would come through a Python process."""
+        """Return no rows; ``createDataFrame`` would send them through a Python process."""
         columns = [sf.lit(None).cast(field.dataType).alias(field.name) for field in self._schema.fields]
         return self._spark.range(0).select(*columns)
 
@@ -127,7 +127,7 @@ class Batches:
         return root
 
     def _drop_leftovers(self) -> None:
-        """Remove what a kill during a compaction left behind."""
+        """Remove the remains of a compaction that was killed."""
         current = self._root().name
         for path in self._folder.iterdir():
             if path.is_dir() and path.name != current:

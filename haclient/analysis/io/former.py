@@ -1,9 +1,9 @@
-"""Reads rows that were stored under former names of columns and types, as today's.
+"""Read rows stored under former names of columns and types, as today's.
 
 Rules
 -----
-* Only reading knows former names: what is written, and every table, has today's.
-* A frame without a former column is left as it is: its types are today's too, for both changed at once.
+* Only reading knows former names: all output, and every table, has today's.
+* A frame without a former column is unchanged: its types are today's too, because both changed at once.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyspark.sql.types import StructField, StructType
 from haclient.telemetry.schema import FORMER_COLUMNS, FORMER_KINDS
 
 COLUMNS: Mapping[str, str] = {**FORMER_COLUMNS, "error": "why"}
-"""Today's columns of events and of the quarantine, and what they were called."""
+"""Today's columns of events and of the quarantine, with their former names."""
 
 
 def with_former(schema: StructType) -> StructType:
-    """``schema`` with the former columns of those that it has: for files that may hold either."""
+    """Add the former names of the schema's columns, for files that may hold either."""
     former = [
         StructField(COLUMNS[field.name], field.dataType) for field in schema.fields if field.name in COLUMNS
     ]
@@ -29,7 +29,7 @@ def with_former(schema: StructType) -> StructType:
 
 
 def current(rows: DataFrame) -> DataFrame:
-    """The rows under today's names; a row may have its value under either."""
+    """Rename former columns; a row may have its value under either name."""
     present = {name: former for name, former in COLUMNS.items() if former in rows.columns}
     for name, former in present.items():
         value = sf.coalesce(name, former) if name in rows.columns else sf.col(former)
@@ -40,7 +40,7 @@ def current(rows: DataFrame) -> DataFrame:
 
 
 def current_kind(kind: Column) -> Column:
-    """Today's name of a type."""
+    """Translate a former name of a type to today's."""
     for former, today in FORMER_KINDS.items():
         kind = sf.when(kind == former, today.value).otherwise(kind)
     return kind

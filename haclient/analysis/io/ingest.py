@@ -1,27 +1,27 @@
-"""Reading telemetry, and storing it as Parquet.
+"""Read telemetry, and store it as Parquet.
 
 Rules
 -----
-1. A line that is not JSON, or not of the schema, is kept in ``quarantine`` with its file, its text
-   and the error.  It never stops the job.  A gzip file that is cut short is read up to the cut, and is
-   in ``quarantine`` as a whole, without a text; so is a file that goes away before it is read, for a live
-   folder rotates its files.  Unknown keys are ignored, missing ones are null.
-2. An ``event_id`` of a ``source`` counts once.  Lines are written at least once: a second one is a copy.  Of
-   copies that differ the one with the earliest time stays, whatever the order of the files.  A line without a
-   source has that of its ``instance``.
+1. A line that is not JSON, or not of the schema, goes to ``quarantine`` with its file, its text and the
+   error.  It never stops the job.  A truncated gzip file is read up to the cut, and has a row without text
+   in ``quarantine``.  So has a file that disappears before it is read, because a live folder rotates its
+   files.  Unknown keys are ignored, missing ones are null.
+2. An ``event_id`` of a ``source`` counts once, because lines are written at least once.  If copies differ,
+   the earliest is kept, whatever the order of the files.  A line without a source gets its
+   ``instance`` as source.
 3. ``store`` marks its ``event_id`` column as unique in each source, in the metadata of the Parquet schema.
-   Such a store is not searched for copies again; that would cost one more shuffle of every line.
-4. A time before 2000, or more than a day after it is read, is taken away from its line, and the line is in
-   ``quarantine`` too, for ``tables.clock`` can place it by the others of its process.
+   Such a store is not deduplicated again, which saves a shuffle of every line.
+4. A time before 2000, or more than a day after its reading, is removed from its line.  The line also
+   goes to ``quarantine``; ``tables.clock`` can place it by other lines of its process.
 5. Former names of keys, columns and types are read as today's (``former``).
-6. Each line is read and parsed once: what was parsed stays on disk until events and quarantine are stored.
-7. Lines of a part of the time are read with ``MARGIN`` around it, by the dates of a store and by ``time``:
-   ``tables.clock`` places them later.
-8. Paths that end in ``.parquet`` or are a store of this module hold Parquet, all others JSON lines,
-   plain or in a compression that Spark recognises by the file's name (``.gz``).
+6. Each line is read and parsed once: parsed lines stay on disk until events and quarantine are stored.
+7. For a limited period, lines are read with ``MARGIN`` around it, by the dates of a store and by ``time``,
+   because ``tables.clock`` corrects times later.
+8. Paths that end in ``.parquet`` or are a store of this module hold Parquet, all others JSON lines.
+   Files may have a compression that Spark recognises by their name (``.gz``).
 
-Columns: ``Key.column`` of every key in ``haclient.telemetry.schema``, ``time`` as timestamp (null where
-it is not plausible), and ``date``, the day of ``time`` in UTC.
+Columns: ``Key.column`` of every key in ``haclient.telemetry.schema``, ``time`` as timestamp (null if it is
+not plausible), and ``date``, the day of ``time`` in UTC.
 """
 
 from __future__ import annotations
@@ -47,38 +47,38 @@ from haclient.telemetry.schema import DATA, ENVELOPE, FORMER_KEYS, KEYS, Key, Re
 UNIQUE = {"haclient.unique": True}
 IDENTITY = ("source", "event_id")
 ORDER = ("time", "monotonic", "sequence", "type")
-"""What decides which of several copies stays; copies that are equal in all of it are the same line."""
-_OLDEST = datetime(2000, 1, 1, tzinfo=UTC)  # of a clock that was ever set
+"""The sort order that selects one of several copies; copies equal in all of it are the same line."""
+_OLDEST = datetime(2000, 1, 1, tzinfo=UTC)  # an earlier time means a clock that was never set
 _VERSIONS = f"{schema.DATASCHEMA.rpartition(':')[0]}:"
-_SOURCE = "/haclient/"  # with the id of the instance: how a client names its process
+_SOURCE = "/haclient/"  # prefix of an instance's id in the name of its process
 _WHOLE_NUMBER = r'(":\s*-?\d+)\.0+(?=\s*[,}])'
-_RFC_3339 = (  # 5.6, with its note on the space; a year of more digits is one of a wrong clock
+_RFC_3339 = (  # 5.6, with its note on the space; a wrong clock may write a year of more digits
     r"^[+-]?\d{4,6}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$"
 )
 _TRAILER = 4  # bytes
-_LARGEST = 2**31 - 1  # bytes of a file that Spark takes as one value
-BROKEN = "_broken"  # where from_json puts the text of a line that it cannot read
+_LARGEST = 2**31 - 1  # bytes; larger files cannot be one value in Spark
+BROKEN = "_broken"  # column in which from_json keeps the text of a line that it cannot parse
 
 
 MARGIN = timedelta(days=1)
-"""How far the wall clock of a line may be off, where lines of a part of the time are asked for."""
+"""Tolerance for wrong wall clocks when lines of a limited period are read."""
 
 _LISTED = "file: string, trailer_size: bigint, blank: boolean"
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A part of the time.
+    """A limited period of time.
 
-    :param since: lines from this time on; all earlier ones without it.
-    :param until: lines before this time.
+    :param since: start of the period; ``None`` for no start.
+    :param until: end of the period, which lines must precede; ``None`` for no end.
     """
 
     since: datetime | None = None
     until: datetime | None = None
 
     def near(self, name: str, kind: str) -> Column:
-        """Whether the column, a time or a date, is not further than ``MARGIN`` from it, or not known."""
+        """Test if the column, a time or a date, is within ``MARGIN`` of the period, or null."""
         met = sf.lit(True)
         if self.since is not None:
             met &= sf.col(name) >= sf.lit(self.since - MARGIN).cast(kind)
@@ -92,11 +92,11 @@ ALWAYS = Period()
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What was read.
+    """Lines that were read.
 
-    :param events: one row a line, without copies.
+    :param events: one row per line, without copies.
     :param quarantine: lines that could not be read: ``file``, ``line``, ``error``.
-    :param parsed: what both are made of, persisted; whoever has stored both unpersists it.
+    :param parsed: the cached source of both; the caller unpersists it after storing them.
     """
 
     events: DataFrame
@@ -105,11 +105,11 @@ class Ingested:
 
 
 def read(spark: SparkSession, paths: str | Iterable[str], period: Period = ALWAYS) -> Ingested:
-    """The lines under ``paths``: files, folders or patterns; JSON or Parquet, not both at once."""
+    """Read the lines under ``paths``: files, folders or patterns; all JSON or all Parquet."""
     found = [paths] if isinstance(paths, str) else list(paths)
     if _is_parquet(spark, found):
         events, one_store = read_parquet(spark, found, period), len(found) == 1
-        # To look for copies takes a tenth of the time that it takes to sort every column.
+        # The check for copies takes a tenth of the time of sorting every column.
         if (one_store and _is_distinct(events)) or is_single(spark) or has_copies(events):
             events = distinct(events, single=one_store)
         return Ingested(events, implausible_times(spark, found))
@@ -117,19 +117,19 @@ def read(spark: SparkSession, paths: str | Iterable[str], period: Period = ALWAY
     lines = read_lines(text, period)
     assert lines.parsed is not None
     files = listed(spark, text.inputFiles())
-    if files is None:  # they are not on this machine
+    if files is None:  # not on this machine
         files = _trailers(_lines_of(spark, "*.gz").format("binaryFile").load(found))
     return replace(lines, quarantine=single(lines.quarantine.unionByName(unread(files, lines.parsed))))
 
 
 def _lines_of(spark: SparkSession, pattern: str) -> DataFrameReader:
-    """Reads what it can of a damaged file, and passes over one that has gone, instead of failing."""
+    """Configure a reader that skips missing files and the damaged part of corrupt ones."""
     reader = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", pattern)
     return reader.option("ignoreCorruptFiles", "true").option("ignoreMissingFiles", "true")
 
 
 def read_lines(text: DataFrame, period: Period = ALWAYS) -> Ingested:
-    """The lines of a DataFrame with the column ``value``, from files or from a stream of files."""
+    """Read lines from a DataFrame with the column ``value``, from files or from a stream of files."""
     parsed = computed_once(flat(parse(text)), StorageLevel.DISK_ONLY)
     return Ingested(
         distinct(events_of(parsed).where(period.near("time", "timestamp"))), quarantine_of(parsed), parsed
@@ -137,9 +137,9 @@ def read_lines(text: DataFrame, period: Period = ALWAYS) -> Ingested:
 
 
 def listed(spark: SparkSession, files: Sequence[str]) -> DataFrame | None:
-    """What the files themselves say: ``file``, ``trailer_size`` of gzip (see ``unread``), and ``blank``.
+    """Inspect files on this machine: ``file``, ``trailer_size`` of gzip (see ``unread``), and ``blank``.
 
-    ``None`` where they are not on this machine.
+    :return: ``None`` if some are not on this machine.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect") or not all(
         urlsplit(file).scheme == "file" for file in files
@@ -153,7 +153,7 @@ def listed(spark: SparkSession, files: Sequence[str]) -> DataFrame | None:
 
 
 def _on_disk(path: Path) -> dict[str, int]:
-    """The size in the trailer of a gzip file, and whether the file is empty."""
+    """Return the size in the trailer of a gzip file, and whether the file is empty."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -161,12 +161,12 @@ def _on_disk(path: Path) -> dict[str, int]:
                 return {"blank": not size}
             file.seek(-_TRAILER, os.SEEK_END)
             return {"blank": False, "trailer_size": int.from_bytes(file.read(_TRAILER), "little")}
-    except OSError:  # gone, or not for us to read
+    except OSError:  # missing, or not readable
         return {"blank": False}
 
 
 def _trailers(packed: DataFrame) -> DataFrame:
-    """The same of gzip files as Spark's ``binaryFile``, which are read whole for it."""
+    """Return the same columns for gzip files from Spark's ``binaryFile``, which reads them whole."""
     tail = sf.hex(sf.expr(f"substring(content, -{_TRAILER}, {_TRAILER})"))
     bytes_ = [sf.substring(tail, start, 2) for start in (7, 5, 3, 1)]
     return packed.where(sf.col("length") < _LARGEST).select(
@@ -177,15 +177,15 @@ def _trailers(packed: DataFrame) -> DataFrame:
 
 
 def unread(files: DataFrame, parsed: DataFrame) -> DataFrame:
-    """The files of which lines are missing, as rows of ``quarantine``.
+    """Return a row of ``quarantine`` for each file that lacks lines.
 
-    The last four bytes of a gzip file are the size of its content [1].  Those of a file that was cut are any
-    number, which is hardly ever smaller than what could be read.
+    The last four bytes of a gzip file are the size of its content [1].  In a truncated file they are
+    arbitrary, and hardly ever less than the size of the readable content.
 
     [1] RFC 1952, 2.3.1: ISIZE.
 
-    :param files: of ``listed``.
-    :param parsed: of ``flat``.
+    :param files: from ``listed``.
+    :param parsed: from ``flat``.
     """
     read_ = parsed.groupBy("file").agg(sf.sum("size").alias("size"))
     size, trailer = sf.coalesce("size", sf.lit(0)), sf.col("trailer_size")
@@ -198,12 +198,12 @@ def unread(files: DataFrame, parsed: DataFrame) -> DataFrame:
 
 
 def parse(text: DataFrame) -> DataFrame:
-    """Columns ``file``, ``value``, ``line`` (a struct of the schema, with ``BROKEN``), ``stamp``, ``time``.
+    """Parse lines into ``file``, ``value``, ``line`` (a struct with ``BROKEN``), ``stamp`` and ``time``.
 
-    ``stamp`` is the line's time, ``time`` is null where that is not plausible.
+    ``stamp`` is the line's time; ``time`` is the same, or null if it is not plausible.
 
-    The struct goes through an array of one: what is asked of a plain column, Spark asks of the expression
-    that made it, and would parse each line once for every question.
+    The struct goes through an array of one.  Otherwise Spark would inline the expression behind the column,
+    and parse each line again for every use.
     """
     lines = text.select(sf.col("_metadata.file_path").alias("file"), "value")
     mended = sf.transform(sf.array(_from_json(sf.col("value"))), _with_whole_numbers)
@@ -223,13 +223,13 @@ def _from_json(text: Column) -> Column:
 
 
 def _with_whole_numbers(line: Column) -> Column:
-    """A line that could not be read, read as if ``5672.0`` were ``5672``, which for JSON it is."""
+    """Parse a broken line again with ``5672.0`` read as ``5672``, which are equal in JSON."""
     text = sf.regexp_replace("value", _WHOLE_NUMBER, "$1")
     return sf.when(line[BROKEN].isNotNull(), _from_json(text)).otherwise(line)
 
 
 def _stamp(text: Column) -> Column:
-    """The time that a text says.  Spark knows capitals only, and no leap second."""
+    """Parse a time.  Spark accepts capitals only, and no leap second."""
     second = sf.when(text.contains(":60"), sf.regexp_replace(text, r":60(?=[.Zz+-])", ":59")).otherwise(text)
     capitals = sf.translate(second, "tz", "TZ")  # `upper` loads the tables of all alphabets
     return sf.when(text.rlike(_RFC_3339), capitals.try_cast("timestamp")).alias("stamp")
@@ -240,11 +240,11 @@ def _plausible(time: str) -> Column:
 
 
 def flat(parsed: DataFrame) -> DataFrame:
-    """One row a line: the columns of an event, and ``file``, ``size``, ``line`` and ``error``.
+    """Flatten parsed lines to the columns of an event, and ``file``, ``size``, ``line`` and ``error``.
 
-    ``event_id`` is null where the line is none, ``line`` is its text where there is an ``error``.
+    ``event_id`` is null for a bad line; ``line`` holds the text of lines with an ``error``.
 
-    :param parsed: of ``parse``.
+    :param parsed: from ``parse``.
     """
     blank = sf.trim("value") == ""
     bad = blank | _error().isNotNull()
@@ -264,19 +264,19 @@ def flat(parsed: DataFrame) -> DataFrame:
         *(known[key.column].alias(key.column) for key in KEYS),
         sf.to_date("time").alias("date"),
         "file",
-        (sf.octet_length("value") + 2).alias("size"),  # with either end of a line
+        (sf.octet_length("value") + 2).alias("size"),  # with a line end of up to two bytes
         sf.when(error.isNotNull(), sf.col("value")).alias("line"),
         error.alias("error"),
     )
 
 
 def events_of(parsed: DataFrame) -> DataFrame:
-    """The good lines of ``flat``, copies included."""
+    """Return the good lines of ``flat``, copies included."""
     return parsed.where("event_id IS NOT NULL").select(*(key.column for key in KEYS), "date")
 
 
 def _sourced(rows: DataFrame) -> DataFrame:
-    """The rows, each with a source where that can be told: a copy of a line has the same."""
+    """Fill in missing sources where possible, so that all copies of a line have the same."""
     return rows.withColumn("source", _source(sf.col("source"), sf.col("instance")))
 
 
@@ -285,7 +285,7 @@ def _source(source: Column, instance: Column) -> Column:
 
 
 def _value(key: Key) -> Column:
-    """The value of a key in ``data``, under its name or its former one."""
+    """Return the value of a key in ``data``, under its current or its former name."""
     value = sf.col(f"line.data.`{key.name}`")
     if key.name in FORMER_KEYS:
         return sf.coalesce(value, sf.col(f"line.data.`{FORMER_KEYS[key.name]}`"))
@@ -293,12 +293,12 @@ def _value(key: Key) -> Column:
 
 
 def quarantine_of(parsed: DataFrame) -> DataFrame:
-    """The bad lines of ``flat``: ``file``, ``line``, ``error``."""
+    """Return the bad lines of ``flat``: ``file``, ``line``, ``error``."""
     return parsed.where("error IS NOT NULL").select("file", "line", "error")
 
 
 def read_parquet(spark: SparkSession, paths: Sequence[str], period: Period = ALWAYS) -> DataFrame:
-    """Parquet with the columns of the schema; those that it lacks are null."""
+    """Read Parquet with the columns of the schema; missing columns are null."""
     frames = (_of_period(spark.read.parquet(path), period) for path in paths)
     rows = reduce(DataFrame.unionByName, (_complete(former.current(frame)) for frame in frames))
     return (
@@ -309,7 +309,7 @@ def read_parquet(spark: SparkSession, paths: Sequence[str], period: Period = ALW
 
 
 def _of_period(stored: DataFrame, period: Period) -> DataFrame:
-    """The rows that may be of the period: Spark leaves out files and parts of files by this."""
+    """Filter by period, so that Spark can skip files and parts of files."""
     if period == ALWAYS or "time" not in stored.columns:
         return stored
     if stored.schema["event_id"].metadata == UNIQUE:
@@ -318,7 +318,7 @@ def _of_period(stored: DataFrame, period: Period) -> DataFrame:
 
 
 def implausible_times(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The rows of Parquet with a time that is not plausible, as rows of ``quarantine``."""
+    """Return rows of Parquet whose time is not plausible, as rows of ``quarantine``."""
     made = [_nothing(spark)]
     for frame in map(spark.read.parquet, paths):
         if "time" in frame.columns:
@@ -333,7 +333,10 @@ def implausible_times(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def distinct(events: DataFrame, *, single: bool = False) -> DataFrame:
-    """One row for each id of a source; ``single`` if all rows are of one folder, which may be a store."""
+    """Keep one row per id and source.
+
+    :param single: whether all rows are from one folder; if it is a store, they are distinct already.
+    """
     if single and _is_distinct(events):
         return events
     copies = Window.partitionBy(*IDENTITY).orderBy(*(sf.asc_nulls_last(name) for name in ORDER))
@@ -345,7 +348,7 @@ def _is_distinct(events: DataFrame) -> bool:
 
 
 def has_copies(events: DataFrame) -> bool:
-    """Whether an id of a source is there twice; this looks at one number of each line."""
+    """Report whether an id of a source occurs twice; this compares one hash per line."""
     identity = sf.xxhash64(*IDENTITY).alias("identity")
     counted = events.groupBy(identity).agg(sf.count("*").alias("lines"))
     return not counted.where("lines > 1").isEmpty()
@@ -354,8 +357,8 @@ def has_copies(events: DataFrame) -> bool:
 def store(events: DataFrame, path: str, *, mode: str = "errorifexists") -> None:
     """Write distinct ``events`` as Parquet, a folder for each date.
 
-    Spark spreads the rows of a date over as many files as their size asks for, and small dates get one: a
-    folder of small files takes longer to open than to read.
+    Spark chooses the number of files per date by size, and writes one for a small date: many small files
+    take longer to open than to read.
     """
     unique = sf.col("event_id").alias("event_id", metadata=UNIQUE)
     others = [sf.col(name) for name in events.columns if name != "event_id"]
@@ -364,14 +367,14 @@ def store(events: DataFrame, path: str, *, mode: str = "errorifexists") -> None:
 
 
 def by_date(rows: DataFrame) -> DataFrame:
-    """The rows in as few partitions of their date as their size asks for."""
+    """Partition the rows by date, into as few partitions as their size requires."""
     if rows.sparkSession.conf.get("spark.sql.adaptive.enabled") == "true":
         return rows.hint("rebalance", "date")
-    return rows.repartition("date")  # without adaptive plans there is nothing else
+    return rows.repartition("date")  # rebalancing needs adaptive plans
 
 
 def _error() -> Column:
-    """The error of a parsed line that is no event; null if it is one."""
+    """Return the error of a line that is not an event; null for an event."""
     missing = sf.col("line.id").isNull() | sf.col("line.type").isNull()
     broken, version = sf.col(f"line.{BROKEN}").isNotNull(), sf.col("line.dataschema")
     return (
@@ -384,7 +387,7 @@ def _error() -> Column:
 
 
 def _has_more(text: Column) -> Column:
-    """Whether something follows the object, as where two lines were written as one: Spark does not look."""
+    """Test for text after the object, such as two lines written as one, which Spark ignores."""
     return ~sf.rtrim(text, sf.lit(" \t\r")).endswith("}") | text.contains('}{"')
 
 
@@ -413,6 +416,6 @@ def _is_parquet(spark: SparkSession, paths: Sequence[str]) -> bool:
 
 
 def _nothing(spark: SparkSession) -> DataFrame:
-    """No rows; from ``createDataFrame`` they would come through a Python process."""
+    """Return no rows; ``createDataFrame`` would send them through a Python process."""
     nothing = sf.lit(None).cast("string")
     return spark.range(0).select(*(nothing.alias(name) for name in ("file", "line", "error")))

@@ -1,12 +1,12 @@
-"""Where the tables go: Parquet and JSON lines, written by Spark, or here when Spark is somewhere else.
+"""Store tables as Parquet and JSON lines, written by Spark, or here if Spark is remote.
 
 Rules
 -----
 * ``<base>/tables/<name>`` is Parquet, ``<base>/json/<name>`` is JSON lines; both are folders.
-* A table is computed once.  What ``write`` returns is the stored table, for whoever needs it next.
+* A table is computed once.  ``write`` returns the stored table for further use.
 * Its JSON lines are written while the next table is computed; ``finish`` waits for them.
-* A cluster's executors write by themselves: all of its nodes must see ``base``.  A Spark Connect
-  server has a file system of its own, and its tables come here as Arrow.
+* A cluster's executors write the files, so all nodes must have access to ``base``.  A Spark Connect
+  server has a file system of its own, so its tables are fetched as Arrow.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from haclient.analysis.io.session import single
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS = 10_000  # turned into Python objects at once
+_ROWS = 10_000  # rows converted to Python objects at once
 
 
 class Output(Protocol):
     """Writes tables."""
 
     def write(self, name: str, frame: DataFrame) -> DataFrame:
-        """Store ``frame`` as table ``name``, instead of an older one; returns it as it is stored."""
+        """Store ``frame`` as table ``name``, replacing an older one; return the stored table."""
         ...
 
     def finish(self) -> None:
-        """Wait until all of it is stored, after the last table; raises what went wrong."""
+        """Wait until all tables are stored; raise any error of writing."""
         ...
 
 
 class SparkOutput:
-    """Tables that Spark writes by itself.
+    """Tables that Spark writes.
 
     :param base: path or URI that all of Spark's nodes can write to.
     """
@@ -77,10 +77,10 @@ class ArrowOutput:
         self._base = base
 
     def write(self, name: str, frame: DataFrame) -> DataFrame:
-        """See ``Output``; the server keeps it, in memory or on disk, until the session ends.
+        """See ``Output``; the server keeps a checkpoint, in memory or on disk, until the session ends.
 
-        It is a checkpoint: a plan that grows with every table is sent with every request, and is soon
-        nested deeper than the protocol allows.
+        Without the checkpoint the plan would grow with every table.  It is sent with every request, and
+        would soon be nested deeper than the protocol allows.
         """
         from pyarrow import parquet  # noqa: PLC0415  # part of the extra, and only needed here
 
@@ -93,11 +93,11 @@ class ArrowOutput:
         return checkpoint
 
     def finish(self) -> None:
-        """See ``Output``; ``write`` has stored all of it."""
+        """See ``Output``; ``write`` has stored everything."""
 
 
 def output(spark: SparkSession, base: str, *, remote: bool) -> Output:
-    """The output that fits the session."""
+    """Choose the output that fits the session."""
     return ArrowOutput(Path(base)) if remote else SparkOutput(spark, base)
 
 
@@ -108,7 +108,7 @@ def _emptied(folder: Path) -> Path:
 
 
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as Spark writes them: without the keys that are null, maps as objects."""
+    """Convert rows to the form that Spark writes: null keys omitted, maps as objects."""
     maps = {field.name for field in batch.schema if str(field.type).startswith("map")}
     return [
         {name: dict(value) if name in maps else value for name, value in row.items() if value is not None}
@@ -117,5 +117,5 @@ def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _text(value: Any) -> str:
-    """A time in RFC 3339."""
+    """Format a time as RFC 3339."""
     return str(value.isoformat(timespec="milliseconds")).replace("+00:00", "Z")

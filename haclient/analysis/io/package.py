@@ -5,9 +5,9 @@
 
 Rules
 -----
-* In it are ``haclient.analysis``, and of the rest the few modules that it imports.
-  ``haclient/__init__.py`` is an empty one there: the names of the real one are the client's.
-* Executors need nothing of it: the transforms are Spark's own expressions.  The driver needs pyspark, and
+* It holds ``haclient.analysis`` and the few other modules that it imports.
+  Its ``haclient/__init__.py`` is empty, because the real one imports the client.
+* Executors need nothing from it: the transforms are Spark's own expressions.  The driver needs pyspark, and
   Jinja2 for the report.
 * The same tree gives the same bytes.
 """
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SCRIPT = "haclient_analyze.py"
-"""The file that ``spark-submit`` runs; it is written beside the zip."""
+"""The file that ``spark-submit`` runs; it is written next to the zip."""
 
 _RUN = '''"""Runs the analysis: spark-submit --py-files haclient.zip haclient_analyze.py DIR --out DIR."""
 
@@ -35,7 +35,7 @@ _FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can hold
 
 
 def build(path: Path) -> Path:
-    """Write the zip to ``path``, and beside it the script; returns the script's path."""
+    """Write the zip to ``path`` and the script next to it; return the script's path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in _content():

@@ -1,19 +1,19 @@
-"""The Spark session of the analysis: made the same way for a laptop, a cluster and Spark Connect.
+"""The Spark session of the analysis, created alike for a laptop, a cluster and Spark Connect.
 
 Rules
 -----
-1. What is missing is said before Spark is started: ``NoSparkError`` without pyspark,
-   ``NoJavaError`` without a Java that it can run on.  Neither is a traceback from inside py4j.
-2. The executors run the Python that runs this, times are UTC, there is no web UI.
-3. Options that are given win over those chosen here; of options for the JVM, both hold.
+1. Missing software is reported before Spark starts, instead of by a traceback from py4j: ``NoSparkError``
+   without pyspark, ``NoJavaError`` without a suitable Java.
+2. Executors run the same Python as this process, times are UTC, there is no web UI.
+3. The caller's options override those chosen here; JVM options are combined.
 4. A local master listens on loopback only, and shuffles into as many partitions as it has cores.
-5. A Spark Connect session needs no Java here; what belongs to the JVM was set by its server.
-6. Columns do not remember the line of Python that made them: recording it takes eight calls to the
-   JVM for each call that is made.
-7. What columns are made with is looked up in the JVM once.  pyspark asks for it anew for every column, by
+5. A Spark Connect session needs no Java here; its server has set the JVM's options.
+6. Columns do not record the line of Python that made them: this would take eight more calls to the
+   JVM per call.
+7. JVM classes that make columns are looked up once.  pyspark would look them up for every column, by
    names for which the JVM searches several packages in each of Spark's 300 archives.
-8. A handler of SIGINT that the program has set stays.  pyspark replaces it by one that calls the JVM from
-   inside another call.
+8. A handler of SIGINT that the program has set stays.  pyspark would replace it by one that calls the JVM
+   from inside another call.
 
 Source: Spark 4.1 configuration, https://spark.apache.org/docs/latest/configuration.html
 """
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-OLDEST_JAVA = 17  # what Spark 4 is compiled for
-COLLECTOR = "-XX:+UseParallelGC"  # a job wants its end, not short pauses
+OLDEST_JAVA = 17  # Spark 4 is compiled for it
+COLLECTOR = "-XX:+UseParallelGC"  # throughput matters to a job, short pauses do not
 _COLLECTORS = r"-XX:\+Use\w+GC\b"
-COMPILE_LATE = (  # ten times the JVM's own: most of what Spark generates has run before it is compiled well
+COMPILE_LATE = (  # ten times the JVM's defaults: most generated code ends before full compilation would pay
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-SHORT_LIFE = (  # room for what is loaded and compiled, instead of looking for what could go
+SHORT_LIFE = (  # enough memory for loaded and compiled code, so that the JVM need not free any
     "-Xmn160m -XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=240m -XX:-UseCodeCacheFlushing"
 )
-LIGHT = {  # for few lines: to compile and to plan what reads them takes longer than to read them
+LIGHT = {  # for few lines: planning and compiling a query takes longer than reading them
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -61,11 +61,11 @@ LIGHT = {  # for few lines: to compile and to plan what reads them takes longer 
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.lightweightPlanChangeValidation": "false",
-    # rows of one partition are joined where they are; a broadcast is a job of its own
+    # rows of one partition are joined in place; a broadcast would be another job
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.join.preferSortMergeJoin": "false",
-    # what Spark takes for large by its estimate would be shuffled all the same
+    # without these, Spark shuffles frames that it estimates to be large
     "spark.sql.maxSinglePartitionBytes": "1024p",
     "spark.sql.defaultSizeInBytes": "1k",
     "spark.buffer.pageSize": "256k",
@@ -75,7 +75,7 @@ JAVA_TIMEOUT = 30.0  # s; `java -version` takes 0.1 s, a cold disk some seconds
 
 
 class AnalysisError(Exception):
-    """The analysis cannot run, or not on this input.  The text says what to do about it."""
+    """The analysis cannot run at all, or not on this input.  The text names the remedy."""
 
 
 class NoSparkError(AnalysisError):
@@ -86,9 +86,9 @@ class NoSparkError(AnalysisError):
 
 
 class NoJavaError(AnalysisError):
-    """There is no Java that Spark can run on.
+    """No suitable Java for Spark was found.
 
-    :param found: what there is instead.
+    :param found: result of the search.
     """
 
     def __init__(self, found: str) -> None:
@@ -111,14 +111,14 @@ def spark_session(
     *,
     light: bool = False,
 ) -> SparkSession:
-    """The session that the arguments ask for; the active one if it fits.
+    """Return a session for the arguments; reuse the active one if it fits.
 
-    :param master: Spark master; without one, what ``spark-submit`` or the environment says,
+    :param master: Spark master; without one, the choice of ``spark-submit`` or the environment,
         else ``local[*]``.
     :param remote: ``sc://host:port`` of a Spark Connect server, instead of a master.
-    :param config: Spark options that win over those chosen here.
-    :param light: of a local master: interpret queries, for an input of few lines.
-    :raises AnalysisError: when pyspark or Java is missing, or both ``master`` and ``remote`` are given.
+    :param config: Spark options that override those chosen here.
+    :param light: for a local master: interpret queries, for an input of few lines.
+    :raises AnalysisError: if pyspark or Java is missing, or both ``master`` and ``remote`` are given.
     """
     if master and remote:
         raise AnalysisError("a master and a Spark Connect server were given; one of them is enough")
@@ -130,15 +130,15 @@ def spark_session(
 
 
 def check_pyspark() -> None:
-    """:raises NoSparkError: when pyspark cannot be imported."""
+    """:raises NoSparkError: if pyspark cannot be imported."""
     if importlib.util.find_spec("pyspark") is None:
         raise NoSparkError
 
 
 def check_java() -> int:
-    """The version of the Java that Spark would start.
+    """Return the version of the Java that Spark would start.
 
-    :raises NoJavaError: when there is none, or an older one than Spark runs on.
+    :raises NoJavaError: if there is none, or one too old for Spark.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
@@ -160,7 +160,7 @@ def check_java() -> int:
 
 
 def java_version(text: str) -> int | None:
-    """The major version in what ``java -version`` prints; Java 8 calls itself 1.8."""
+    """Parse the major version from the output of ``java -version``; Java 8 prints 1.8."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None
 
@@ -180,7 +180,7 @@ def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: 
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has chosen a master, its JVM is up
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has chosen a master and started its JVM
     builder, conf = SparkSession.builder.appName(app), SparkConf().setAppName(app)
     if master is None and not submitted:
         master = "local[*]"
@@ -194,7 +194,7 @@ def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: 
     for name, value in _merged(chosen, config).items():
         builder, conf = builder.config(name, value), conf.set(name, value)
     handler = signal.getsignal(signal.SIGINT)
-    with safe_path():  # its JVM starts Python workers with -m, in the working directory, as long as it lives
+    with safe_path():  # the JVM keeps this environment and starts Python workers with -m
         SparkContext.getOrCreate(conf)
     if handler is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
@@ -204,7 +204,7 @@ def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: 
 
 
 class _Known:
-    """The static methods of a class of the JVM, each looked up once."""
+    """The static methods of a JVM class, each looked up once."""
 
     def __init__(self, its: object) -> None:
         self._its = its
@@ -229,18 +229,18 @@ def _options(master: str | None) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",  # slower, with that many groups
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",  # slower with so many groups
     }
     jvm = []
-    if LOGGING.is_file():  # it is not in a zip
+    if LOGGING.is_file():  # absent in a zip
         jvm.append(f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
     if master is not None and master.startswith("local"):
         options |= {
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
-            "spark.driver.memory": "2g",  # the executor of a local master lives in the driver
+            "spark.driver.memory": "2g",  # the executor of a local master runs in the driver
             "spark.sql.shuffle.partitions": str(local_cores(master)),
-            # each sort and each hash table takes a page, by Spark's own measure one of 32 MB
+            # each sort and each hash table takes a page, by Spark's default one of 32 MB
             "spark.buffer.pageSize": "2m",
         }
         jvm += [COLLECTOR, COMPILE_LATE]
@@ -256,22 +256,22 @@ def _merged(chosen: Mapping[str, str], given: Mapping[str, str]) -> dict[str, st
 
 
 def is_single(spark: SparkSession) -> bool:
-    """Whether the session shuffles into one partition, as a light one does."""
+    """Report whether the session shuffles into one partition, as a light one does."""
     return spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
 def single(frame: DataFrame) -> DataFrame:
-    """``frame``, in one partition where the session shuffles into one.
+    """Coalesce ``frame`` into one partition if the session shuffles into one.
 
-    Spark then sees that what is grouped, joined or sorted is in its place, and shuffles nothing.
+    Spark then needs no shuffle to group, join or sort it.
     """
     return frame.coalesce(1) if is_single(frame.sparkSession) else frame
 
 
 def computed_once(frame: DataFrame, level: StorageLevel | None = None) -> DataFrame:
-    """``frame``, computed once for all who read it; until ``unpersist`` or ``clearCache``.
+    """Cache ``frame`` for all its readers, until ``unpersist`` or ``clearCache``.
 
-    A light session keeps it as it is: the cache has code made and compiled for every new list of columns.
+    A light session uses a checkpoint: the cache would compile code for every new list of columns.
     """
     if is_single(frame.sparkSession):
         return frame.coalesce(1).localCheckpoint()
@@ -279,7 +279,7 @@ def computed_once(frame: DataFrame, level: StorageLevel | None = None) -> DataFr
 
 
 def literal(spark: SparkSession, rows: Sequence[Mapping[str, object]], schema: str) -> DataFrame:
-    """A few rows that are known here; from ``createDataFrame`` they would come through a Python process."""
+    """Build a frame of a few rows; ``createDataFrame`` would send them through a Python process."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
     found = sf.from_json(sf.lit(json.dumps(rows)), sf.lit(f"array<struct<{schema}>>"))
@@ -287,7 +287,7 @@ def literal(spark: SparkSession, rows: Sequence[Mapping[str, object]], schema: s
 
 
 def local_cores(master: str) -> int:
-    """How many threads a local master has: ``local`` 1, ``local[3]`` 3, ``local[*]`` all cores."""
+    """Return the number of threads of a local master: ``local`` 1, ``local[3]`` 3, ``local[*]`` all cores."""
     found = re.match(r"local\[(\d+)", master)
     if found:
         return int(found[1])

@@ -1,26 +1,25 @@
-"""Moves whole lines of growing files into immutable segments, which a stream can read.
+"""Copy whole lines of growing files into immutable segments, which a stream can read.
 
-Spark's file source takes every file once, when it sees it; what is written to the file afterwards is
-not read.  Telemetry files grow for an hour.
+Spark's file source reads every file once, when it first sees it, and misses lines added later.
+Telemetry files grow for an hour.
 
 Rules
 -----
-* A segment holds whole lines of one source, and never changes.  It appears by a rename, with everything in
-  it, or not at all.
-* There is no other state: a segment's name says which bytes of which source it has, so that a kill
-  between two steps can neither lose nor repeat a line.
-* A source is known by its name without ``.gz`` and by its first line.  The file that rotation
-  compresses is the same source, and goes on where the plain one was left.  Where names do not show that,
-  lines come twice, and the stream's removal of duplicates by event id takes care of them.
-* A last line without an end waits for it.  When the file has not changed for ``torn_after`` seconds,
-  or is compressed and ends there, the line is taken as it is: its writer is dead.
+* A segment holds whole lines of one source, and never changes.  A rename publishes it, complete.
+* There is no other state: a segment's name gives its source and its range of bytes, so that a kill between
+  two steps can neither lose nor repeat a line.
+* A source is identified by its name without ``.gz`` and by its first line.  A file that rotation
+  compresses is the same source, and continues at the end of the plain one.  If names do not show this,
+  lines are copied twice, and the stream removes the duplicates by event id.
+* A last line without a line end waits for it.  It is copied as it is when its writer is dead: the file
+  has not changed for ``torn_after`` seconds, or is compressed and ends there.
 * One process tails one folder of segments.
 
 Theory of operation
 -------------------
 ``<quoted source>@<first line's hash>@<begin>-<end>.jsonl`` holds the bytes from ``begin`` to ``end`` of
 the uncompressed source.  At the start the ends are read back from the names.  A round goes through all
-sources, and makes at most one segment of ``SEGMENT_BYTES`` of each until nothing is left.
+sources, and copies each in segments of about ``SEGMENT_BYTES``.
 """
 
 from __future__ import annotations
@@ -37,22 +36,22 @@ from pathlib import Path
 from urllib.parse import quote
 
 SEGMENT_BYTES = 32 << 20
-"""Size of a segment: a few seconds of one core's work, so that a big file is spread over all of them."""
+"""Size of a segment: a few seconds of one core's work, so that all cores share a large file."""
 
 TORN_AFTER = 600.0
-"""Seconds after which a line without an end has no writer any more: ten times the `alive` interval."""
+"""Seconds after which a line without an end is assumed to have no writer: ten times the `alive` interval."""
 
 _FIRST_LINE = 64 << 10
 _CHUNK = 64 << 10
 _HASH = 16
 _File = io.BufferedReader | gzip.GzipFile
-_PLAIN = "!'(),;:$&+="  # what a URI of Hadoop's leaves as it is, but what means something here: * / @
+_PLAIN = "!'(),;:$&+="  # left unquoted by Hadoop's URIs, except for characters with a meaning here: * / @
 _CUT_OFF = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A telemetry file, whether it still grows or is compressed.
+    """A telemetry file, growing or compressed.
 
     :param name: its path in the folder, without ``.gz``.
     :param first: hash of its first line.
@@ -62,14 +61,14 @@ class Source:
     first: str
 
     def prefix(self) -> str:
-        """How the names of its segments begin."""
+        """Return the common prefix of its segments' names."""
         return f"{quote(self.name, safe=_PLAIN)}@{self.first}"
 
 
 class Tail:
     """Copies new lines from ``folder`` to segments.
 
-    :param torn_after: seconds without a change after which a last line without an end is taken.
+    :param torn_after: seconds without a change after which a last line without an end is copied.
     """
 
     def __init__(self, folder: Path, segments: Path, *, torn_after: float = TORN_AFTER) -> None:
@@ -83,11 +82,11 @@ class Tail:
         self._ends = _ends(segments)
 
     def copy(self) -> int:
-        """Copy whatever is new; returns the number of segments that were made."""
+        """Copy all new lines; return the number of new segments."""
         return sum(self._copy_file(path) for path in files(self._folder))
 
     def forget(self) -> None:
-        """Remove segments that were read: all but the last of each source, whose name has its end."""
+        """Remove segments that were read; keep the last of each source, whose name records the end."""
         for path in self._segments.glob("*.jsonl"):
             prefix, end = _span(path)
             if end < self._ends.get(prefix, 0):
@@ -101,7 +100,7 @@ class Tail:
                 return 0
             made = self._copy_lines(path, dead=time.time() - before.st_mtime >= self._torn_after)
         except FileNotFoundError:
-            return 0  # rotation took it; its successor is found in the next round
+            return 0  # the file was rotated; the next round finds its new name
         if path.suffix == ".gz":
             self._finished[path] = stamp
         return made
@@ -125,7 +124,7 @@ class Tail:
     def _write(self, source: Source, begin: int, data: bytes) -> int:
         end = begin + len(data)
         path = self._segments / f"{source.prefix()}@{begin}-{end}.jsonl"
-        hidden = path.with_name(f".{path.name}.new")  # Spark passes over names with a dot
+        hidden = path.with_name(f".{path.name}.new")  # Spark ignores names with a leading dot
         with hidden.open("wb") as file:
             file.write(data)
             file.flush()
@@ -136,7 +135,7 @@ class Tail:
 
 
 def files(folder: Path) -> list[Path]:
-    """The telemetry files in ``folder``, compressed or not."""
+    """Return the telemetry files in ``folder``, compressed or not."""
     return sorted(path for pattern in ("*.jsonl", "*.jsonl.gz") for path in folder.rglob(pattern))
 
 
@@ -149,7 +148,7 @@ def _ends(segments: Path) -> dict[str, int]:
 
 
 def _span(segment: Path) -> tuple[str, int]:
-    """Whose segment it is, and where it ends in its source."""
+    """Return the prefix of a segment's name, and the end of its range of bytes."""
     prefix, _, span = segment.stem.rpartition("@")
     return prefix, int(span.partition("-")[2])
 
@@ -163,7 +162,7 @@ def _open(path: Path) -> _File:
 
 
 def _first_line(file: _File, *, dead: bool) -> bytes | None:
-    """The first line, without its end; ``None`` while it is not all there."""
+    """Return the first line without its end; ``None`` while it is incomplete."""
     try:
         line = file.readline(_FIRST_LINE)
     except _CUT_OFF:
@@ -174,10 +173,10 @@ def _first_line(file: _File, *, dead: bool) -> bytes | None:
 
 
 def _pieces(file: _File, *, dead: bool, finished: bool) -> Iterator[bytes]:
-    """Whole lines, about ``SEGMENT_BYTES`` at a time.
+    """Yield whole lines, about ``SEGMENT_BYTES`` at a time.
 
-    :param dead: whether nobody writes to the file any more.
-    :param finished: whether the file's end, where it can be read, is the end for ever.
+    :param dead: whether the file has no writer any more.
+    :param finished: whether the file can grow no more.
     """
     rest = b""
     while True:
@@ -194,7 +193,7 @@ def _pieces(file: _File, *, dead: bool, finished: bool) -> Iterator[bytes]:
 
 
 def _block(file: _File) -> tuple[bytes, bool]:
-    """Up to a segment's size, and whether it could be read; a compressed file may be cut off."""
+    """Return up to a segment's size, and whether reading succeeded; a compressed file may be truncated."""
     block = bytearray()
     try:
         while len(block) < SEGMENT_BYTES and (chunk := file.read1(_CHUNK)):

@@ -1,1 +1,1 @@
-"""One HTML file from the analysis' tables: ``data`` cuts them in Spark, ``render`` writes the page."""
+"""Write the tables as one HTML report: ``data`` selects rows in Spark, ``render`` writes the page."""

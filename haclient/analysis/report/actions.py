@@ -1,11 +1,11 @@
-"""What to do: one row for each thing that somebody should look at, the most urgent first.
+"""The recommended actions, one row each, the most urgent first.
 
 Rules
 -----
-* Each row has a ``severity``, what is wrong, and the next action.
+* Each row has a ``severity``, the problem, and the next action.
 * An alarm has its own severity and next action (``analysis.alarms``).
-* Nothing is tuned while somebody is away: the figures are those of who is back.
-* Nothing is advised that the rows of the report do not show.
+* No settings are proposed while connections are down, because the downtimes then lack the longest ones.
+* Every recommendation is based on rows that the report shows.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SEVERITIES = {
     "notice": "to know",
     "consider": "consider",
 }
-"""Those of the alarms, and ``consider`` for advice, the most urgent first; with when to act on each."""
+"""Severities, the most urgent first, with the time to act; ``consider`` is for advice, others for alarms."""
 
-_LONGEST = 400  # characters of an action
+_LONGEST = 400  # most characters of an action
 
 _ERRORS = {
     "authentication": "Check the credentials that they use: the broker refuses them each time.",
@@ -48,14 +48,14 @@ _OTHERS_REACH = {
     "timed-out": "Check the route and firewalls between them and the broker: others reach it.",
     "refused": "Compare their cluster URL, and what forwards its ports, with those of the others.",
 }
-"""Actions for those who have something in common, where others are connected."""
+"""Actions for clients with something in common, if other clients are connected."""
 
 _SETTINGS = {
     "accept_rate": ("broker", "connections a second"),
     "backoff_max": ("client", "s"),
     "deadline": ("client", "s"),
 }
-"""Whose setting it is, and its unit."""
+"""The owner of each setting, and its unit."""
 
 _TABLES = {
     "the table not_recovered": "“Clients that did not recover” below",
@@ -63,16 +63,16 @@ _TABLES = {
     "The table jitter": "“Jitter” below",
     "the table quarantine": "the folder tables/quarantine of the results",
 }
-"""Where the page has what an alarm names."""
+"""The sections of the page for the tables that alarms name."""
 
 _OF_THE_LOST = {"not_back", "never_connected"}
-"""Alarms that say what the rows for those who are away say already, of each reason."""
+"""Alarms that repeat the rows about connections that are down."""
 
-_NAMES = 3  # services that are named
+_NAMES = 3  # most services to name
 
 
 def actions(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
-    """Everything to do: ``severity``, ``what``, ``action``, ``basis``."""
+    """Return all actions, with severity, problem, action and basis."""
     lost = text.first(tables.get("headline", ())).get("away")
     rows = [
         *_for_the_lost(tables),
@@ -127,14 +127,14 @@ def _for_the_lost(tables: Mapping[str, Rows]) -> Iterator[dict[str, Any]]:
 
 
 def _by_result(rows: Rows) -> tuple[dict[str, int], list[Row]]:
-    """How many do nothing any more, by what became of them; and the rows of those who still try."""
+    """Count connections that stopped trying, by result; also return the rows of the others."""
     stuck = [row for row in rows if row.get("result") in {"silent", "gave_up"}]
     still = [row for row in rows if row.get("result") not in {"silent", "gave_up"}]
     return findings.sums(stuck, "result", "connections"), still
 
 
 def _of_services(tables: Mapping[str, Rows]) -> str:
-    """The services of those who are away, those with the most first."""
+    """List the services whose connections are down, those with the most first."""
     rows = [row for row in tables.get("hit", ()) if row["attribute"] == "service.name" and row["value"]]
     found = findings.sums(rows, "value", "away") or findings.sums(
         tables.get("away", ()), "service", "connections"
@@ -146,7 +146,7 @@ def _of_services(tables: Mapping[str, Rows]) -> str:
 
 
 def _with(same: list[findings.Shared]) -> str:
-    """What nearly all of them share, if anything."""
+    """Name the attribute that nearly all of them share, if any."""
     return f" with {same[0].attribute} {text.label(same[0].value)}" if same else ""
 
 
@@ -200,7 +200,7 @@ def _advised(advice: Rows) -> Iterator[dict[str, Any]]:
 
 
 def _replayed(advice: Row) -> str:
-    """What the simulator showed."""
+    """Describe the result of the replay."""
     before, after = advice.get("last_before"), advice.get("last_after")
     if after is None:
         return ""

@@ -1,13 +1,13 @@
-"""A former run beside this one: its summary, and the curve of its downtimes.
+"""Compare a former run with this one: its summary, and the curve of its downtimes.
 
 Rules
 -----
 * A former run is a folder that an analysis wrote: ``summary.json``, and ``tables/episodes`` for the curve.
-* Better or worse are only metrics where less is better or worse; a bound is compared as it is.
-* A change of less than a tenth, or of less than ``LEAST``, is neither.
-* Counts of connections are compared as shares of all connections, where both runs have those.
-* A bound has no change, and is worse or better only where its other side cannot matter.
-* A storm that not everybody is back from has no better ratio.
+* A verdict (better or worse) is for metrics where less is better; a bound is compared as it is.
+* A change of less than a tenth, or of less than ``LEAST``, has no verdict.
+* Counts of connections are compared as shares of all connections, if both runs have that number.
+* A bound has no change.  It has a verdict only if the true value cannot reverse it.
+* A storm with connections that are still down has no better ratio.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from haclient.analysis.thresholds import is_bound
 
 _TENTH = 0.1
 LEAST = 0.05
-"""Seconds, or connections: less is no change."""
+"""Seconds, or connections: a smaller difference is no change."""
 
 _DURATIONS = ("p50_downtime", "p90_downtime", "p99_downtime", "max_downtime")
 _SHOWN = {
@@ -48,9 +48,9 @@ HIT_BY = "hit_by.json"
 
 
 class BaselineError(Exception):
-    """The former run cannot be read.
+    """The results of the former run cannot be read.
 
-    :ivar folder: what was given.
+    :ivar folder: the folder given.
     """
 
     def __init__(self, folder: str, error: str) -> None:
@@ -62,9 +62,9 @@ class BaselineError(Exception):
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Source and summary of a former run.
+    """Read source and summary of a former run.
 
-    :raises BaselineError: when there is none.
+    :raises BaselineError: if they cannot be read.
     """
     path = folder / "summary.json"
     try:
@@ -79,7 +79,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def _connections(folder: Path) -> int | None:
-    """How many connections the former run saw; ``None`` where its folder does not say."""
+    """Return the number of connections in the former run; ``None`` if its folder lacks it."""
     try:
         rows = json.loads((folder / HIT_BY).read_text(encoding="utf-8"))
         first = rows[0]["attribute"]
@@ -93,9 +93,9 @@ def compared(
     before: Mapping[str, float | None],
     connections: tuple[int | None, int | None] = (None, None),
 ) -> Rows:
-    """A row for each metric that either run has: ``name``, ``now``, ``before``, ``change``, ``verdict``.
+    """Compare two summaries by metric: ``name``, ``now``, ``before``, ``change``, ``verdict``.
 
-    :param connections: of this run and of the former one, if they are known.
+    :param connections: connections of this run and of the former one, if known.
     """
     rows = []
     for metric, name in _SHOWN.items():
@@ -122,9 +122,9 @@ def compared(
 class _Value:
     """A metric of one run.
 
-    :param value: as it is compared; ``None`` where it is not known.
+    :param value: number to compare; ``None`` if unknown.
     :param bound: whether the true value is larger.
-    :param least: less is no change.
+    :param least: smallest difference that counts.
     """
 
     value: float | None

@@ -1,6 +1,6 @@
 """The charts of the seven answers: the timeline, who was hit, the downtimes, the failures.
 
-What a chart shows is also said in its section's text, and its rows are those of the query beside it.
+The section's text repeats the content of its chart, and the query next to the chart gives its rows.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from haclient.analysis.report.text import OTHERS, Row, Rows
 from haclient.telemetry.rfc3339 import moment
 
 POINTS = 400
-"""Points of a curve."""
+"""Most points of a curve."""
 
 MARKS = 30
-"""Promotions and deploys that the timeline marks; the newest."""
+"""Most promotions and deploys that the timeline marks; the newest are kept."""
 
 MOST = 400
-"""Columns of the timeline that are drawn, whatever the rows say."""
+"""Most columns of the timeline that are drawn, whatever the input."""
 
 VALUES = 12
-"""Values of an attribute that have a bar."""
+"""Most values of an attribute that have a bar."""
 
 ENDPOINTS, ERRORS = 12, 5
-_NAME = 16  # characters of which two fit side by side on a phone
+_NAME = 16  # longest name of which two fit next to each other on a phone
 _BAR, _HIGH_BAR = 22, 36  # pixels, with labels of one line and of two
-_EDGE = 0.9  # share of the curve above which a label does not fit over its point
+_EDGE = 0.9  # share of the curve above which a label does not fit above its point
 _BEFORE, _STORM, _SINGLE, _NEVER = "away before", "lost in a storm", "lost singly", "never connected"
 _LOSSES = {
     _BEFORE: library.OTHER,
@@ -51,7 +51,7 @@ _STATE_COLOURS = (library.BAD, library.COLOURS[1], library.OTHER, library.FAINT)
 
 
 def timeline(tables: Mapping[str, Rows]) -> library.Figure:
-    """How many were away at some time of each column, with storms, single losses, promotions and deploys."""
+    """Draw the connections that were down in each column, with storms, losses, promotions and deploys."""
     rows = columns(tables["timeline"], text.first(tables.get("headline", ())))
     marks = changes(tables)
     kinds = [kind for kind in _CHANGES if any(mark["kind"] == kind for mark in marks)]
@@ -110,9 +110,9 @@ def timeline(tables: Mapping[str, Rows]) -> library.Figure:
 
 
 def columns(rows: Rows, period: Row) -> list[dict[str, Any]]:
-    """The columns of the whole period, with who was away before each: also those in which nothing happened.
+    """Return all columns of the period, quiet ones too, each with the connections already down before it.
 
-    :param period: has ``first_at`` and ``last_at``; without them it is from the first row to the last.
+    :param period: has ``first_at`` and ``last_at``; without them the rows' own extent is used.
     """
     if not rows:
         return []
@@ -136,7 +136,7 @@ def columns(rows: Rows, period: Row) -> list[dict[str, Any]]:
 
 
 def _stacked(rows: Rows) -> list[dict[str, Any]]:
-    """A piece for each kind of those that are away, on top of the ones before."""
+    """Return a rectangle for each column and kind of loss, stacked on each other."""
     made = []
     for row in rows:
         high = 0
@@ -160,7 +160,7 @@ def _extent(row: Row) -> dict[str, int]:
 
 
 def changes(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
-    """Promotions and deploys as the timeline marks them."""
+    """Return the promotions and deploys to mark in the timeline."""
     promoted = [
         (row, "promotion", f"generation {row['generation']}, {text.label(row.get('endpoint'))}")
         for row in tables.get("promotions", ())
@@ -197,11 +197,11 @@ def _colours(field: str, names: Iterable[str], colours: list[str], **options: An
     return alt.Color(f"{field}:N", scale=scale, legend=library.legend(domain, **options))
 
 
-# -- who was hit ----------------------------------------------------------------------------------
+# -- hits by attribute ----------------------------------------------------------------------------
 
 
 def attributes(rows: Rows) -> dict[str, list[Row]]:
-    """The rows of each attribute that has several values, those with the most away and hit first."""
+    """Group rows by attribute, the most down and hit first; skip attributes with a single value."""
     found: dict[str, list[Row]] = {}
     for row in sorted(
         rows, key=lambda row: (-row["away"], -row["hit"], -row["connections"], str(row["value"]))
@@ -211,7 +211,7 @@ def attributes(rows: Rows) -> dict[str, list[Row]]:
 
 
 def value_of(row: Row) -> str:
-    """The value of a row, or what it stands for instead."""
+    """Return the value of a row, or a placeholder in parentheses."""
     if row["value"] is not None:
         return text.text(row["value"])
     if row.get("values"):
@@ -220,7 +220,7 @@ def value_of(row: Row) -> str:
 
 
 def hit(values: Rows) -> library.Figure:
-    """A bar for each value of an attribute: connections away, hit and back, not hit, and ended before."""
+    """Draw a bar for each value of an attribute: connections down, hit and back, not hit, ended before."""
     labels = text.axis_labels(value_of(row) for row in values[:VALUES])
     rows = [
         {
@@ -268,13 +268,13 @@ def _state_counts(row: Row) -> tuple[int, ...]:
 
 
 def _height(labels: Iterable[str]) -> int:
-    """Of a chart with a bar for each label."""
+    """Return the height of a chart with a bar for each label."""
     found = list(labels)
     return max(len(found), 1) * (_HIGH_BAR if _long(found) else _BAR)
 
 
 def _columns(labels: list[str]) -> int:
-    """Of a legend: beside long labels, and of long names, a phone has room for one."""
+    """Return the columns of a legend: with long labels or names, only one fits on a phone."""
     return 1 if _long(labels) or any(len(label) > _NAME for label in labels) else 2
 
 
@@ -286,9 +286,9 @@ def _long(labels: Iterable[str]) -> bool:
 
 
 def ecdf(now: Rows, before: Rows, headline: Row) -> library.Figure:
-    """The share of the outages that had ended, by downtime; a former run's beside it.
+    """Draw the share of outages that had ended, by downtime, with the curve of a former run if given.
 
-    The percentiles are of outages alone: they are marked where no first connect is in the curve.
+    The percentiles are for outages only, so they are marked only if the curve has no first connect.
     """
     runs = [("this run", now), *([("former run", before)] if before else [])]
     rows = [
@@ -327,7 +327,7 @@ def ecdf(now: Rows, before: Rows, headline: Row) -> library.Figure:
         and not headline.get(f"{rank}_is_bound")
         and not headline.get("never_connected")
     ]
-    for one in marks:  # the curve rises: what is left of it and above is free, but for the chart's edge
+    for one in marks:  # the curve rises, so its upper left is free, except near the chart's edge
         high = one["share"] > _EDGE
         mark = alt.Chart(library.data([one]))
         label = mark.mark_text(
@@ -348,7 +348,7 @@ def ecdf(now: Rows, before: Rows, headline: Row) -> library.Figure:
 
 
 def _ticks(rows: Rows) -> list[float]:
-    """1, 2 and 5 of each power of ten."""
+    """Return 1, 2 and 5 times each power of ten."""
     powers = range(-3, math.ceil(math.log10(max((row["downtime"] for row in rows), default=1.0))) + 1)
     return [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
 
@@ -370,9 +370,9 @@ def _thin(points: Rows) -> Rows:
 
 
 def failures(rows: Rows) -> library.Figure:
-    """Failed attempts by endpoint, coloured by reason.
+    """Draw failed attempts by endpoint, coloured by reason.
 
-    :param rows: of ``findings.failures``.
+    :param rows: from ``findings.failures``.
     """
     endpoints = _largest(rows, "endpoint", ENDPOINTS)
     errors = _largest(rows, "error", ERRORS)

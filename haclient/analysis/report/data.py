@@ -1,13 +1,12 @@
-"""From the analysis' tables to the few rows that the report shows.
+"""Select the few rows of the tables that the report shows.
 
 Rules
 -----
-* The report's size does not depend on the fleet's: every table is cut to a number of rows here, in Spark,
-  and ``totals`` says how many there were.
-* What is cut is the least of it: the biggest storms, the busiest members and the newest alarms stay.
-* A value is exact.  The curve of downtimes is the share at some of the times that were measured, not a
-  smoothed one.
-* Timestamps leave as text in UTC, so that the time zone of the driver does not matter.
+* The report's size does not depend on the fleet's: Spark cuts every table to a number of rows here, and
+  ``totals`` has the number before.
+* The most important rows are kept: the biggest storms, the busiest members and the most urgent alarms.
+* Values are exact.  The curve of downtimes gives the share at some of the measured times, without smoothing.
+* Timestamps are converted to text in UTC, so the time zone of the driver does not matter.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ ROWS = {
     "alarms": 50,
     "advice": 20,
 }
-"""Rows that are shown of a table."""
+"""Most rows of each table."""
 
 _HEADLINE = {
     **{
@@ -49,26 +48,26 @@ _HEADLINE = {
     **{name: f"{name}_downtime" for name in ("p50", "p90", "p99", "max")},
     **{name: name for name in BOUNDS.values()},
 }
-"""Metrics of the headline, by their names there."""
+"""Names in the headline, with the metrics of the summary."""
 
 _EACH_ITS_OWN = ("service.instance.id", "k8s.pod.name")
-"""Attributes with a value for each process: they group nothing."""
+"""Attributes with a value for each process, which group nothing."""
 
-_AT_ONCE = 2  # queries
+_AT_ONCE = 2  # concurrent queries
 _ECDF_PER_DECADE = 60
-_SHORTEST = 0.001  # s; what is shorter is drawn there
+_SHORTEST = 0.001  # s; shorter downtimes are drawn there
 _BINS = 20
 
 
 def report_tables(
     tables: Mapping[str, DataFrame], events: DataFrame, summary: Mapping[str, float | None], hit_by: Rows
 ) -> dict[str, Rows]:
-    """Everything that ``render`` takes, collected.
+    """Collect all rows for ``render``.
 
-    :param tables: those of ``tables.build`` by their names, best read back from where they were stored.
-    :param events: the lines that they were made from.
-    :param summary: of the tables.
-    :param hit_by: the rows of that table.
+    :param tables: from ``tables.build`` by name, preferably read back from storage.
+    :param events: the lines of these tables.
+    :param summary: the summary of the tables.
+    :param hit_by: the rows of the table ``hit_by``.
     """
     episodes = tables["episodes"]
     groups = collect(period.groups(episodes))
@@ -93,7 +92,7 @@ def report_tables(
         "jitter_histogram": jitter_histogram(events),
     }
     frames |= {name: first_rows(tables[name], name) for name in ROWS}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:  # one is planned while another one runs
+    with ThreadPoolExecutor(_AT_ONCE) as pool:  # plans one query while another runs
         rows |= zip(frames, pool.map(collect, frames.values()), strict=True)
     rows["timeline"] = [{**row, "width": seconds} for row in rows["timeline"]]
     counted = (*ROWS, "quarantine", "site_lag")
@@ -106,11 +105,11 @@ def report_tables(
 
 
 def hit(groups: Mapping[str, Rows], hit_by: Rows) -> Rows:
-    """Who was hit, by the values of what the fleet is grouped by: ``hit_by``, and the clusters.
+    """Count hit and down connections by cluster and by each attribute of ``hit_by``.
 
-    Columns: ``attribute``, ``value`` (null: ``values`` others together, or those without it),
-    ``connections``, ``hit``, ``away`` and ``ended``; a connection that never connected is hit and away, one
-    that ended is neither.
+    Columns: ``attribute``, ``value`` (null: ``values`` other values together, or connections without any),
+    ``connections``, ``hit``, ``away`` (down now) and ``ended``.  A connection that never connected is hit and
+    away; one that ended is neither.
     """
     clusters = [
         {
@@ -138,7 +137,7 @@ def hit(groups: Mapping[str, Rows], hit_by: Rows) -> Rows:
 
 
 def totals(tables: Mapping[str, DataFrame]) -> DataFrame:
-    """How many rows each table has: one query, for many small ones take longer to plan than to run."""
+    """Count the rows of each table, in one query: many small ones take longer to plan than to run."""
     counts = (
         frame.agg(sf.count("*").alias("rows")).select(sf.lit(name).alias("table"), "rows")
         for name, frame in tables.items()
@@ -147,7 +146,7 @@ def totals(tables: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def collect(frame: DataFrame) -> Rows:
-    """The rows as dicts, timestamps as text."""
+    """Return the rows as dicts, timestamps as text."""
     columns = [
         sf.date_format(name, "yyyy-MM-dd HH:mm:ss.SSS").alias(name) if kind == "timestamp" else sf.col(name)
         for name, kind in frame.dtypes
@@ -156,18 +155,18 @@ def collect(frame: DataFrame) -> Rows:
 
 
 def _unix_time(text: str | None) -> float:
-    """Seconds since the epoch of a time that was collected."""
+    """Convert a collected time to seconds since the epoch."""
     return moment(text).timestamp() if text else 0.0
 
 
 def first_rows(frame: DataFrame, table: str) -> DataFrame:
-    """The rows of ``table`` that are shown, the most important first."""
+    """Return the rows of ``table`` to show, the most important first."""
     order: Mapping[str, tuple[Column, ...]] = {
         "storms": (sf.desc("clients_hit"), sf.asc("started_at")),
         "jitter": (sf.asc("strategy"), sf.asc("round"), sf.asc("backoff_base")),
         "members": (sf.desc("attempts"), sf.asc("server_address"), sf.asc("server_port")),
         "not_recovered": (
-            (sf.col("episode_result") == "open").asc(),  # the others do not come back by themselves
+            (sf.col("episode_result") == "open").asc(),  # the others will not recover without help
             sf.desc("last_seen"),
             sf.asc("client_id"),
             sf.asc("connection"),
@@ -184,7 +183,7 @@ def first_rows(frame: DataFrame, table: str) -> DataFrame:
 
 
 def former_ecdf(spark: SparkSession, folder: Path | None) -> Rows:
-    """The curve of a former run; empty where its table of episodes is not in its folder."""
+    """Return the curve of a former run; empty if its folder has no table of episodes."""
     table = None if folder is None else folder / "tables" / "episodes"
     if table is None or not table.is_dir():
         return []
@@ -194,10 +193,10 @@ def former_ecdf(spark: SparkSession, folder: Path | None) -> Rows:
 
 
 def headline(everyone: Mapping[str, Any], summary: Mapping[str, float | None]) -> dict[str, Any]:
-    """How many outages, whom they hit, how long they took.
+    """Return the figures of the headline: connections, outages by result, percentiles of the downtime.
 
-    :param everyone: the fleet's row of ``period.services``.
-    :param summary: of the same episodes.
+    :param everyone: the fleet's row of ``period.groups``.
+    :param summary: from the same episodes.
     """
     return {**everyone, **{name: summary[metric] for name, metric in _HEADLINE.items()}}
 
@@ -205,9 +204,9 @@ def headline(everyone: Mapping[str, Any], summary: Mapping[str, float | None]) -
 def ecdf(episodes: DataFrame) -> DataFrame:
     """Share of the outages that had ended after ``downtime`` seconds; at most 60 points a decade.
 
-    The share is of all outages that ended or are not back, and of the first connects that never succeeded:
-    whoever is not back keeps the curve below one.  The times are grouped on a logarithmic grid, and each
-    group stands at its longest time, where the share is exact.
+    The share refers to all outages that ended or are unfinished, and to first connects that never succeeded.
+    So unfinished ones keep the curve below one.  The times are grouped on a logarithmic grid, and each
+    group is drawn at its longest time, where the share is exact.
     """
     judged = sf.col("downtime").isNotNull() | sf.col("longer_than").isNotNull()
     outages = episodes.where((~sf.col("first_connect") & judged) | sf.col("never_connected"))
@@ -224,7 +223,7 @@ def ecdf(episodes: DataFrame) -> DataFrame:
 
 
 def _share(point: Column, number: Column) -> Column:
-    """A point of the curve; ``points`` has some hundreds, so that a window is not worth its shuffle."""
+    """Return a point of the curve; ``points`` has some hundreds, too few to justify a window's shuffle."""
     so_far = sf.aggregate(
         sf.slice("points", sf.lit(1), number + 1),
         sf.lit(0).cast("bigint"),
@@ -234,9 +233,9 @@ def _share(point: Column, number: Column) -> Column:
 
 
 def jitter_histogram(events: DataFrame) -> DataFrame:
-    """Delays by their share of the base they were drawn under, and how many an ideal strategy would have.
+    """Count delays by their share of the base they were drawn from, and the number for an ideal strategy.
 
-    Columns: strategy, ratio_from, ratio_to, delays, ideal (null where no ideal is known).  Delays that a
+    Columns: strategy, ratio_from, ratio_to, delays, ideal (null if no ideal is known).  Delays that a
     server asked for were not drawn, and do not count.
     """
     ratio = sf.col("backoff_delay") / sf.col("backoff_base")

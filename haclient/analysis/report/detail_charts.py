@@ -12,25 +12,25 @@ from haclient.analysis.report import library, text
 from haclient.analysis.report.text import OTHERS, Row, Rows
 
 LEVELS = (("max", library.OTHER), ("p99", library.COLOURS[1]), ("p50", library.COLOURS[0]))
-"""Of a lag, from the back to the front, each with its colour."""
+"""The levels of a lag, from the back to the front, each with its colour."""
 
 SERIES = (("attempts", "attempts a second"), ("connected", "connection setups a second"))
 """The two charts of a storm."""
 
 _HEIGHT = 170
-_LINE = 13  # pixels of a line of text
+_LINE = 13  # height of a line of text, in pixels
 
 
 def members_of(buckets: Rows) -> list[str]:
-    """The members of a storm in the order of their colours, the others last."""
+    """Return the members of a storm in the order of their colours, "others" last."""
     names = {str(bucket["member"]) for bucket in buckets}
     return [*sorted(names - {OTHERS}), *sorted(names & {OTHERS})]
 
 
 def storm(series: str, row: Row, buckets: Rows, marks: Rows) -> library.Figure:
-    """Attempts or setups a second, by member, since the first loss, with what happened to the primary.
+    """Draw attempts or setups a second since the first loss, by member, and mark the new primary.
 
-    :param series: of ``SERIES``.
+    :param series: a name in ``SERIES``.
     """
     members = members_of(buckets)
     labels = [text.label(member) for member in members]
@@ -40,7 +40,7 @@ def storm(series: str, row: Row, buckets: Rows, marks: Rows) -> library.Figure:
     ]
     width = max((float(bucket["width"]) for bucket in buckets), default=1.0)
     end = max((float(bucket["second"]) for bucket in buckets), default=0.0) + width
-    scale = alt.Scale(domain=[0, end], nice=False)  # of both charts, one above the other
+    scale = alt.Scale(domain=[0, end], nice=False)  # same for both charts, one above the other
     x = alt.X("s:Q", title="seconds since the first loss", scale=scale, axis=alt.Axis(tickCount=6))
     bars = (
         alt.Chart(library.named("pieces"))
@@ -71,7 +71,7 @@ def storm(series: str, row: Row, buckets: Rows, marks: Rows) -> library.Figure:
 
 
 def _stacked(series: str, members: list[str], buckets: Rows) -> list[dict[str, Any]]:
-    """A piece for each member and column, on top of the members before."""
+    """Return a rectangle for each member and column, stacked on the members before."""
     heights: dict[float, float] = {}
     rows = []
     for member in members:
@@ -95,7 +95,7 @@ def _rate(rate: float) -> list[alt.Chart]:
 
 
 def _marks(marks: Rows) -> list[alt.Chart]:
-    """The first sign of the primary's return that there is."""
+    """Mark the first known sign of the primary's return."""
     found = {mark["event"]: mark for mark in marks}
     mark = found.get("promoted") or found.get("first back")
     if mark is None:
@@ -122,7 +122,7 @@ def _marks(marks: Rows) -> list[alt.Chart]:
 
 
 def jitter(cells: Rows) -> library.Figure:
-    """How the delays of one strategy spread below the base they were drawn under."""
+    """Draw the distribution of one strategy's delays, as shares of the base they were drawn from."""
     total = max(sum(int(cell["delays"]) for cell in cells), 1)
     rows = [
         {
@@ -156,7 +156,7 @@ def jitter(cells: Rows) -> library.Figure:
 
 
 def lag(unit: str, columns: Sequence[Row]) -> library.Figure:
-    """How far a stream was behind, over time: median, 99 % and longest of the worst minute.
+    """Draw the lag of a stream over time: median, 99 % and longest of the worst minute.
 
     :param unit: ``seconds`` or ``events``.
     """

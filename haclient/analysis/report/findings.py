@@ -1,10 +1,10 @@
-"""What the rows say in words: the seven answers that the report gives, in their order.
+"""The seven answers of the report, in words, in their order.
 
 Rules
 -----
-* One sentence or a few for each question, with the counts; nothing is said that the rows do not show.
-* What those who are away, or those who were hit, have in common is the value of an attribute that nearly
-  all of them have, and that makes being one of them at least ``LIFT`` times as likely as without it.
+* Each question has one sentence or a few, with the counts; every statement is based on rows of the report.
+* Affected connections (down, or hit) share a value if nearly all of them have it.  It must also make being
+  affected at least ``LIFT`` times as likely as without it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from haclient.telemetry.schema import NO_FAILURES
 
 LIFT = 3.0
 _NEARLY_ALL = 0.9
-_COMPARED = 4  # metrics that a sentence compares
-_ALIKE = 0.9  # of the most frequent one's count
+_COMPARED = 4  # most metrics in a sentence
+_ALIKE = 0.9  # share of the highest count from which a member's count is about equal
 _BOTH = 2
-_NOTED = 2  # what the hit have in common, and changes, that a sentence names
+_NOTED = 2  # most shared attributes, or changes, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One of the seven.
+    """One of the seven answers.
 
     :param section: id of its section in the page.
     :param bad: whether it is bad news.
@@ -42,15 +42,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A value of an attribute that those in question have in common.
+    """A value of an attribute that the affected connections (down, or hit) have in common.
 
-    :param of: how many of those in question have it.
-    :param everyone: how many are in question.
-    :param connections: that have it at all.
-    :param others: in question without it.
-    :param rest: connections without it.
-    :param ended: those with it that ended without an outage before the end of the period.
-    :param rest_ended: those without it that did.
+    :param of: affected connections with the value.
+    :param everyone: all affected connections.
+    :param connections: all connections with the value.
+    :param others: affected connections without it.
+    :param rest: all connections without it.
+    :param ended: connections with it that ended without an outage before the end of the period.
+    :param rest_ended: the same for connections without it.
     """
 
     attribute: str
@@ -65,15 +65,16 @@ class Shared:
 
     @property
     def lift(self) -> float:
-        """How many times as likely with it as without; infinite where none without it is one of them."""
+        """The ratio of the risks with and without the value; infinite if no one else is affected."""
         return (self.of / self.connections) / (self.others / self.rest) if self.others else float("inf")
 
 
 def shared(rows: Rows, name: str) -> list[Shared]:
-    """What those in the column ``name`` (``away`` or ``hit``) have in common, the most telling first.
+    """Return values that the connections in column ``name`` share, the most significant first.
 
     :param rows: ``attribute``, ``value``, ``connections``, ``hit``, ``away``, ``ended``; all values of an
         attribute.
+    :param name: ``away`` (down now) or ``hit``.
     """
     everyone, fleet, ended = (_by_attribute(rows, column) for column in (name, "connections", "ended"))
     found = []
@@ -102,12 +103,12 @@ def _by_attribute(rows: Rows, column: str) -> dict[str, int]:
 def answers(
     tables: Mapping[str, Rows], compared: Rows, actions: Rows, slo: float, age: float | None = None
 ) -> list[Answer]:
-    """The seven, in their order.
+    """Return the seven answers, in their order.
 
-    :param compared: of ``baseline.compared``.
-    :param actions: of ``actions.actions``.
+    :param compared: from ``baseline.compared``.
+    :param actions: from ``actions.actions``.
     :param slo: share of the time that connections should be usable.
-    :param age: seconds since the end of the period, if they are many.
+    :param age: seconds since the end of the period, if that is long ago.
     """
     headline = text.first(tables.get("headline", ()))
     lost = headline.get("away") or 0
@@ -122,13 +123,13 @@ def answers(
     ]
 
 
-# -- who is away, and who was hit -----------------------------------------------------------------
+# -- connections that are down, or were hit -------------------------------------------------------
 
 
 def who_is_lost(tables: Mapping[str, Rows], age: float | None = None) -> str:
-    """Who is away at the end of the period.
+    """Describe the connections that are down at the end of the period.
 
-    :param age: seconds since then, if they are many.
+    :param age: seconds since then, if that is long ago.
     """
     headline = text.first(tables.get("headline", ()))
     lost = headline.get("away") or 0
@@ -146,20 +147,20 @@ def who_is_lost(tables: Mapping[str, Rows], age: float | None = None) -> str:
 
 
 def judged(headline: Row) -> int:
-    """Connections that shares are of: all but those that ended without an outage before the end.
+    """Count the connections that shares refer to: all that did not end early without an outage.
 
-    Of a process that was replaced, and of the one that replaced it, only one can be away.
+    Of a replaced process and its successor, only one can be down.
     """
     return (headline.get("connections") or 0) - (headline.get("ended") or 0)
 
 
 def since(tables: Mapping[str, Rows]) -> str | None:
-    """When the first of those who are away was lost."""
+    """Return the time of the first loss among connections that are still down."""
     return min((row["since"] for row in tables.get("away", ()) if row.get("since")), default=None)
 
 
 def common(rows: Rows, name: str) -> list[str]:
-    """Sentences about what they have in common; none where there is nothing."""
+    """Return sentences about shared values of affected connections; empty if there are none."""
     verb = {"away": "away", "hit": "hit"}[name]
     found = []
     for one in shared(rows, name)[:_NOTED]:
@@ -175,7 +176,7 @@ def common(rows: Rows, name: str) -> list[str]:
 
 
 def whos_hit(tables: Mapping[str, Rows]) -> str:
-    """How many lost their connection, and what they have in common."""
+    """Count the connections that had an outage, and name the values they share."""
     headline = text.first(tables.get("headline", ()))
     hit, connections = headline.get("clients_hit") or 0, judged(headline)
     if not hit:
@@ -196,7 +197,7 @@ def whos_hit(tables: Mapping[str, Rows]) -> str:
 
 
 def _ended(headline: Row) -> list[str]:
-    """What the shares leave out."""
+    """Describe the connections that the shares leave out."""
     ended = headline.get("ended") or 0
     if not ended:
         return []
@@ -205,7 +206,7 @@ def _ended(headline: Row) -> list[str]:
 
 
 def outages(headline: Row) -> str:
-    """``2,013 outages``, and first connects that never succeeded."""
+    """Count outages, and first connects that never succeeded: ``2,013 outages``."""
     never = headline.get("never_connected") or 0
     parts = [counted(headline["outages"], "outage")] if headline.get("outages") or not never else []
     return text.joined(
@@ -213,11 +214,11 @@ def outages(headline: Row) -> str:
     )
 
 
-# -- what happened --------------------------------------------------------------------------------
+# -- the events of the period --------------------------------------------------------------------
 
 
 def happened(tables: Mapping[str, Rows]) -> str:
-    """Storms, single losses, promotions and deploys of the period."""
+    """Describe the period: storms, single losses, promotions and deploys."""
     headline = text.first(tables.get("headline", ()))
     storms = tables.get("storms", ())
     total = max(_total(tables, "storms"), len(storms))
@@ -250,7 +251,7 @@ def happened(tables: Mapping[str, Rows]) -> str:
 
 
 def promotion(row: Row) -> str:
-    """The newest primary, by the first client that came back to it."""
+    """Name the new primary and the first client that reconnected to it."""
     where = f" of {text.label(row['cluster'])}" if row.get("cluster") else ""
     return (
         f"The primary{where} is {text.text(row.get('endpoint'))}, with the first client back at "
@@ -259,9 +260,9 @@ def promotion(row: Row) -> str:
 
 
 def deploy(row: Row, hit: Rows = ()) -> str:
-    """A version that changed.
+    """Describe a change of version.
 
-    :param hit: the rows of who was hit.
+    :param hit: the rows of ``data.hit``.
     """
     before = f" after {text.label(row['before'])}" if row.get("before") else ""
     who, what = text.label(row.get("service")), f"{text.text(row['attribute'])} {text.label(row['value'])}"
@@ -276,15 +277,15 @@ def _total(tables: Mapping[str, Rows], name: str) -> int:
 
 
 def downtime(headline: Row, rank: str) -> str:
-    """A percentile; who is not back has been down for longer."""
+    """Format a percentile; "over" marks a lower bound."""
     longer = "over " if headline.get(f"{rank}_is_bound") else ""
     return f"{longer}{seconds(headline.get(rank))}"
 
 
 def how_long(headline: Row, slo: float, since: str | None = None) -> str:
-    """Who is away and for how long, percentiles of the downtime, and lost time against the objective.
+    """Describe downtimes so far, percentiles of the downtime, and the lost time against the objective.
 
-    :param since: when the first of those who are away was lost.
+    :param since: time of the first loss among connections that are still down.
     """
     parts = []
     if headline.get("away"):
@@ -310,7 +311,7 @@ def how_long(headline: Row, slo: float, since: str | None = None) -> str:
 
 
 def curve(headline: Row) -> str:
-    """What the curve of downtimes counts."""
+    """Describe the outages in the curve of downtimes."""
     never = headline.get("never_connected") or 0
     outages_ = [counted(headline.get("outages"), "outage")] if headline.get("outages") else []
     first = [f"{counted(never, 'first connect')} that never succeeded"] if never else []
@@ -333,18 +334,18 @@ def _between(since: str | None, until: str | None) -> str:
 
 
 def minutes(value: float) -> str:
-    """Seconds as minutes."""
+    """Convert seconds to minutes."""
     return number(round(value / 60, 3))
 
 
 def _burnt(row: Row, slo: float) -> float:
-    """Lost time over the time that the objective allows."""
+    """Divide the lost time by the time that the objective allows."""
     lost, allowed = row.get("lost") or 0.0, (1 - slo) * (row.get("seconds") or 0.0)
     return lost / allowed if allowed else (float("inf") if lost else 0.0)
 
 
 def budgets(services: Rows, slo: float) -> list[dict[str, Any]]:
-    """Each service's time: observed, lost, allowed, and the share of the allowed that is used."""
+    """Return each service's time: observed, lost, allowed, and the used share of the allowed time."""
     return [
         {
             **row,
@@ -362,7 +363,7 @@ def budgets(services: Rows, slo: float) -> list[dict[str, Any]]:
 
 
 def causes(tables: Mapping[str, Rows]) -> str:
-    """Why connections were lost, and why attempts failed then."""
+    """Explain why connections were lost, and why attempts then failed."""
     parts = []
     members = tables.get("members", ())
     stuck = sums([row for row in tables.get("away", ()) if row.get("error")], "error", "connections")
@@ -398,7 +399,7 @@ def _reason(name: Any) -> str:
 
 
 def _such(met: Rows, members: Rows) -> str:
-    """Where an error was met."""
+    """Describe the members at which an error occurred."""
     count, at = _where(met, members)
     total = sum(row["failures"] for row in met)
     share = f"all {number(total)}" if count == total else f"{number(count)} of {number(total)}"
@@ -406,7 +407,7 @@ def _such(met: Rows, members: Rows) -> str:
 
 
 def _where(met: Rows, members: Rows) -> tuple[int, str]:
-    """At which members an error is met most; of those that meet it about equally none is the culprit.
+    """Find the members with the most errors; if several are about equal, count them without names.
 
     :param met: the rows of ``failures`` of one error.
     """
@@ -435,11 +436,11 @@ MEANINGS = {
     "redirect-refused": "a redirect to an endpoint that is not allowed",
     "stale-primary": "the member's generation is old",
 }
-"""What an ``error.type`` means, in plain words."""
+"""The meaning of each ``error.type``, in plain words."""
 
 
 def failures(members: Rows) -> list[dict[str, Any]]:
-    """Failed attempts by endpoint and reason, the most frequent first."""
+    """Count failed attempts by endpoint and reason, the most frequent first."""
     found = [
         {"endpoint": text.endpoint(row), "error": error, "failures": count}
         for row in members
@@ -450,14 +451,14 @@ def failures(members: Rows) -> list[dict[str, Any]]:
 
 
 def sums(rows: Rows, name: str, count: str) -> dict[Any, int]:
-    """The sums of a column by the values of another."""
+    """Add up one column by the values of another."""
     found: dict[Any, int] = {}
     for row in rows:
         found[row.get(name)] = found.get(row.get(name), 0) + row[count]
     return found
 
 
-# -- compared, and what to do ---------------------------------------------------------------------
+# -- comparison, and actions ----------------------------------------------------------------------
 
 
 def _worse(compared: Rows) -> bool:

@@ -1,7 +1,7 @@
-"""From the table of lag (``sites.site_lag``) to what the report shows of each stream.
+"""Select the rows about lag (``sites.site_lag``) that the report shows for each stream.
 
 A stream is a cluster's own events, or a link of a cluster that follows.  Percentiles of several minutes
-cannot be added up, so a column that stands for more than one has the worst minute of each value.
+cannot be added up, so a column of several minutes has the worst minute of each value.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from pyspark.sql import functions as sf
 from haclient.analysis.tables.site_lag import CASES
 
 STREAMS = 12
-"""Streams that are shown."""
+"""Most streams to show."""
 
 COLUMNS = 120
-"""Columns of a stream's drawing: more than two pixels each on a phone."""
+"""Most columns of a stream's drawing: more than two pixels each on a phone."""
 
-_WINDOW = 60  # s, of the table
+_WINDOW = 60  # s; window of the table
 _LEVELS = ("p50", "p99", "max")
 _LEVEL_COLUMNS = tuple(f"lag_{unit}_{level}" for unit in ("seconds", "events") for level in _LEVELS)
 _STREAM = ("cluster", "link")
 
 
 def streams(site_lag: DataFrame) -> DataFrame:
-    """One row a stream, those that are furthest behind first.
+    """Return one row per stream, the greatest lag first.
 
     Columns: ``cluster``, ``link`` (null: its own events), ``minutes``, ``sequence`` (the last one),
-    ``duplicates``, ``gaps``, ``anomalies`` (events by case), ``streams`` (how many there are), of
-    ``lag_seconds`` and ``lag_events`` the worst minute's ``_p50``, ``_p99`` and ``_max``, and ``columns``:
-    ``second`` (since the epoch), ``width`` (s) and the same.
+    ``duplicates``, ``gaps``, ``anomalies`` (events by case), ``streams`` (their number).
+    ``lag_seconds`` and ``lag_events`` have the worst minute's ``_p50``, ``_p99`` and ``_max``.
+    ``columns`` has ``second`` (since the epoch), ``width`` (s) and the same values.
     """
     columns = (
         _with_column(site_lag)
@@ -52,7 +52,7 @@ def streams(site_lag: DataFrame) -> DataFrame:
 
 
 def _with_column(site_lag: DataFrame) -> DataFrame:
-    """The minutes, each with the column that it belongs to."""
+    """Assign each minute to its column of the drawing."""
     stream = Window.partitionBy(*_STREAM)
     at = sf.unix_seconds("start")
     first, last = sf.min(at).over(stream), sf.max(at).over(stream)
@@ -62,7 +62,7 @@ def _with_column(site_lag: DataFrame) -> DataFrame:
 
 
 def _counter(case: str) -> str:
-    """Not ``duplicates`` or ``gaps``, which are counters of the link."""
+    """Name a counter of anomalies; plain ``duplicates`` and ``gaps`` are counters of the link."""
     return f"anomaly_{case}"
 
 

@@ -1,11 +1,11 @@
-"""The period as a whole: who was connected and away, when, and why; a few rows of the table of episodes.
+"""Summarise the whole period: connections, outages and their causes, in a few rows from ``episodes``.
 
 Rules
 -----
-* Away are those whose outage nobody has seen the end of: open, silent, given up, and never connected.
-* An outage ends when its connection is back, closed or replaced; of the last two the last line says when.
-* A connection is observed from its first line to its last, or to the question where it is away.
-* Every frame here has a number of rows that does not depend on the fleet's size.
+* A connection is down (``away``) if its outage has no known end: open, silent, given up, never connected.
+* An outage ends when its connection is back, closed or replaced; for the last two, at the last line.
+* A connection is observed from its first line to its last, or to the end of the period while it is down.
+* The number of rows of every frame here is independent of the fleet's size.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ WIDTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800,
 """Seconds of a column; a longer period has columns of whole days."""
 
 BY = ("service", "cluster")
-"""What connections are grouped by here; for the other attributes there is ``hit_by``."""
+"""The columns for grouping connections; ``hit_by`` has the other attributes."""
 
 GROUPS, REASONS, CHANGES = 20, 40, 40
-"""Rows at most."""
+"""Most rows of each kind."""
 
 SETTLING = 120.0
 """Seconds: two intervals of the ``alive`` lines."""
@@ -39,7 +39,7 @@ _LASTING = ("open", "silent", "gave_up")
 
 
 def outages(episodes: DataFrame) -> DataFrame:
-    """Losses, and first connects that never succeeded; with ``ended_at`` (null: away) and ``away``."""
+    """Return losses, and first connects that never succeeded, with ``ended_at`` (null: down) and ``away``."""
     lasting = sf.col("episode_result").isin(*_LASTING) | sf.col("never_connected")
     ended = sf.when(~lasting, sf.coalesce("back_at", "last_event_at"))
     return episodes.where(~sf.col("first_connect") | sf.col("never_connected")).select(
@@ -48,11 +48,12 @@ def outages(episodes: DataFrame) -> DataFrame:
 
 
 def groups(episodes: DataFrame) -> DataFrame:
-    """One row for the fleet, and one for each service and cluster; of those with the most lost time.
+    """Return a row for the fleet, and for the services and clusters with the most lost time.
 
     Columns: ``grouped`` (``everyone`` or one of ``BY``), ``service``, ``cluster``, ``connections``,
-    ``clients_hit``, ``away``, ``ended`` (never hit, and not heard in the last ``SETTLING`` seconds),
-    ``first_at``, ``last_at``, ``seconds`` that they were observed in sum, and of them ``lost``.
+    ``clients_hit``, ``away`` (down), ``ended``, ``first_at``, ``last_at``.  Ended connections were never hit,
+    and have no line in the last ``SETTLING`` seconds.  ``seconds`` is the observed time of all connections
+    together, and ``lost`` the part of it without a connection.
     """
     outage = ~sf.col("first_connect") | sf.col("never_connected")
     lasting = outage & (sf.col("episode_result").isin(*_LASTING) | sf.col("never_connected"))
@@ -69,7 +70,7 @@ def groups(episodes: DataFrame) -> DataFrame:
     connections = connections.crossJoin(sf.broadcast(end))
     ended = ~sf.col("hit") & (sf.col("until") < sf.col("end") - SETTLING)
     observed = sf.col("until") - _seconds("first_at")
-    down = sf.coalesce("down", sf.lit(0.0))  # the least of nothing and something is something
+    down = sf.coalesce("down", sf.lit(0.0))  # sf.least would ignore a null
     grouped = sf.when(sf.grouping("service") == 0, "service").when(sf.grouping("cluster") == 0, "cluster")
     rows = connections.groupingSets([[], *([name] for name in BY)], *BY).agg(
         grouped.otherwise("everyone").alias("grouped"),
@@ -88,11 +89,12 @@ def groups(episodes: DataFrame) -> DataFrame:
 
 
 def deploys(episodes: DataFrame, resources: DataFrame) -> DataFrame:
-    """Versions that began to run: ``at``, ``service``, ``attribute``, ``value``, ``before``; the newest.
+    """Return the newest deploys of versions: ``at``, ``service``, ``attribute``, ``value``, ``before``.
 
-    What a service runs within ``SETTLING`` seconds of its first line ran before: who runs has a line by then.
+    A version seen within ``SETTLING`` seconds of the service's first line is not new: every running process
+    writes a line in that time.
 
-    :param resources: the table.
+    :param resources: the table ``resources``.
     """
     seen = episodes.groupBy("resource", "service").agg(sf.min("began_at").alias("at"))
     pairs = [
@@ -109,16 +111,18 @@ def deploys(episodes: DataFrame, resources: DataFrame) -> DataFrame:
 
 
 def width(first: float, last: float) -> int:
-    """Seconds of a column, so that there are at most ``COLUMNS`` from ``first`` to ``last`` (epoch)."""
+    """Return a column's width in seconds, for at most ``COLUMNS`` from ``first`` to ``last`` (epoch)."""
     needed = max(last - first, 1.0) / (COLUMNS - 1)  # columns begin at round times
     day = WIDTHS[-1]
     return next((each for each in WIDTHS if each >= needed), math.ceil(needed / day) * day)
 
 
 def columns(episodes: DataFrame, storms: DataFrame, seconds: int) -> DataFrame:
-    """The timeline: ``at`` (epoch), ``lost``, of those ``in_storm`` and ``never`` connected, and ``ended``.
+    """Count outages by column of the timeline: ``at`` (epoch), ``lost``, ``in_storm``, ``never``, ``ended``.
 
-    :param seconds: of a column; columns begin at its multiples.
+    ``lost`` includes the other two: losses in a storm, and first connects that never succeeded.
+
+    :param seconds: width of a column; columns begin at its multiples.
     """
     found = outages(episodes).select("cluster", "began_at", "ended_at", "first_connect")
     extents = storms.select(
@@ -143,18 +147,18 @@ def columns(episodes: DataFrame, storms: DataFrame, seconds: int) -> DataFrame:
 
 
 def primaries(events: DataFrame) -> DataFrame:
-    """The few lines in which members announce that they are primary."""
+    """Return the few lines in which members announce that they are primary."""
     announced = (sf.col("type") == Kind.MEMBER_ROLE.value) & (sf.col("role") == "primary")
     return events.where(announced).select("type", "role", "cluster", "generation", "t", "member")
 
 
 def promotions(episodes: DataFrame, primaries: DataFrame) -> DataFrame:
-    """When clients first came back under a generation higher than before: the newest ``CHANGES``.
+    """Return the times at which clients first came back under a higher generation: the newest ``CHANGES``.
 
-    Columns: ``at``, ``cluster``, ``generation``, ``endpoint``, and ``announced_at`` and ``announced_by``:
-    when a member announced it, where members write telemetry.
+    Columns: ``at``, ``cluster``, ``generation``, ``endpoint``.  ``announced_at`` and ``announced_by`` are
+    from the member's own announcement, if members write telemetry.
 
-    :param primaries: of the function of that name.
+    :param primaries: from the function ``primaries``.
     """
     higher = episodes.where(sf.col("generation_after") > sf.col("generation_before"))
     first = sf.min(sf.struct("back_at", "endpoint_after")).alias("first")
@@ -174,10 +178,11 @@ def promotions(episodes: DataFrame, primaries: DataFrame) -> DataFrame:
 
 
 def unrecovered(episodes: DataFrame) -> DataFrame:
-    """Who is away, grouped, the largest groups first.
+    """Return groups of connections that are down, the largest first.
 
-    Columns: ``service``, ``cluster``, ``endpoint`` (that was lost), ``result``, ``error`` (the most frequent
-    one of its attempts), ``connections``, ``since`` and ``latest`` (the first and the last loss of them).
+    Columns: ``service``, ``cluster``, ``endpoint`` (that was lost), ``result``, ``error`` and
+    ``connections``.  ``error`` is the most frequent error of the attempts.  ``since`` and ``latest`` are the
+    first and the last loss in the group.
     """
     counts = sf.transform(sf.map_entries("reasons"), _by_weight)
     result = sf.when(sf.col("never_connected"), "never_connected").otherwise(sf.col("episode_result"))
@@ -201,13 +206,13 @@ def unrecovered(episodes: DataFrame) -> DataFrame:
 
 
 def _by_weight(entry: Column) -> Column:
-    """What orders the errors of an episode: failures before mere ends of attempts, then the most frequent."""
+    """Return the sort key of an error: failures before mere ends of attempts, then by frequency."""
     failure = ~entry["key"].isin(*NO_FAILURES)
     return sf.struct(failure.alias("failure"), entry["value"].alias("attempts"), entry["key"].alias("error"))
 
 
 def lost_reasons(episodes: DataFrame) -> DataFrame:
-    """Why connections were lost: ``endpoint``, ``kind``, ``reason``, ``outages``; the most frequent ones."""
+    """Return the most frequent reasons for losses: ``endpoint``, ``kind``, ``reason``, ``outages``."""
     lost = episodes.where(~sf.col("first_connect"))
     return (
         lost.groupBy(

@@ -1,10 +1,10 @@
-"""What is true at the end of the period and after it: the age of the data, and those who are still away.
+"""Describe the end of the period: the age of the data, and the connections that are still down.
 
 Rules
 -----
-* "Now" is the end of the period; a page that is made long after it says how long.
-* A percentile between the longest outage that ended and the shortest one that has not is nobody's downtime:
-  the report then says "over" the longest that ended.
+* "Now" is the end of the period; a page made long after it gives its age.
+* A percentile may fall between the longest ended outage and the shortest unfinished one.  It is then the
+  downtime of no connection, and the report says "over" the longest ended outage.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from haclient.analysis.report.text import Row, Rows, counted, number
 from haclient.telemetry.rfc3339 import moment
 
 STALE = 900.0
-"""Seconds from the last line to the analysis after which the report says how old the data is."""
+"""Seconds from the last line to the analysis after which the report gives the age of the data."""
 
 QUIET = 300.0
-"""Seconds without an attempt after which nobody knows how a member is."""
+"""Seconds without an attempt after which a member's state is unknown."""
 
 _RANKS = ("p50", "p90", "p99", "max")
 
 
 def age(headline: Row, generated_at: datetime) -> float | None:
-    """Seconds from the end of the period to the analysis; ``None`` where that is not long."""
+    """Return the seconds from the end of the period to the analysis; ``None`` if there are few."""
     if not headline.get("last_at"):
         return None
     seconds = (generated_at - moment(headline["last_at"])).total_seconds()
@@ -34,7 +34,7 @@ def age(headline: Row, generated_at: datetime) -> float | None:
 
 
 def durations(tables: Mapping[str, Rows]) -> list[float]:
-    """How long the first and the last of each group that is away have been so, the shortest first."""
+    """Return the downtimes of the first and the last loss in each group that is down, shortest first."""
     until = text.first(tables.get("headline", ())).get("last_at")
     if not until:
         return []
@@ -44,7 +44,7 @@ def durations(tables: Mapping[str, Rows]) -> list[float]:
 
 
 def certain(tables: Mapping[str, Rows]) -> dict[str, float]:
-    """The percentiles to show instead of those between two outages of which only one has ended."""
+    """Return replacements for percentiles that fall between an ended and an unfinished outage."""
     headline = text.first(tables.get("headline", ()))
     lasting = durations(tables)
     ended = max((row["downtime"] or 0.0 for row in tables.get("ecdf", ())), default=None)
@@ -55,7 +55,7 @@ def certain(tables: Mapping[str, Rows]) -> dict[str, float]:
 
 
 def curve(tables: Mapping[str, Rows]) -> Rows:
-    """The points of the curve of downtimes, drawn on to the longest time that somebody is away."""
+    """Return the curve of downtimes, extended to the longest time that a connection is down."""
     points = [point for point in tables.get("ecdf", ()) if point["downtime"] is not None]
     longest = max(durations(tables), default=0.0)
     if points and longest > points[-1]["downtime"]:
@@ -64,7 +64,7 @@ def curve(tables: Mapping[str, Rows]) -> Rows:
 
 
 def silent_members(tables: Mapping[str, Rows]) -> list[str]:
-    """Sentences about endpoints that nobody tried in the last minutes: a dead primary looks like that."""
+    """Return sentences about endpoints without recent attempts, such as a dead primary."""
     until = text.first(tables.get("headline", ())).get("last_at")
     if not until or not tables.get("promotions"):
         return []
@@ -81,7 +81,7 @@ def silent_members(tables: Mapping[str, Rows]) -> list[str]:
 
 
 def versions(row: Row, hit: Rows) -> str:
-    """How far a deploy has come: connections of both versions that did not end unhurt."""
+    """Describe a deploy's progress: connections of both versions that did not end unhurt."""
     found = {each["value"]: each for each in hit if each["attribute"] == row.get("attribute")}
     names = [name for name in (row.get("before"), row.get("value")) if name in found]
     if len(names) < 2:  # noqa: PLR2004 - the version before, and this one

@@ -1,7 +1,7 @@
-"""A query for each figure of the report, ready for DuckDB in the folder of the results (``queries.sql``).
+"""Provide a query for each figure of the report, for DuckDB in the folder of the results (``queries.sql``).
 
-They compute what the figure shows from the stored tables, by themselves: a second way to the same numbers,
-and the place to go on from.  Times are in UTC.
+The queries compute the figure from the stored tables independently.  They confirm the report's numbers,
+and are a starting point for further analysis.  Times are in UTC.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _BLOCK = re.compile(r"^-- (part|query): (\w+)\n", re.MULTILINE)
 
 
 def queries(*, width: int = 60, slo: float = 0.999, baseline: str = "FORMER") -> dict[str, str]:
-    """The queries by the names of their figures.
+    """Return the queries by the names of their figures.
 
-    :param width: of the timeline's columns, in seconds.
+    :param width: width of the timeline's columns, in seconds.
     :param slo: share of the time that connections should be usable.
     :param baseline: folder of a former run.
     """
@@ -32,14 +32,14 @@ def queries(*, width: int = 60, slo: float = 0.999, baseline: str = "FORMER") ->
 
 
 def sources(query: str) -> list[str]:
-    """The tables and files that a query reads, as they are named in the folder of the results."""
+    """Return the tables and files that a query reads, relative to the folder of the results."""
     paths = (path.removesuffix("/*.parquet") for path in _PATH.findall(query))
     return list(dict.fromkeys(paths))
 
 
 @functools.cache
 def _texts() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What several queries begin with, and the queries; with the names of their values."""
+    """Return the common beginnings of queries, and the queries, both with placeholders."""
     text = files(__package__).joinpath("queries.sql").read_text(encoding="utf-8")
     blocks = _BLOCK.split(text)[1:]
     found: dict[str, dict[str, str]] = {"part": {}, "query": {}}

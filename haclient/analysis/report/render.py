@@ -1,12 +1,12 @@
-"""The report: one HTML file that needs nothing else, from small tables.
+"""Render the report: one self-contained HTML file from small tables.
 
 Rules
 -----
-* Everything in a table comes from telemetry, and so from anyone who may connect: it is escaped, cut to a
-  bearable length, and never part of a script, a style or an address.
-* The page asks for nothing from anywhere; its own policy forbids it, and names its scripts by hash.
-* What the charts show is in text and tables as well, which need no script.
-* It stays below ``LIMIT`` however long the strings and however many the rows that it is given.
+* All values in tables come from telemetry, and so from anyone who may connect.  They are escaped, cut to a
+  limited length, and never part of a script, a style or an address.
+* The page makes no requests; its own policy forbids them, and names its scripts by hash.
+* Text and tables repeat the content of the charts, and need no script.
+* It stays below ``LIMIT``, whatever the length of the strings and the number of rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from haclient.analysis.report.queries import queries, sources
 from haclient.analysis.report.text import Row, Rows
 
 LIMIT = 1_500_000
-"""Bytes of a report; the charting library is 0.9 million of them."""
+"""Most bytes of a report; the charting library is 0.9 million of them."""
 
 _STORMS = 3
 _TABLES = {
@@ -53,19 +53,19 @@ _TABLES = {
     "deploys": 30,
     "promotions": 30,
 }
-_MOST = 3000  # rows of any table that are looked at
-_HALVED = 6  # times that the rows are halved until the page is small enough
+_MOST = 3000  # most rows of any table that are read
+_HALVED = 6  # most times that the rows are halved to make the page small enough
 _COLUMNS = 120
 _BUCKETS = 720  # rows of a storm's timeline: 120 columns of six colours
-_ATTRIBUTES = 8  # that have a chart
+_ATTRIBUTES = 8  # most attributes with a chart
 
 
 def render(tables: Mapping[str, Rows], *, title: str, generated_at: datetime, slo: float = 0.999) -> str:
-    """The report as HTML.
+    """Render the report as HTML.
 
-    :param tables: as ``data.report_tables`` gives them; a table that is missing is taken for empty.
-    :param title: what was looked at, for the top of the page.
-    :param generated_at: when the analysis ran.
+    :param tables: from ``data.report_tables``; a missing table counts as empty.
+    :param title: source of the telemetry, for the top of the page.
+    :param generated_at: time of the analysis.
     :param slo: share of the time that connections should be usable, from 0 to 1.
     """
     page = ""
@@ -142,17 +142,17 @@ def _compared(summary: Row, headline: Row, former: Row) -> Rows:
 
 
 def _template() -> str:
-    """A file of this package, also from within a zip."""
+    """Read the template from this package, also inside a zip."""
     return files(__package__).joinpath("template.html.j2").read_text(encoding="utf-8")
 
 
 def _lenient(row: Row) -> Row:
-    """The row, with null for a column that it lacks: older tables can be shown too."""
+    """Return the row with null for missing columns, so that older tables can be shown."""
     return defaultdict(lambda: None, row)
 
 
 def _answers(tables: Mapping[str, Rows], headline: Row, former: Row, drawn: dict[str, Any]) -> None:
-    """The charts of the answers; what there is nothing to draw of is left out."""
+    """Add the charts of the answers; skip charts without data."""
     if tables.get("timeline"):
         drawn["chart-timeline"] = charts.timeline(tables)
     points = present.curve(tables)
@@ -164,7 +164,7 @@ def _answers(tables: Mapping[str, Rows], headline: Row, former: Row, drawn: dict
 
 
 def _attributes(rows: Rows, drawn: dict[str, Any]) -> list[dict[str, Any]]:
-    """The attributes that are drawn: name, id of the chart, and how many values have no bar."""
+    """Draw attributes; return each one's name, its chart's id, and the number of values without a bar."""
     found = []
     for number, (name, values) in enumerate(list(charts.attributes(rows).items())[:_ATTRIBUTES]):
         element = f"chart-hit-{number}"
@@ -174,7 +174,7 @@ def _attributes(rows: Rows, drawn: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _storms(tables: Mapping[str, Rows], storms: Rows, drawn: dict[str, Any]) -> list[dict[str, Any]]:
-    """The storms that are drawn, each with its charts and what belongs beside them."""
+    """Draw the biggest storms; return each with its charts and accompanying values."""
     found: list[dict[str, Any]] = []
     for storm in storms:
         buckets, marks, reasons = (
@@ -201,7 +201,7 @@ def _storms(tables: Mapping[str, Rows], storms: Rows, drawn: dict[str, Any]) -> 
 
 
 def _after(storm: Row, buckets: Rows) -> str:
-    """What of a storm is right of its drawing."""
+    """Describe the part of a storm after the end of its drawing."""
     attempts = (storm.get("attempts") or 0) - sum(bucket["attempts"] for bucket in buckets)
     if attempts <= 0:
         return ""
@@ -210,7 +210,7 @@ def _after(storm: Row, buckets: Rows) -> str:
 
 
 def _lags(streams: Rows, drawn: dict[str, Any]) -> list[tuple[Row, list[str]]]:
-    """The streams that are drawn, each with the ids of its charts."""
+    """Draw the lag of streams; return each with the ids of its charts."""
     found: list[tuple[Row, list[str]]] = []
     for stream in [each for each in streams if each["columns"] and each["lag_seconds_max"] is not None]:
         if len(found) < _STORMS:
@@ -224,7 +224,7 @@ def _lags(streams: Rows, drawn: dict[str, Any]) -> list[tuple[Row, list[str]]]:
 
 
 def _histograms(cells: Rows, drawn: dict[str, Any]) -> list[tuple[str, str]]:
-    """Strategy, and the id of its chart."""
+    """Draw each strategy's delays; return its name and the id of its chart."""
     strategies: dict[str, list[Row]] = {}
     for cell in cells:
         strategies.setdefault(str(cell["strategy"]), []).append(cell)

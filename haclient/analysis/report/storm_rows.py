@@ -1,4 +1,4 @@
-"""From the tables of storms to what the report draws of the biggest ones.
+"""Select the rows about the biggest storms that the report draws.
 
 A storm is drawn in at most ``BUCKETS`` columns, and ``MEMBERS`` members have a colour of their own.
 """
@@ -11,29 +11,27 @@ from pyspark.sql import functions as sf
 from haclient.analysis.report.text import OTHERS
 
 STORMS = 3
-"""Storms that are drawn; the table of storms has more."""
+"""Most storms that are drawn; the table of storms has more."""
 
 BUCKETS = 120
-"""Columns of a storm's drawing: more than two pixels each on a phone."""
+"""Most columns of a storm's drawing: more than two pixels each on a phone."""
 
 MEMBERS = 5
-"""Members with a colour of their own in a storm's drawing; more are hard to distinguish."""
+"""Most members with a colour of their own in a storm's drawing; more are hard to distinguish."""
 
 _REASONS = 6
-_DRAWN = (
-    0.99  # of the connection setups: a straggler an hour later must not squeeze the storm into one column
-)
-_MARGIN = 1.25  # what is drawn beyond them
+_DRAWN = 0.99  # share of the connection setups: a late straggler must not squeeze the storm into one column
+_MARGIN = 1.25  # factor by which the drawing continues beyond them
 
 
 def biggest(storms: DataFrame) -> DataFrame:
-    """The storms that are drawn."""
+    """Select the storms to draw."""
     order = (sf.desc("clients_hit"), sf.desc("attempts"), sf.asc("storm_id"))
     return storms.orderBy(*order).limit(STORMS).select("storm_id", "cluster", "started_at", "ended_at")
 
 
 def timeline(storm_timeline: DataFrame, largest: DataFrame) -> DataFrame:
-    """What is drawn of the biggest storms: at most ``BUCKETS`` columns and ``MEMBERS`` colours each.
+    """Return the biggest storms over time, in at most ``BUCKETS`` columns and ``MEMBERS`` colours each.
 
     Columns: storm_id, second (start of the bucket), width (s), member, attempts, failures, connected.
     The drawing ends a little after 99 % of the connection setups.
@@ -59,7 +57,7 @@ def timeline(storm_timeline: DataFrame, largest: DataFrame) -> DataFrame:
 
 
 def _drawn_until(buckets: DataFrame) -> DataFrame:
-    """Per storm the second where its drawing ends."""
+    """Return the second at which each storm's drawing ends."""
     storm = Window.partitionBy("storm_id")
     so_far = sf.sum("connected").over(storm.orderBy("second"))
     share = so_far / sf.nullif(sf.sum("connected").over(storm), sf.lit(0))
@@ -71,7 +69,7 @@ def _drawn_until(buckets: DataFrame) -> DataFrame:
 
 
 def _coloured(buckets: DataFrame) -> DataFrame:
-    """The members with the most attempts and connection setups of each storm."""
+    """Return the members with the most attempts and connection setups of each storm."""
     busy = buckets.groupBy("storm_id", "member").agg(
         (sf.sum("attempts") + sf.sum("connected")).alias("busy"),
     )
@@ -84,12 +82,12 @@ def _coloured(buckets: DataFrame) -> DataFrame:
 
 
 def marks(primaries: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFrame:
-    """The primary's return in the biggest storms: storm_id, second, event, member.
+    """Return signs of the primary's return in the biggest storms: storm_id, second, event, member.
 
-    ``promoted`` is a member's own line, where the members write telemetry; ``first back`` is the first
+    ``promoted`` is the member's own line, if the members write telemetry; ``first back`` is the first
     bucket with a connection setup.  The primary's death is second 0, the first loss.
 
-    :param primaries: of ``period.primaries``.
+    :param primaries: from ``period.primaries``.
     """
     storms = sf.broadcast(largest.withColumnRenamed("cluster", "in_cluster"))
     promoted = primaries.join(
@@ -115,7 +113,7 @@ def marks(primaries: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFra
 
 
 def reasons(storm_reasons: DataFrame, largest: DataFrame) -> DataFrame:
-    """Failures of the biggest storms by reason, the most frequent first."""
+    """Count failures of the biggest storms by reason, the most frequent first."""
     sums = (
         storm_reasons.join(sf.broadcast(largest.select("storm_id")), "storm_id")
         .groupBy("storm_id", "error_type")

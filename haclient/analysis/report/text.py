@@ -1,4 +1,4 @@
-"""How the report writes values: durations, counts, shares, times, and whatever came with telemetry."""
+"""Format values for the report: durations, counts, shares, times, and texts from telemetry."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Row = Mapping[str, Any]
 Rows = Sequence[Row]
 
 BLANK = "\N{EN DASH}"
-"""What stands for a value that is not known."""
+"""Placeholder for an unknown value."""
 
 OTHERS = "others"
-"""The members without a colour of their own."""
+"""Label for all members without a colour of their own."""
 
 RESULTS = {
     "open": "still searching",
@@ -21,7 +21,7 @@ RESULTS = {
     "gave_up": "gave up",
     "never_connected": "never connected",
 }
-"""What became of those who are away, in words."""
+"""Results of outages that have not ended, in words."""
 
 LOSSES = {
     "close": "closed by the broker",
@@ -29,7 +29,7 @@ LOSSES = {
     "silence": "silence",
     "error": "ended by the client",
 }
-"""How a connection was lost, in words."""
+"""Kinds of loss, in words."""
 
 STATES = {
     "open": "it writes lines and tries to connect",
@@ -37,14 +37,14 @@ STATES = {
     "gave_up": "it tries no more",
     "never_connected": "no connection since it began, over a minute ago",
 }
-"""What those words mean."""
+"""Explanations of ``RESULTS``."""
 
 LABEL, LINE = 40, 20
-"""Characters of a value in a chart, and of a line of it."""
+"""Most characters of a value in a chart, and of one of its lines."""
 
 _SEPARATORS = " .:/_-…"
-_SOURCE = 1000  # characters of a value that are looked at
-_LONGEST = 120  # characters of a value that came with telemetry
+_SOURCE = 1000  # most characters of a value that are read
+_LONGEST = 120  # most characters of a value from telemetry
 _PAIRS = 5
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
@@ -53,7 +53,7 @@ _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
 def seconds(value: float | None) -> str:
-    """A duration in the unit that suits it."""
+    """Format a duration in a suitable unit."""
     if value is None:
         return BLANK
     if value < 1:
@@ -68,7 +68,7 @@ def seconds(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A count with separators, or a measure with three digits."""
+    """Format a count with separators, or a measure with three digits."""
     if value is None:
         return BLANK
     if value == int(value):
@@ -77,7 +77,7 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share; never "100 %" for less than all, nor "0 %" for more than none."""
+    """Format a share; never "100 %" for less than all, nor "0 %" for more than none."""
     if value is None:
         return BLANK
     if value in (0, 1) or value > 1:
@@ -88,13 +88,13 @@ def percent(value: float | None) -> str:
 
 
 def counted(count: int | None, noun: str) -> str:
-    """``1 outage``, ``2 outages``."""
+    """Format a count with its noun: ``1 outage``, ``2 outages``."""
     plural = f"{noun}{'es' if noun.endswith('s') else 's'}"
     return f"{number(count or 0)} {noun if count == 1 else plural}"
 
 
 def joined(parts: Sequence[str]) -> str:
-    """The parts with commas and an ``and``."""
+    """Join the parts by commas and a final ``and``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
@@ -102,7 +102,7 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def text(value: Any, longest: int = _LONGEST) -> str:
-    """Any value, cut to a bearable length."""
+    """Format any value, cut to a limited length."""
     if value is None or value == "":
         return BLANK
     if isinstance(value, bool):
@@ -114,7 +114,7 @@ def text(value: Any, longest: int = _LONGEST) -> str:
 
 
 def label(value: Any) -> str:
-    """A value in a chart or a sentence: short, cut in its middle, for names differ at their ends."""
+    """Shorten a value for a chart or a sentence; cut its middle, because names differ at their ends."""
     shown = text(value, _SOURCE)
     if len(shown) <= LABEL:
         return shown
@@ -123,7 +123,7 @@ def label(value: Any) -> str:
 
 
 def axis_labels(values: Iterable[Any]) -> dict[Any, str]:
-    """A label for each value, no two alike: two lines where one is too short for it."""
+    """Return a distinct label for each value, in two lines if one is too short."""
     found: dict[Any, str] = {}
     for value in dict.fromkeys(values):
         shown, number = _two_lines(label(value)), 2
@@ -134,7 +134,7 @@ def axis_labels(values: Iterable[Any]) -> dict[Any, str]:
 
 
 def _two_lines(shown: str) -> str:
-    """Broken after a separator, as near to the middle as there is one."""
+    """Break a label after a separator, as near to the middle as possible."""
     if len(shown) <= LINE:
         return shown
     middle = len(shown) / 2
@@ -145,42 +145,42 @@ def _two_lines(shown: str) -> str:
 
 
 def name(value: Any) -> str:
-    """The last part of a path or an address, and of other texts all."""
+    """Return the last part of a path or an address, and other texts unchanged."""
     shown = str(value or "")
     return text(shown.rstrip("/").rpartition("/")[2] if shown[:1] in "/." or "://" in shown else shown)
 
 
 def moment(value: Any) -> str:
-    """A time in UTC to the millisecond."""
+    """Format a time in UTC to the millisecond."""
     if isinstance(value, datetime):
         value = value.isoformat(" ", "milliseconds").partition("+")[0]
     return text(value)
 
 
 def minute(value: Any) -> str:
-    """A time in UTC to the second."""
+    """Format a time in UTC to the second."""
     return moment(value)[:19]
 
 
 def extent(first_at: Any, last_at: Any) -> str:
-    """From one time to another, the date once where it is the same."""
+    """Format a period; a date common to both times appears once."""
     last = minute(last_at)
     return f"{minute(first_at)} to {clock(last_at) if minute(first_at)[:11] == last[:11] else last}"
 
 
 def clock(value: Any) -> str:
-    """The time of day of a time in UTC, to the second."""
+    """Format the time of day of a time in UTC, to the second."""
     shown = minute(value)
     return shown[11:] or shown
 
 
 def endpoint(row: Row) -> str:
-    """``host:port``."""
+    """Format an endpoint as ``host:port``."""
     return text(f"{row.get('server_address')}:{row.get('server_port')}")
 
 
 def pairs(value: Any) -> str:
-    """Counts by name, the largest first."""
+    """List counts by name, the largest first."""
     counts = dict(value or {})
     order = sorted(counts, key=lambda name: (-counts[name], name))
     shown = [f"{text(name)} {number(counts[name])}" for name in order[:_PAIRS]]
@@ -188,46 +188,46 @@ def pairs(value: Any) -> str:
 
 
 def listed(value: Any) -> str:
-    """The parts of a list with commas."""
+    """Join the items of a list by commas."""
     parts: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
     return ", ".join(text(part) for part in list(parts)[:_PAIRS]) or BLANK
 
 
 def stream(row: Row) -> str:
-    """A link of a cluster, or the cluster's own events."""
+    """Name a stream: a link of a cluster, or the cluster's own events."""
     link = row.get("link")
     return text(f"{row.get('cluster')}: {f'link {link}' if link else 'its own events'}")
 
 
 def redirected(member: Row) -> int | None:
-    """Attempts that a member sent on to the primary: no failures."""
+    """Count attempts that a member redirected to the primary; they are no failures."""
     return None if member.get("failures") is None else dict(member["failures"]).get("redirected") or 0
 
 
 def failed(member: Row) -> int | None:
-    """Attempts that failed at a member, without those that it sent on."""
+    """Count attempts that failed at a member, without redirected ones."""
     refusals = member.get("refusals")
     return None if refusals is None else refusals - (redirected(member) or 0)
 
 
 def times(value: float | None) -> str:
-    """A ratio."""
+    """Format a ratio."""
     return BLANK if value is None else f"{value:.2f}\N{MULTIPLICATION SIGN}"
 
 
 def first(rows: Rows) -> Row:
-    """The only row of a table, or an empty one."""
+    """Return the only row of a table, or an empty one."""
     return next(iter(rows), {})
 
 
 def not_back(storm: Row) -> int | None:
-    """Connections of a storm that did not come back; ``None`` in older tables."""
+    """Count connections of a storm that did not come back; ``None`` in older tables."""
     hit, back = storm.get("clients_hit"), storm.get("back")
     return None if hit is None or back is None else hit - back
 
 
 def to_ideal(storm: Row) -> str:
-    """How long a storm took, as a multiple of the best possible time, given the accept rate."""
+    """Format a storm's length as a multiple of the best possible time, given the accept rate."""
     if not storm.get("saturated"):
         return "not saturated"
     ratio = storm.get("ratio_to_ideal")
@@ -235,13 +235,13 @@ def to_ideal(storm: Row) -> str:
 
 
 def state(row: Row) -> str:
-    """What became of one that is away."""
+    """Name the result of a connection that is down."""
     result = "never_connected" if row.get("never_connected") else row.get("episode_result")
     return RESULTS.get(str(result), text(row.get("last_state")))
 
 
 def ending(kind: Any) -> str:
-    """How a connection was lost."""
+    """Name the kind of a loss."""
     return LOSSES.get(str(kind), text(kind))
 
 

@@ -1,1 +1,1 @@
-"""Lines in, tables out: one module for each table, and ``build`` for all of them."""
+"""The transforms from lines to tables: one module per table, and ``build`` for all of them."""

@@ -1,11 +1,11 @@
-"""The table ``advice``: what telemetry says about each cluster, and what ``analysis.advice`` makes of it.
+"""The table ``advice``: the proposals of ``analysis.advice`` for each cluster.
 
 Rules
 -----
-* The facts of a cluster are that cluster's alone.
-* Only the ``CLUSTERS`` with most outages have rows: each may need replays on the driver.
-* The 99.9 % percentile is the outage of that rank, to the millisecond; one that is not back counts as longer
-  than so far.  Only milliseconds are put in order.
+* The facts of a cluster come from its own telemetry only.
+* Only the ``CLUSTERS`` with the most outages have rows, because each may need replays on the driver.
+* The 99.9 % percentile is the outage of that rank, to the millisecond.  An unfinished outage counts as
+  longer than its time so far.  Only milliseconds are sorted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from haclient.analysis.advice import BELOW, Advice, Facts, Replay, Storm, advise
 from haclient.analysis.io.session import literal, single
 
 CLUSTERS = 20
-_SLOW = 999  # of a thousand
+_SLOW = 999  # per mille
 
 SCHEMA = (
     "cluster string, parameter string, current double, proposed double, reason string, basis string, "
@@ -35,12 +35,12 @@ def advice(
     accept_rate: float | None = None,
     replay: Replay | None = None,
 ) -> DataFrame:
-    """Three rows for each cluster with outages; docs/analysis.md has the columns.
+    """Return three rows for each cluster with outages; docs/analysis.md has the columns.
 
-    :param episodes: of ``episodes.classified``.
-    :param storms: of ``storms.table.summary``.
-    :param rolled_up: of ``rollup.roll_up``.
-    :param accept_rate: connections a second that the clusters are configured to admit, if that is known.
+    :param episodes: from ``episodes.classified``.
+    :param storms: from ``storms.table.summary``.
+    :param rolled_up: from ``rollup.roll_up``.
+    :param accept_rate: connections a second that the clusters are configured to admit, if known.
     :param replay: the simulator.
     """
     rows = [
@@ -73,12 +73,12 @@ def _facts(
 
 
 def _cluster_hash() -> Column:
-    """The cluster as a number: those without a name are one."""
+    """Return the hash of the cluster's name; all rows without a name share one."""
     return sf.xxhash64("cluster").alias("place")
 
 
 def _outages(episodes: DataFrame) -> DataFrame:
-    """``place``, ``cluster``, ``outages``, ``slow``, ``slow_is_bound``: the clusters with most outages."""
+    """Select the clusters with most outages, with ``outages``, ``slow``, ``slow_is_bound`` of each."""
     seconds = sf.coalesce("downtime", "longer_than")
     cells = (
         episodes.where(~sf.col("first_connect") & seconds.isNotNull())
@@ -104,7 +104,7 @@ def _outages(episodes: DataFrame) -> DataFrame:
 
 
 def _largest(which: Column) -> Column:
-    """The storm that hit most connections, of those with a rate."""
+    """Select the storm with the most lost connections among storms with a rate."""
     rate = sf.coalesce("setup_rate", sf.nullif("peak_setups_per_second", sf.lit(0)).cast("double"))
     storm = sf.struct("clients_hit", sf.unix_micros("started_at"), rate.alias("rate"), "first_back")
     return sf.max(sf.when(which & rate.isNotNull() & sf.col("first_back").isNotNull(), storm))

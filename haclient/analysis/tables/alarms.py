@@ -1,17 +1,17 @@
-"""The alarms: what somebody must act on, or should know; ``analysis/alarms.py`` has their severities.
+"""The table ``alarms``: problems that need action or attention; ``analysis/alarms.py`` has the severities.
 
 ``split_claim``: two endpoints served clients under one generation, each of them more than ``SKEW`` seconds
-after the other had begun to [1].  The times are those of ``clock``.
+after the other had begun to [1].  The times are corrected by ``clock``.
 ``generation_backwards``: a client found a lower generation after an outage than it had before.
-``not_back``: outages that are silent, were given up, or are open for over ``PATIENCE``; a cluster each.
-``never_connected``: first connects of that column, a cluster each.
+``not_back``: outages that are silent, were given up, or are open for over ``PATIENCE``; one per cluster.
+``never_connected``: first connects with that column set; one per cluster.
 ``flapping``: an endpoint loses its clients again and again (``flapping``).
 ``uneven_delays``: a group of delays is marked (``jitter``).
-``lost_telemetry``: numbers are missing in the sequences of connections.  Writers that say that they dropped
-more lines than are missing there, at the ends of connections, are an alarm of their own: no loss is in two.
+``lost_telemetry``: numbers are missing in the sequences of connections.  Writers that report more dropped
+lines, at the ends of connections, have a separate alarm: no lost line counts in both.
 ``quarantine``: lines are in quarantine.
-``clock``: wall clocks were set by more than they may drift, or are ahead of ``as_of`` (``clock.wrong``).
-``storm``: there was one (``storms``).
+``clock``: wall clocks were set by more than the tolerance, or are ahead of ``as_of`` (``clock.wrong``).
+``storm``: a storm occurred (``storms``).
 
 [1] docs/replication.md: a generation belongs to one primary.
 """
@@ -30,13 +30,13 @@ from haclient.analysis.marks import Verdict
 from haclient.analysis.tables import flapping as flapping_module
 from haclient.analysis.tables.episodes import PATIENCE
 
-SKEW = 5  # s; two claims that overlap by less may be one after the other, measured by two clocks
+SKEW = 5  # s; a shorter overlap of two claims may be an error of two clocks
 
 
 def together(*found: DataFrame) -> DataFrame:
-    """One row for each alarm; docs/analysis.md has the columns.
+    """Combine the alarms, one row each; docs/analysis.md has the columns.
 
-    :param found: of the functions below.
+    :param found: from the functions below.
     """
     alarms = single(reduce(DataFrame.unionByName, found))
     said = {
@@ -52,9 +52,9 @@ def together(*found: DataFrame) -> DataFrame:
 
 
 def first(alarms: DataFrame, count: int) -> list[dict[str, Any]]:
-    """The most urgent alarms, the newest first; times as text.
+    """Return the most urgent alarms, the newest first among equals, with times as text.
 
-    :param alarms: of ``together``.
+    :param alarms: from ``together``.
     """
     at = sf.date_format("at", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").alias("at")
     columns = (at if name == "at" else sf.col(name) for name in alarms.columns)
@@ -63,7 +63,7 @@ def first(alarms: DataFrame, count: int) -> list[dict[str, Any]]:
 
 
 def urgency() -> Column:
-    """0 for the kind that is first in ``KINDS``; to order by."""
+    """Return the sort key of an alarm: the position of its kind in ``KINDS``."""
     return sf.array_position(sf.array(*(sf.lit(kind) for kind in KINDS)), sf.col("kind"))
 
 
@@ -88,9 +88,9 @@ def _of_no_cluster(rows: DataFrame) -> DataFrame:
 
 
 def split_claims(rolled_up: DataFrame) -> DataFrame:
-    """Alarms of two primaries at a time.
+    """Return alarms of two primaries at the same time.
 
-    :param rolled_up: of ``rollup.roll_up``.
+    :param rolled_up: from ``rollup.roll_up``.
     """
     claims = (
         rolled_up.where(sf.col("generation").isNotNull() & sf.col("server_address").isNotNull())
@@ -116,7 +116,7 @@ def split_claims(rolled_up: DataFrame) -> DataFrame:
 
 
 def backwards(outages: DataFrame) -> DataFrame:
-    """Alarms of generations that went backwards.
+    """Return alarms of generations that went backwards.
 
     :param outages: rows of ``episodes.classified``.
     """
@@ -132,7 +132,7 @@ def backwards(outages: DataFrame) -> DataFrame:
 
 
 def without_connection(outages: DataFrame) -> DataFrame:
-    """Alarms of connections that are not back, and of those that never were.
+    """Return alarms of connections that are not back, or were never established.
 
     :param outages: rows of ``episodes.classified``.
     """
@@ -160,9 +160,9 @@ def without_connection(outages: DataFrame) -> DataFrame:
 
 
 def flapping(flaps: DataFrame) -> DataFrame:
-    """Alarms of endpoints that lose their clients again and again.
+    """Return alarms of endpoints that lose their clients again and again.
 
-    :param flaps: of ``flapping.flapping``.
+    :param flaps: from ``flapping.flapping``.
     """
     detail = sf.concat("score", sf.lit(" times in an hour it lost at least half of its connections at once"))
     often = flaps.where(sf.col("score") >= flapping_module.ALARM)
@@ -170,9 +170,9 @@ def flapping(flaps: DataFrame) -> DataFrame:
 
 
 def missing(gaps: DataFrame) -> DataFrame:
-    """Alarms of lines that are missing in sequences.
+    """Return alarms of lines that are missing in sequences.
 
-    :param gaps: of ``members.gaps``.
+    :param gaps: from ``members.gaps``.
     """
     found = gaps.groupBy("cluster").agg(
         sf.max("last").alias("last"), sf.sum("missing").alias("missing"), sf.count("*").alias("clients")
@@ -182,9 +182,9 @@ def missing(gaps: DataFrame) -> DataFrame:
 
 
 def dropped(drops: DataFrame) -> DataFrame:
-    """Alarms of lines that writers dropped.
+    """Return alarms of lines that writers dropped.
 
-    :param drops: of ``members.drops``.
+    :param drops: from ``members.drops``.
     """
     detail = sf.concat(
         "dropped", sf.lit(" lines were dropped by "), "writers", sf.lit(" processes: queue or disk was full")
@@ -194,9 +194,9 @@ def dropped(drops: DataFrame) -> DataFrame:
 
 
 def quarantine(lines: DataFrame) -> DataFrame:
-    """Alarms of lines that are in quarantine.
+    """Return alarms of lines in quarantine.
 
-    :param lines: the table of that name.
+    :param lines: the table ``quarantine``.
     """
     counts = lines.agg(sf.count("*").alias("lines"), sf.count_distinct("file").alias("files"))
     detail = sf.format_string("%d lines of %d files are in quarantine", "lines", "files")
@@ -205,9 +205,9 @@ def quarantine(lines: DataFrame) -> DataFrame:
 
 
 def clocks(wrong: DataFrame) -> DataFrame:
-    """Alarms of wall clocks.
+    """Return alarms of wall clocks.
 
-    :param wrong: of ``clock.wrong``.
+    :param wrong: from ``clock.wrong``.
     """
     set_ = sf.format_string("%d wall clocks were set while their process ran, by up to %.1f s", "many", "by")
     ahead = sf.format_string(
@@ -221,7 +221,7 @@ def clocks(wrong: DataFrame) -> DataFrame:
 
 
 def uneven_delays(rows: DataFrame) -> DataFrame:
-    """Alarms of delays that are not spread as promised.
+    """Return alarms of delays that are not spread as promised.
 
     :param rows: the table ``jitter``.
     """
@@ -237,9 +237,9 @@ def uneven_delays(rows: DataFrame) -> DataFrame:
 
 
 def storms(rows: DataFrame) -> DataFrame:
-    """Alarms of storms.
+    """Return alarms of storms.
 
-    :param rows: the table of that name.
+    :param rows: the table ``storms``.
     """
     detail = sf.format_string("%d connections were lost at once", "clients_hit")
     return rows.select(*_alarm("storm", sf.col("started_at"), detail))

@@ -1,21 +1,21 @@
-"""All tables of one set of lines, from as few passes over them as there can be.
+"""Compute all tables of a set of lines, with as few passes over the lines as possible.
 
 Passes
 ------
-1. ``rollup``: the names that lines share.  It runs first, for the others are built from its values;
-   members, split claims and advice are computed from it.
+1. ``rollup``: the combinations of names in the lines.  It runs first, because other queries are built from
+   its values; members, split claims and advice are computed from it.
 2. ``episodes.facts``, the only shuffle of lines by client.  It is persisted: episodes, storms,
    members, not_recovered and alarms are computed from it.
 3. ``time_buckets`` (storms over time), ``connects`` (members), ``delays`` (jitter): each reads a few
    columns and leaves a small table.
-4. ``site_lag``, where the roll-up has lines about sites.
-5. ``resources``: the attributes that the fleet is grouped by; ``hit_by`` is computed from it and the facts.
+4. ``site_lag``, if the roll-up has lines about sites.
+5. ``resources``: the attributes for grouping the fleet; ``hit_by`` is computed from it and the facts.
 
 Before them ``clock.placed`` and ``clock.lives`` read three numbers of each line.
 
 Spark persists the facts in memory and then on disk; small tables are materialized (``rollup.materialize``).
 
-``each`` computes a table when it is asked for; later tables reuse what it persisted.
+``each`` computes a table on demand; later tables reuse its persisted frames.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from haclient.analysis.tables.storms import table as storms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the tables depend on besides the lines.
+    """Parameters of the tables.
 
-    :param as_of: when the question is asked; when the last ones were heard (``clock.as_of``) without it.
+    :param as_of: time of the question; by default the time of the last lines (``clock.as_of``).
     :param silence: seconds without a line after which a client without a connection is silent.
-    :param storm: when losses are a storm.
-    :param accept_rate: connections a second that the clusters are configured to admit, if that is known.
-    :param replay: a simulator for the advice; without it nothing is proposed.
+    :param storm: definition of a storm.
+    :param accept_rate: connections a second that the clusters are configured to admit, if known.
+    :param replay: simulator for the advice; without it no values are proposed.
     """
 
     as_of: datetime | None = None
@@ -79,18 +79,18 @@ NAMES = (
     ),
     *("advice", "coverage", "site_lag", "resources", "hit_by"),
 )
-"""The tables, in the order of ``each``."""
+"""The names of the tables, in the order of ``each``."""
 
 
 def each(
     events: DataFrame, options: Options = Options(), *, quarantine: DataFrame | None = None
 ) -> Iterator[DataFrame]:
-    """The tables, in the order of ``NAMES``.
+    """Yield the tables, in the order of ``NAMES``.
 
-    :param events: of ``clock.placed``, best of a store: they are read several times.
-    :param quarantine: the table of that name, for its alarm.
+    :param events: from ``clock.placed``, preferably from a store: they are read several times.
+    :param quarantine: the table ``quarantine``, for its alarm.
     """
-    with ThreadPoolExecutor(1) as pool:  # what needs the lines alone, beside the rest
+    with ThreadPoolExecutor(1) as pool:  # queries that need only the lines run in parallel
         heard = pool.submit(clock.lives, events)
         delays = pool.submit(_jitter, events)
         yield from _each(events, options, heard, delays, quarantine)
@@ -110,7 +110,7 @@ def _each(
 ) -> Iterator[DataFrame]:
     """See ``each``.
 
-    :param heard: of ``clock.lives``.
+    :param heard: from ``clock.lives``.
     :param delays: the table ``jitter``.
     """
     rolled_up = materialize(rollup.roll_up(events))

@@ -1,20 +1,20 @@
-"""When things happened: ``t``, which a wrong or stepping wall clock does not move.
+"""Correct the times of lines: ``t``, which is independent of wrong or stepping wall clocks.
 
 Rules
 -----
 1. The offset of a process (``source``) is the median of ``time - monotonic``; ``t = monotonic + offset``.
-2. Where three lines in a row agree on another offset, the wall clock was set, and a new piece with an offset
+2. If three consecutive lines agree on another offset, the wall clock was set, and a new piece with an offset
    of its own begins.  One or two lines with a strange time change nothing.  Offsets agree within
    ``TOLERANCE``.
-3. A line without a monotonic clock, or without a source, has its ``time`` as ``t``.  Where the ingest has
-   taken a time that is not plausible, the rest of the process places the line.  What nobody can place is
-   left out.
-4. ``as_of`` is when the last ones were heard, not when one clock says it is: the k-th largest of the
-   processes' last ``t``, with k = max(2, 1 % of the processes).  The time of a file says nothing: a copied
+3. A line without a monotonic clock, or without a source, has its ``time`` as ``t``.  If the ingest removed
+   an implausible time, the line gets its ``t`` from other lines of the process.  A line that has neither is
+   dropped.
+4. ``as_of`` is the time of the newest lines, but not of a single clock: the k-th largest of the
+   processes' last ``t``, with k = max(2, 1 % of the processes).  The times of files are ignored: a copied
    archive is new.
 
-Nearly all processes have one piece; a small aggregation finds them.  Only the lines of the others are put in
-order, three numbers each.  The pieces are a small table beside the lines: a store of lines needs no ``t``.
+Nearly all processes have one piece; a small aggregation finds them.  Only lines of the other processes are
+sorted, three numbers each.  The pieces are a small separate table: a store of lines needs no ``t``.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from haclient.analysis.tables.rollup import checkpoint, micros
 
 TOLERANCE = 0.25  # s; NTP steps a clock that is off by more than 0.128 s, and slews both clocks below that
 LONGEST = 1e10  # s; no machine is up for longer, and sums of microseconds stay in 64 bits
-BROADCAST = 500_000  # pieces that each task holds: about 30 MB
+BROADCAST = 500_000  # most pieces to broadcast to each task: about 30 MB
 SHARE, FEWEST = 0.01, 2  # of the processes may be ahead of ``as_of``
 
-AHEAD = 60.0  # s; the interval of the `alive` lines: nobody who is there was heard longer ago
+AHEAD = 60.0  # s; the interval of the `alive` lines, so every live process has a line within it
 
 _ALWAYS = 2**62  # microseconds
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def placed(events: DataFrame) -> DataFrame:
-    """The events with ``t``, a timestamp.
+    """Add ``t``, a timestamp, to the events.
 
-    :param events: distinct lines; best of a store: three of their columns are read once more.
+    :param events: distinct lines, preferably from a store: three of their columns are read once more.
     """
     found, few = pieces(events)
     lines = events.withColumns({"_process": name_hash("source"), "_monotonic": _monotonic()})
@@ -55,16 +55,17 @@ def placed(events: DataFrame) -> DataFrame:
 
 
 def pieces(events: DataFrame) -> tuple[DataFrame, bool]:
-    """``process`` (hash), ``begin`` and ``end`` by its monotonic clock, ``offset``; microseconds.
+    """Divide the lines of each process into pieces of equal offset.
 
-    Also whether they are few.
+    :return: the pieces, and whether they are few enough to broadcast.  Columns: ``process`` (hash), ``begin``
+        and ``end`` by its monotonic clock, ``offset``; in microseconds.
     """
     lines = _lines(events)
-    # Spark sorts what it takes percentiles of, and counts numbers in a hash table: most offsets are equal.
+    # Spark sorts the input of percentiles, but counts numbers in a hash table: most offsets are equal.
     counted = lines.groupBy("process", "offset").agg(sf.count("*").alias("lines"))
     width = sf.max("offset") - sf.min("offset")
     spread = counted.groupBy("process").agg(_median(sf.col("lines")).alias("offset"), width.alias("spread"))
-    # closer together than any two that do not agree, so that no line of them begins a piece
+    # all offsets of the process agree, so no line begins a new piece
     steady = sf.col("spread") <= _TOLERANCE
     spread, found = checkpoint(spread, processes=sf.count("*"), others=sf.count_if(~steady))
     whole = spread.where(steady).select(
@@ -88,7 +89,7 @@ def _monotonic() -> Column:
 
 
 def _lines(events: DataFrame) -> DataFrame:
-    """What each line says of its process's clock."""
+    """Return the offset of each line's wall clock from its monotonic clock."""
     lines = events.select(
         name_hash("source").alias("process"),
         _monotonic().alias("monotonic"),
@@ -103,7 +104,7 @@ def _median(lines: Column | int = 1) -> Column:
 
 
 def _stepping(lines: DataFrame) -> DataFrame:
-    """The pieces of processes whose clock may have been set."""
+    """Return the pieces of processes whose clock may have been set."""
     order = Window.partitionBy("process").orderBy("monotonic", "offset")
     three = [sf.col("offset"), sf.lead("offset", 1).over(order), sf.lead("offset", 2).over(order)]
     low, high = sf.least(*three), sf.greatest(*three)
@@ -122,14 +123,14 @@ def _stepping(lines: DataFrame) -> DataFrame:
 
 
 def microseconds(moment: datetime) -> int:
-    """Since the epoch."""
+    """Convert to microseconds since the epoch."""
     return (moment - _ZERO) // timedelta(microseconds=1)
 
 
 def lives(events: DataFrame) -> DataFrame:
-    """One row a process: when it was ``last`` heard, and its ``lowest`` and ``highest`` offset; microseconds.
+    """Return each process's ``last`` time, and its ``lowest`` and ``highest`` offset, in microseconds.
 
-    :param events: of ``placed``.
+    :param events: from ``placed``.
     """
     t = sf.unix_micros("t")
     offset = t - _monotonic()
@@ -141,9 +142,9 @@ def lives(events: DataFrame) -> DataFrame:
 
 
 def as_of(lives: DataFrame) -> int | None:
-    """When the question is asked, in microseconds since the epoch; ``None`` without lines.
+    """Return the reference time of the analysis, in microseconds since the epoch; ``None`` without lines.
 
-    :param lives: of the function of that name.
+    :param lives: from the function ``lives``.
     """
     processes = lives.count()
     rank = min(max(FEWEST, math.ceil(SHARE * processes)), processes)
@@ -154,12 +155,13 @@ def as_of(lives: DataFrame) -> int | None:
 
 
 def wrong(lives: DataFrame, as_of: int | None) -> DataFrame:
-    """How ``many`` processes' clocks were ``set``, or are ``ahead`` (``how``), ``by`` so many s, ``last``.
+    """Count processes whose clocks were ``set`` or are ``ahead``, one row for each.
 
-    Lines without a source have no process.
+    Columns: ``how`` (set or ahead), ``many`` (processes), ``by`` (at most, in s), ``last`` (time of the last
+    such line).  Lines without a source have no process.
 
-    :param lives: of the function of that name.
-    :param as_of: of the function of that name.
+    :param lives: from the function ``lives``.
+    :param as_of: from the function ``as_of``.
     """
     known = lives.where("process IS NOT NULL")
     step = (sf.col("highest") - sf.col("lowest")) / 1e6

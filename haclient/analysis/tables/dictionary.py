@@ -1,7 +1,7 @@
-"""Names as hashes in aggregations, and the dictionary that turns the hashes back into names.
+"""Names as hashes in aggregations, and the dictionary from hashes to names.
 
-Spark aggregates numbers in a hash table, and for text sorts every line first: an aggregation over lines
-holds a name as its 64-bit hash.
+Spark aggregates numbers in a hash table, but sorts all lines for text.  So aggregations over lines
+hold a name as its 64-bit hash.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ _ENDPOINT = ("server_address", "server_port")
 
 
 def name_hash(name: str | Column) -> Column:
-    """The hash of a name; null of null."""
+    """Return the hash of a name; null for null."""
     column = sf.col(name) if isinstance(name, str) else name
     return sf.when(column.isNotNull(), sf.xxhash64(column))
 
 
 def endpoint_hash() -> Column:
-    """The hash of a line's endpoint; null without a host."""
+    """Return the hash of a line's endpoint; null without a host."""
     return sf.when(sf.col("server_address").isNotNull(), sf.xxhash64(*_ENDPOINT))
 
 
 def dictionary(rolled_up: DataFrame) -> DataFrame:
-    """``hash`` and ``name``, of every name and every endpoint (``host:port``).
+    """Build the dictionary: ``hash`` and ``name`` of every name and every endpoint (``host:port``).
 
-    :param rolled_up: of ``rollup.roll_up``.
+    :param rolled_up: from ``rollup.roll_up``.
     """
     pairs = [sf.struct(name_hash(name).alias("hash"), sf.col(name).alias("name")) for name in _NAMES]
     endpoint = sf.struct(endpoint_hash().alias("hash"), sf.concat_ws(":", *_ENDPOINT).alias("name"))
@@ -36,9 +36,9 @@ def dictionary(rolled_up: DataFrame) -> DataFrame:
 
 
 def with_names(rows: DataFrame, dictionary: DataFrame, *names: str) -> DataFrame:
-    """``rows`` with names instead of hashes in the columns ``names``.
+    """Replace the hashes in the columns ``names`` by names.
 
-    :param dictionary: of ``dictionary``.
+    :param dictionary: from ``dictionary``.
     """
     others = [name for name in rows.columns if name not in names]
     for name in names:

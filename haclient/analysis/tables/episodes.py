@@ -1,29 +1,28 @@
-"""One row for each episode of each connection: the base of most other tables.
+"""The table ``episodes``: one row for each episode of each connection, the base of most other tables.
 
 Rules
 -----
-1. A connection is ``client_id``, ``instance``, ``process`` (hash of its source) and ``connection``: a client
-   that starts again under its old id is another one.  Its episodes are numbered in ``outage``; 1 is the first
-   connect, later ones are outages.
-2. Downtime is measured by the monotonic clock of the client: the difference of the lines ``lost`` and
-   ``connected``, or the duration that ``connected`` reports where the ``lost`` line is missing.  Only without
-   both is it the difference of the two wall clocks; ``clock`` names the clock.
-3. Lines may be missing.  An outage has also ended when its connection has a later one, or says on an
-   ``alive`` line that it is connected: it is back, at a time that is not known.
-4. ``episode_result`` is the first of these that holds: ``back``; ``gave_up``; ``closed``; ``replaced``, when
-   the client began a newer life after its last line here, or after its loss if it is silent; ``open``, with
-   a line in the ``silence`` seconds before ``as_of``; ``silent``.  Every loss has exactly one.
+1. A connection is identified by ``client_id``, ``instance``, ``process`` (hash of its source) and
+   ``connection``: a client that restarts under its old id has new connections.  Its episodes are numbered in
+   ``outage``; 1 is the first connect, later ones are outages.
+2. The monotonic clock of the client measures downtime: the difference of the lines ``lost`` and
+   ``connected``, or the duration in ``connected`` if the ``lost`` line is missing.  If both are
+   missing, it is the difference of the two wall-clock times; ``clock`` names the clock.
+3. Lines may be missing.  An outage has also ended if its connection has a later one, or reports on an
+   ``alive`` line that it is connected: it is back, at an unknown time.
+4. ``episode_result`` is the first that applies: ``back``; ``gave_up``; ``closed``; ``replaced``, if a newer
+   process of the client began after the last line, or after the loss if the client is silent; ``open``, with
+   a line in the ``silence`` seconds before ``as_of``; ``silent``.  Every loss has exactly one result.
 5. An episode that is open, silent or was given up is ``longer_than`` the time from its loss to ``as_of``.
-6. A first connect is ``never_connected`` when it is not back, ``PATIENCE`` seconds after it began.
+6. A first connect is ``never_connected`` if it is not back ``PATIENCE`` seconds after it began.
 7. A line's time is its ``t`` (``clock``).
 
-``facts`` does the work, in one aggregation without a window over lines, so that a client with a
-million lines is a million rows of input and no row of any size.  ``classified`` adds the result of each.
+``facts`` does most of the work, in one aggregation without a window over lines: a client with a
+million lines is a million rows of input, but no large row.  ``classified`` adds the results.
 
-Why it looks as it does: Spark aggregates in a hash table, compiled, as long as every intermediate result is a
-number; one text or one list among them, and it sorts all lines.  So names are hashes there (``dictionary``),
-errors a counter each, and endpoints bits.  Where there are too many for that, their
-tables are aggregated apart and joined.
+Spark aggregates in a compiled hash table as long as every intermediate result is a number.  With one text or
+list among them, it sorts all lines.  So names are hashes (``dictionary``), errors are one counter each,
+and endpoints are bits.  If there are too many of these, their tables are aggregated separately and joined.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ from haclient.analysis.tables.rollup import SeenValues, micros, roll_up, seen_va
 from haclient.telemetry.schema import NO_FAILURES, Kind
 
 SILENCE = 120.0  # s: two intervals of the `alive` lines
-PATIENCE = 60.0  # s; a first connect may take that long
+PATIENCE = 60.0  # s; the longest normal first connect
 CONNECTION = ("client_id", "instance", "process", "connection")
 LASTING = ("gave_up", "open", "silent")
-"""Results of episodes that nobody has seen the end of."""
+"""Results of episodes whose end is unknown."""
 
 EPISODE = (*CONNECTION, "outage")
 NAMED = ("cluster", "service", "lost_reason", "lost_kind", "endpoint_before", "endpoint_after")
 FEW_ERRORS, FEW_ENDPOINTS = 32, 62  # counters of one row, and bits of a number
-_FAR = 2**62  # more than any sequence
+_FAR = 2**62  # more than any sequence number
 KINDS = tuple(kind.value for kind in Kind if kind.value.startswith("haclient.connection."))
 
 COLUMNS = (
@@ -63,18 +62,18 @@ COLUMNS = (
 
 
 def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFrame:
-    """Everything that the lines say about each episode, before it is classified.
+    """Return all facts about each episode, before it is classified.
 
-    Beside the columns of ``episodes`` it has those that ``not_recovered`` and the alarms need:
+    In addition to the columns of ``episodes`` it has those for ``not_recovered`` and the alarms:
     ``last_event_at``, ``last_type``, the hashes ``last_error``, ``last_endpoint`` and ``last_state``,
-    ``lines``, and the lowest and highest ``sequence``.  The last error is the last one that explains
-    something, where there is one, and the last endpoint is where it was met.  A row with ``known`` of 0
-    is no episode: it has lines of unknown types only, which are needed for the sequence.
+    ``lines``, and the lowest and highest ``sequence``.  ``last_error`` prefers the last error that explains
+    the failure, and ``last_endpoint`` is where it occurred.  A row with ``known`` of 0 is no episode: it has
+    only lines of unknown types, which count in the sequence.
 
-    :param rolled_up: ``roll_up(events)``; best persisted.
-    :param seen: of the same.
+    :param rolled_up: ``roll_up(events)``, preferably persisted.
+    :param seen: from the same roll-up.
     """
-    kind = _number(sf.col("type"), KINDS).alias("kind")  # compared for each aggregate of each line
+    kind = _number(sf.col("type"), KINDS).alias("kind")  # every aggregate compares it on every line
     lines = events.where(sf.col("type").isin(*KINDS) | _unknown()).select(
         "*", kind, endpoint_hash().alias("endpoint_hash"), name_hash("source").alias("process")
     )
@@ -89,7 +88,7 @@ def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFram
 
 
 def _unknown() -> Column:
-    """Whether a line is a connection's, of a type that only a later version knows: it has its number too."""
+    """Test for a connection's line of a type from a later version: it has a sequence number too."""
     numbered = (
         sf.col("client_id").isNotNull() & sf.col("connection").isNotNull() & sf.col("sequence").isNotNull()
     )
@@ -149,13 +148,13 @@ def _aggregates() -> list[Column]:
 
 
 def _on(kind: Kind, column: str | Column) -> Column:
-    """The column on lines of this kind, null on others."""
+    """Return the column on lines of this kind, null on others."""
     value = sf.col(column) if isinstance(column, str) else column
     return sf.when(sf.col("kind") == KINDS.index(kind.value), value)
 
 
 def _number(column: Column, values: Sequence[str | int]) -> Column:
-    """The index of a line's value in ``values``; null for another one."""
+    """Return the index of a line's value in ``values``; null if it is missing there."""
     chosen = sf.when(column == values[0], 0)
     for number, value in enumerate(values[1:], start=1):
         chosen = chosen.when(column == value, number)
@@ -163,9 +162,9 @@ def _number(column: Column, values: Sequence[str | int]) -> Column:
 
 
 def _last(column: Column, preferred: Column | None = None) -> Column:
-    """Its value on the last line that has one.
+    """Return the column's value on the last line that has one.
 
-    :param preferred: lines of which one is taken, if there is one.
+    :param preferred: condition on lines; the last line that meets it is chosen first.
     """
     order: Column = sf.col("sequence")
     if preferred is not None:
@@ -174,7 +173,7 @@ def _last(column: Column, preferred: Column | None = None) -> Column:
 
 
 def _counters(few: SeenValues) -> list[Column]:
-    """Failed attempts by error, and a bit for each endpoint that was tried."""
+    """Count failed attempts by error, and set a bit for each endpoint that was tried."""
     failed = [_on(Kind.ATTEMPT, sf.when(sf.col("error_type") == error, 1)) for error in few.errors]
     number = _number(sf.col("endpoint_hash"), few.endpoints) if few.endpoints else sf.lit(None).cast("int")
     bit = sf.call_function("shiftleft", sf.lit(1).cast("bigint"), number)
@@ -185,7 +184,7 @@ def _counters(few: SeenValues) -> list[Column]:
 
 
 def _named(found: DataFrame, few: SeenValues) -> DataFrame:
-    """The counters as the columns that readers expect."""
+    """Convert the counters to the public columns."""
     entries = [
         sf.struct(sf.lit(error).alias("key"), sf.col(f"error_{number}").alias("value"))
         for number, error in enumerate(few.errors)
@@ -223,7 +222,7 @@ _NONE = {"reasons": "map()", "members_tried": "0"}
 
 
 def _beside(found: DataFrame, apart: DataFrame) -> DataFrame:
-    """``found`` with the last column of ``apart``, which has no row for some of the outages."""
+    """Join the last column of ``apart`` to ``found``; some episodes have no row in ``apart``."""
     value = apart.columns[-1]
     its = apart.select(*(sf.col(name).alias(f"its_{name}") for name in EPISODE), sf.col(value).alias("its"))
     same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in EPISODE]
@@ -234,12 +233,12 @@ def _beside(found: DataFrame, apart: DataFrame) -> DataFrame:
 
 
 def unfinished(found: DataFrame) -> DataFrame:
-    """The few episodes without a line ``connected``.
+    """Return the few episodes without a line ``connected``.
 
-    ``superseded`` says whether there is another proof that the connection came back, ``newest_life`` when the
-    client last began, in this process or another one.
+    ``superseded`` marks other proof that the connection came back.  ``newest_life`` is the time at which the
+    client last started, in this process or another one.
 
-    :param found: of ``facts``.
+    :param found: from ``facts``.
     """
     newest = found.groupBy(*CONNECTION).agg(sf.max("outage").alias("newest"))
     its = newest.select(*(sf.col(name).alias(f"its_{name}") for name in CONNECTION), "newest")
@@ -252,7 +251,7 @@ def unfinished(found: DataFrame) -> DataFrame:
 
 
 def _with_newest_life(rows: DataFrame, found: DataFrame) -> DataFrame:
-    """When the newest process with the client's id, or with its instance's, began."""
+    """Add the start of the newest process with the same client id or instance."""
     lives = found.groupBy("client_id", "instance", "process").agg(sf.min("first_line_at").alias("began"))
     clients = lives.groupBy("client_id").agg(sf.max("began").alias("client_began"))
     processes = lives.groupBy("instance", "process").agg(sf.min("began").alias("began"))
@@ -268,11 +267,11 @@ def classified(
     as_of: int | None,
     silence: float = SILENCE,
 ) -> DataFrame:
-    """The columns of ``COLUMNS`` beside those of ``facts`` that others read.
+    """Classify the episodes: return ``COLUMNS`` and the columns of ``facts`` for other tables.
 
-    :param found: of ``facts``.
-    :param rest: of ``unfinished``; best both are persisted.
-    :param as_of: when the question is asked, in microseconds since the epoch; ``None`` without lines.
+    :param found: from ``facts``.
+    :param rest: from ``unfinished``; preferably both are persisted.
+    :param as_of: reference time, in microseconds since the epoch; ``None`` without lines.
     :param silence: seconds.
     """
     now = sf.lit(as_of).cast("bigint")
@@ -317,12 +316,12 @@ def _downtime_columns() -> list[Column]:
 
 
 def published(rows: DataFrame) -> DataFrame:
-    """The table as others see it, of ``classified`` rows."""
+    """Return the public columns of ``classified`` rows."""
     return rows.select(*COLUMNS)
 
 
 def episodes(events: DataFrame, *, as_of: datetime | None = None, silence: float = SILENCE) -> DataFrame:
-    """One row for each episode of each connection; docs/analysis.md has the columns."""
+    """Return one row per episode of each connection; docs/analysis.md has the columns."""
     moment = clock.as_of(clock.lives(events)) if as_of is None else clock.microseconds(as_of)
     rolled_up = roll_up(events).persist()
     seen = seen_values(rolled_up)

@@ -3,15 +3,15 @@
 Rules
 -----
 1. A *burst* is the loss of at least half of an endpoint's connections within ``WITHIN`` seconds.  A restart
-   that takes all of them is one burst, however many there are; a client that drops now and then is none.
-2. The next burst begins only after a connection came to the endpoint later than the first loss of the one
-   before; while that one still goes on, after as many as half of the connections.  Clients that are back at
-   once, while others are still being lost, do not make two of one.
-3. The score is the most bursts in any ``HOUR``; from ``ALARM`` on it is an alarm.
+   that ends all of them is one burst, however many there are; occasional drops of single clients are none.
+2. The next burst begins only after a connection arrived at the endpoint later than the first loss of the
+   previous burst.  While that burst still lasts, half of the connections must have arrived.  So clients
+   that return while others are still being lost do not split a burst.
+3. The score is the highest number of bursts in any ``HOUR``; from ``ALARM`` on it is an alarm.
 
-Losses and arrivals are counted in cells of a tenth of a second; only cells are put in order.  A connection
-that is known only by its loss was there from the start, or since its last search; one whose loss is not
-written left when its next search began.
+Losses and arrivals are counted in cells of a tenth of a second; only cells are sorted.  A connection
+known only by its loss existed from the start, or since its last search.  A connection without a recorded
+loss ended when its next search began.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from pyspark.sql.window import WindowSpec
 from haclient.analysis.tables.dictionary import with_names
 from haclient.analysis.tables.episodes import CONNECTION
 
-WITHIN = 5.0  # s; how long it takes until all clients have seen that a peer is dead
+WITHIN = 5.0  # s; time until all clients have noticed a dead peer
 HOUR = 3600.0  # s
-ALARM = 3  # bursts: a failover and the way back are two
+ALARM = 3  # bursts: a failover and the return are two
 CELL = 100_000  # microseconds
 
 _WITHIN, _HOUR = (int(seconds * 1e6) // CELL for seconds in (WITHIN, HOUR))
 
 
 def flapping(outages: DataFrame, dictionary: DataFrame) -> DataFrame:
-    """One row for each endpoint that had a burst: ``endpoint``, ``cluster``, ``score``, ``last`` (burst).
+    """Score each endpoint that had a burst: ``endpoint``, ``cluster``, ``score``, ``last`` (burst).
 
     :param outages: rows of ``episodes.classified``.
-    :param dictionary: of ``dictionary.dictionary``.
+    :param dictionary: from ``dictionary.dictionary``.
     """
     bursts = _bursts(_watched(_cells(_changes(outages, dictionary))))
     hour = Window.partitionBy("endpoint").orderBy("cell").rangeBetween(0, _HOUR - 1)
@@ -48,7 +48,7 @@ def flapping(outages: DataFrame, dictionary: DataFrame) -> DataFrame:
 
 
 def _changes(outages: DataFrame, dictionary: DataFrame) -> DataFrame:
-    """What happened to the connections of each endpoint: one of ``came``, ``lost`` and ``closed`` is 1."""
+    """Return changes of each endpoint's connections: one of ``came``, ``lost`` and ``closed`` is 1."""
     said = sf.when(sf.col("said_connected") > 0, sf.col("last_endpoint"))
     connection = Window.partitionBy(*CONNECTION).orderBy("outage")
     known = with_names(outages, dictionary, "last_endpoint").select(
@@ -87,7 +87,7 @@ def _cells(changes: DataFrame) -> DataFrame:
 
 
 def _watched(cells: DataFrame) -> DataFrame:
-    """The cells with losses: how many connections there were (``live``), and are ``lost_soon``."""
+    """Return the cells with losses, with the connections before (``live``) and ``lost_soon``."""
     endpoint = Window.partitionBy("endpoint")
     order = endpoint.orderBy("cell")
     totals = cells.withColumns(
@@ -104,7 +104,7 @@ def _watched(cells: DataFrame) -> DataFrame:
 
 
 def _bursts(watched: DataFrame) -> DataFrame:
-    """The cells in which a burst begins."""
+    """Return the cells in which a burst begins."""
     heavy = watched.where(2 * sf.col("lost_soon") >= sf.col("live"))
     order = Window.partitionBy("endpoint").orderBy("cell")
     return heavy.withColumn("begins", _begins(order)).where("begins").drop("begins")
@@ -112,7 +112,7 @@ def _bursts(watched: DataFrame) -> DataFrame:
 
 def _begins(order: WindowSpec) -> Column:
     before = sf.col("came_so_far") - sf.col("came")
-    came = before - sf.lag(before).over(order)  # since the heavy cell before it, that one included
+    came = before - sf.lag(before).over(order)  # since the previous heavy cell, that one included
     over = sf.col("cell") - sf.lag("cell").over(order) >= _WITHIN
     again = (over & (came > 0)) | (2 * came >= sf.col("live"))
-    return sf.coalesce(again, sf.lit(True))  # the first has none before it
+    return sf.coalesce(again, sf.lit(True))  # the first heavy cell begins a burst

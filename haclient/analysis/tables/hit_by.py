@@ -1,19 +1,19 @@
-"""Who was hit: outages by each attribute that the fleet is grouped by.
+"""The table ``hit_by``: outages by each attribute of the fleet.
 
 Rules
 -----
-1. The attributes of a line are those of ``schema.RESOURCE``.  ``resources`` has each combination of them
-   once, under a number of its own, and ``episodes`` has that number.  Service and instance are not among
-   them: ``episodes`` has them itself, and an instance is another one in each process.
-2. Only attributes that some connection has are in the table.
-3. Of an attribute the ``VALUES`` values with the most outages have a row each, of equal ones those with the
-   most connections.  All others have one row together, and connections without the attribute have one.
-4. A connection is hit when it had an outage.  Percentiles are those of the summary: what is not back counts
-   as longer than so far, and where the rank falls on that the percentile is a bound.
-5. A connection has ended when it never had an outage and was not heard lately: its application closed it, or
-   its process ended.  Of a process that was replaced and its successor a share counts one.
+1. ``schema.RESOURCE`` lists the attributes of a line.  ``resources`` has each combination of them
+   once, under a number that ``episodes`` has too.  Service and instance are not among them: ``episodes``
+   has both columns, and the instance differs in each process.
+2. The table has only attributes that some connection has.
+3. Each attribute has a row for each of the ``VALUES`` values with the most outages, and then the most
+   connections.  All other values share one row, and connections without the attribute have one.
+4. A connection is hit if it had an outage.  Percentiles are computed as in the summary: an unfinished outage
+   counts as longer than its time so far, and a percentile at its rank is a bound.
+5. A connection has ended if it never had an outage and wrote no line lately: its application closed it, or
+   its process ended.  In shares, a replaced process and its successor count as one.
 
-Counts are made for each combination first and are then spread over the attributes: a few numbers for each
+Counts are made for each combination first and then spread over the attributes: a few numbers per
 combination, instead of all of its outages.
 """
 
@@ -41,30 +41,30 @@ _NAMED, _LACKING, _OTHERS = range(3)  # kinds of rows
 
 
 def resource_number() -> Column:
-    """The number of a line's combination; null where it has no attribute."""
+    """Return the number of a line's combination; null if it has no attribute."""
     return sf.when(sf.coalesce(*_COMBINED).isNotNull(), sf.xxhash64(*_COMBINED))
 
 
 def resources(events: DataFrame) -> DataFrame:
-    """``resource`` and the attributes: one row for each combination."""
+    """Return the combinations of attributes in the lines, each with its number (``resource``)."""
     known = events.where(sf.coalesce(*_COMBINED).isNotNull())
     return known.select(*_COMBINED).distinct().select(resource_number().alias("resource"), *_COMBINED)
 
 
 def hit_by(rows: DataFrame, known: DataFrame, *, heard_since: int | None = None) -> DataFrame:
-    """The table; docs/analysis.md has its columns.
+    """Return the table ``hit_by``: outages by attribute; docs/analysis.md has its columns.
 
-    :param rows: of ``episodes.classified``.
-    :param known: of ``resources``; best it is stored.
-    :param heard_since: who is still there has a line since then, in microseconds since the epoch; without it
-        nobody has ended.
+    :param rows: from ``episodes.classified``.
+    :param known: from ``resources``, preferably stored.
+    :param heard_since: microseconds since the epoch; a connection without a later line may have ended.
+        Without it, no connection has ended.
     """
     combinations = _with_attributes(_combinations(rows, heard_since), known).localCheckpoint()
     present, outages = _present(combinations)
     sums = [sf.sum(name).alias(name) for name in _COUNTS]
     spread = _spread(combinations, present, *_COUNTS)
     counted = _ranked(spread.groupBy("number", "value").agg(*sums)).localCheckpoint()
-    # of one value beyond the others the row is its own
+    # a single value beyond the limit keeps its own row
     others = (sf.col("rank") > VALUES) & (sf.col("ranks") > VALUES + 1)
     kind = sf.when(sf.col("value").isNull(), _LACKING).when(others, _OTHERS).otherwise(_NAMED)
     kinds = counted.withColumn("kind", kind)
@@ -76,7 +76,7 @@ def hit_by(rows: DataFrame, known: DataFrame, *, heard_since: int | None = None)
 
 
 def _combinations(rows: DataFrame, heard_since: int | None) -> DataFrame:
-    """The counts of each combination, service and instance."""
+    """Count by combination, service and instance."""
     outage = ~sf.col("first_connect")
     since = sf.timestamp_micros(sf.lit(heard_since).cast("bigint"))
     ended = (sf.count_if(outage | sf.col("never_connected")) == 0) & (sf.max("last_event_at") < since)
@@ -101,7 +101,7 @@ def _with_attributes(rows: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def _present(combinations: DataFrame) -> tuple[list[str], int]:
-    """The attributes that there are, and how many outages."""
+    """Return the attributes that occur, and the number of outages."""
     there = [sf.max(sf.col(name).isNotNull()).alias(name) for name in COLUMNS]
     row = combinations.agg(*there, sf.coalesce(sf.sum("outages"), sf.lit(0)).alias("outages")).first()
     assert row is not None
@@ -109,7 +109,7 @@ def _present(combinations: DataFrame) -> tuple[list[str], int]:
 
 
 def _spread(rows: DataFrame, present: list[str], *columns: str) -> DataFrame:
-    """A row for each attribute: its ``number`` among ``COLUMNS`` and its ``value``."""
+    """Return one row per attribute: its ``number`` among ``COLUMNS`` and its ``value``."""
     pairs = [
         sf.struct(sf.lit(COLUMNS.index(name)).alias("number"), sf.col(name).alias("value"))
         for name in present
@@ -119,7 +119,7 @@ def _spread(rows: DataFrame, present: list[str], *columns: str) -> DataFrame:
 
 
 def _ranked(counted: DataFrame) -> DataFrame:
-    """With ``rank`` of each value, the worst first, and ``ranks``, how many values its attribute has."""
+    """Add the ``rank`` of each value, the worst first, and ``ranks``, the attribute's number of values."""
     worst = (sf.desc("outages"), sf.desc("connections"), sf.asc("value"))
     values = counted.where("value IS NOT NULL").groupBy("number").agg(sf.count("*").alias("ranks"))
     rank = sf.row_number().over(Window.partitionBy("number").orderBy(*worst))
@@ -129,7 +129,7 @@ def _ranked(counted: DataFrame) -> DataFrame:
 
 
 def _times(rows: DataFrame) -> DataFrame:
-    """How long each outage took, or has taken so far: then it is ``lasting``."""
+    """Return the time of each outage, complete or so far (``lasting``)."""
     known = sf.col("downtime").isNotNull()
     outages = rows.where(~sf.col("first_connect") & (known | sf.col("longer_than").isNotNull()))
     seconds = sf.coalesce("downtime", "longer_than").alias("seconds")
@@ -137,7 +137,7 @@ def _times(rows: DataFrame) -> DataFrame:
 
 
 def _placed(spread: DataFrame, shown: DataFrame) -> DataFrame:
-    """The rows of ``_spread`` by the rows of the table."""
+    """Map the rows of ``_spread`` to the rows of the table."""
     its = shown.select(sf.col("number").alias("its_number"), sf.col("value").alias("its_value"))
     same = (sf.col("number") == sf.col("its_number")) & (sf.col("value") == sf.col("its_value"))
     joined = spread.join(sf.broadcast(its), same, "left")
@@ -152,7 +152,7 @@ def _placed(spread: DataFrame, shown: DataFrame) -> DataFrame:
 
 
 def _percentiles(times: DataFrame, most: int) -> DataFrame:
-    """The percentiles of each group, and whether they are bounds; no group has more than ``most`` outages."""
+    """Return each group's percentiles, and whether they are bounds; a group has ``most`` outages at most."""
     ranks = percentiles("seconds", list(PERCENTILES.values()), most)
     found = times.groupBy(*_GROUP).agg(ranks.alias("found"), sf.max("lasting").alias("any"))
     found = found.select(
@@ -164,7 +164,7 @@ def _percentiles(times: DataFrame, most: int) -> DataFrame:
 
 
 def _is_bound(name: str) -> Column:
-    """Whether one of the outages that the percentile is, or lies between, has not ended."""
+    """Test if an outage at the percentile, or next to it, has not ended."""
     seconds, lasting = sf.col("seconds"), sf.col("lasting")
     below = sf.max(sf.when(seconds <= sf.col(name), sf.struct(seconds, lasting)))
     above = sf.min(sf.when(seconds >= sf.col(name), sf.struct(seconds, 1 - lasting)))
@@ -172,7 +172,7 @@ def _is_bound(name: str) -> Column:
 
 
 def _joined(rows: DataFrame, others: DataFrame, *, how: str = "left") -> DataFrame:
-    """The rows with what others say of the same group."""
+    """Join the columns of ``others`` for the same group."""
     its = others.select(
         *(sf.col(name).alias(f"its_{name}") for name in _GROUP),
         *(name for name in others.columns if name not in _GROUP),

@@ -1,29 +1,29 @@
-"""Whether clients spread their reconnects as the backoff strategy promises.
+"""The table ``jitter``: whether clients spread their reconnects as the backoff strategy promises.
 
-Every delay that is drawn is drawn evenly between two bounds: its line has the ceiling (``backoff_base``), and
-the least that it could have been (``backoff_floor``).  Where it lies between them is 0 to 1, evenly, whatever
-the strategy: so all of them are judged alike.
+Every random delay is drawn evenly between two bounds, which its line has: the ceiling (``backoff_base``) and
+the floor (``backoff_floor``).  Its position between them is even from 0 to 1, whatever the strategy.
+So all strategies are judged alike.
 
 Rules
 -----
-1. Delays that a server's retry-after decided are left out.
-2. A line without ``backoff_floor`` is of an older client, or its delay was not drawn: another rule of the
+1. Delays set by a server's retry-after are left out.
+2. A line without ``backoff_floor`` is from an older client, or its delay was not drawn: another rule of the
    search decided (``haclient.discovery.polling``).  The floors of ``full`` (0) and ``equal`` (half of the
-   ceiling) are known without it; of the others it is not judged, and counted as such.
+   ceiling) are known without it.  Delays of other strategies are then counted, but not judged.
 3. A delay whose floor is its ceiling has no jitter.  It is not judged either.
 4. A group is a strategy, a ceiling and a round; ``marks`` judges it.  Rounds from ``ROUNDS`` on are one.  A
-   ceiling that was itself drawn (``decorrelated``), or depends on when members answered (``adaptive``), is
-   another for each delay: the group of such a strategy has delays of all ceilings.
+   ceiling that was itself drawn (``decorrelated``), or depends on when members answered (``adaptive``),
+   differs for each delay: the group of such a strategy has delays of all ceilings.
 
 Columns:
 
 * ``mean_ratio``: mean of delay / ceiling; full jitter: 0.5.
 * ``ks_statistic``: Kolmogorov-Smirnov distance of the positions from the even distribution.
-* ``synchronisation_index``: of the attempts that the delays put into one second of one cluster, the share in
-  the fullest 10 ms, averaged over seconds with at least ``FEWEST`` of them and weighted by their number.
-  Evenly spread arrivals come near 0.01, arrivals in step near 1.  Null where no second has enough.
-* ``at_cap_share``: delays of more than 95 % of a ceiling that has reached the cap.  Full jitter: 0.05 of the
-  delays at the cap; clipping after the draw piles most of them up there [1].
+* ``synchronisation_index``: the share of a second's attempts in its fullest 10 ms, if each follows its delay,
+  within a cluster.  It is averaged over seconds with at least ``FEWEST`` attempts, weighted by their number.
+  Evenly spread arrivals are near 0.01, arrivals in step near 1.  Null if no second has enough.
+* ``at_cap_share``: share of delays above 95 % of a ceiling that has reached the cap.  Full jitter: 0.05 of
+  the delays at the cap; clipping after the draw gathers most delays there [1].
 
 [1] M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 """
@@ -40,9 +40,9 @@ from haclient.analysis.io.session import literal, single
 from haclient.analysis.tables.rollup import micros
 from haclient.telemetry.schema import Kind
 
-FEWEST = 20  # arrivals in a second; with fewer, their fullest 10 ms says little
+FEWEST = 20  # arrivals in a second; with fewer, the fullest 10 ms is not significant
 NEAR_CAP = 0.95
-CELLS = 4096  # of a position from 0 to 1: finer than the distances of a million delays
+CELLS = 4096  # cells of positions from 0 to 1: finer than the distances of a million delays
 ROUNDS = 16  # from 1 ms, doubling, the ceiling has reached 30 s by then
 GROUP = ("strategy", "backoff_base", "round")
 
@@ -55,9 +55,9 @@ _SCHEMA = (
 
 
 def delays(events: DataFrame) -> DataFrame:
-    """One row a delay; ``wake`` is when it ends, in microseconds since the epoch.
+    """Return one row per delay; ``wake`` is its end, in microseconds since the epoch.
 
-    ``position`` is where it lies between its bounds; null where it was not drawn, or nobody knows how.
+    ``position`` is its place between the bounds; null if it was not drawn, or the bounds are unknown.
     """
     lines = events.where(
         (sf.col("type") == Kind.BACKOFF.value) & sf.col("retry_after").isNull() & (sf.col("backoff_base") > 0)
@@ -66,7 +66,7 @@ def delays(events: DataFrame) -> DataFrame:
     at_cap = (base >= sf.col("backoff_max")) & (delay > NEAR_CAP * base)
     floor = sf.coalesce("backoff_floor", sf.when(strategy == "full", 0.0).when(strategy == "equal", base / 2))
     position = (delay - floor) / (base - floor)
-    within = sf.least(sf.greatest(position, sf.lit(0.0)), sf.lit(1.0))  # of null they would make 0
+    within = sf.least(sf.greatest(position, sf.lit(0.0)), sf.lit(1.0))  # turns null into 0
     return lines.where(delay.isNotNull()).select(
         strategy.alias("strategy"),
         sf.when(strategy.isin(*_LADDERS), base).alias("backoff_base"),
@@ -81,12 +81,12 @@ def delays(events: DataFrame) -> DataFrame:
 
 
 def statistics(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
-    """One row for each strategy, base and round; docs/analysis.md has the columns.
+    """Return the table ``jitter``: statistics and verdict per strategy, base and round; see docs/analysis.md.
 
     The groups are few, and are judged together, on the driver.
 
-    :param drawn: of ``delays``.
-    :param histogram: of the same; it is read twice: materialize it.
+    :param drawn: from ``delays``.
+    :param histogram: from the same delays; materialize it, because it is read twice.
     """
     found = [row.asDict() for row in measured(drawn, histogram).collect()]
     groups = [marks.Group(row["delays"], row["fixed"], row["judged"], row["ks_statistic"]) for row in found]
@@ -98,7 +98,7 @@ def statistics(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
 
 
 def measured(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
-    """The groups before they are judged; the parameters are those of ``statistics``."""
+    """Compute the statistics of each group, before it is judged; same parameters as ``statistics``."""
     groups = histogram.groupBy(*GROUP).agg(
         sf.sum("delays").alias("delays"),
         sf.sum("judged").alias("judged"),
@@ -120,10 +120,10 @@ def _cell() -> Column:
 
 
 def histogram(drawn: DataFrame) -> DataFrame:
-    """Delays by cells of their position, a small table.
+    """Count delays by cells of their position, in a small table.
 
-    Each cell has ``before``, the delays below it, ``reached``, the distance at its ends, and ``bound``,
-    which no distance inside it exceeds.  The delays that are not judged have one of their own.
+    Each cell has ``before``, the number of delays below it; ``reached``, the distance at its ends; and
+    ``bound``, a limit for all distances inside it.  Delays that are not judged have a cell of their own.
     """
     cells = drawn.groupBy(*GROUP, _cell()).agg(
         sf.count("*").alias("delays"),
@@ -149,9 +149,9 @@ def histogram(drawn: DataFrame) -> DataFrame:
 
 
 def _within(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
-    """The largest distance inside the cells where it can be larger than any at the end of a cell.
+    """Return the largest distance inside cells where it may exceed the distance at every cell's end.
 
-    They are few, and only their delays are put in order.
+    These cells are few, and only their delays are sorted.
     """
     best = sf.max("reached").over(Window.partitionBy(*GROUP))
     open_cells = (
@@ -178,7 +178,7 @@ def _synchronisation(drawn: DataFrame) -> DataFrame:
 
 
 def _beside(left: DataFrame, right: DataFrame, key: Sequence[str] = GROUP, *, how: str = "left") -> DataFrame:
-    """``left`` with the columns of the row of ``right`` that has the same key; null is equal to null."""
+    """Join the columns of ``right`` by the key; null equals null."""
     other = right.select(
         *(sf.col(name).alias(f"its_{name}") for name in key),
         *(name for name in right.columns if name not in key),

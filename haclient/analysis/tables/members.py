@@ -1,8 +1,8 @@
-"""What the clients saw of each member, and how much of the telemetry there is.
+"""The table ``members``: clients' attempts at each member; and the completeness of the telemetry.
 
-Percentiles are exact, of durations in whole microseconds, which is how they are written: a member
-that sees everything has few different values then, however many attempts.  Where they may be more than
-``percentiles.EXACT``, they are of a sketch.
+Percentiles are exact, of durations in whole microseconds, as they are written.  A member with very many
+attempts then still has few different values.  Groups of more than ``percentiles.EXACT`` attempts
+use a sketch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ _SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, K
 
 
 def connects(events: DataFrame, rolled_up: DataFrame) -> DataFrame:
-    """Percentiles of the microseconds that attempts took which succeeded, by ``endpoint_hash``: ``times``.
+    """Return percentiles of the time that successful attempts took, by endpoint.
 
-    :param rolled_up: of ``rollup.roll_up``.
+    Columns: ``endpoint_hash``, and ``times`` in microseconds.
+
+    :param rolled_up: from ``rollup.roll_up``.
     """
     won = (sf.col("type") == Kind.ATTEMPT.value) & sf.col("error_type").isNull()
     known = won & sf.col("server_address").isNotNull()
@@ -35,18 +37,18 @@ def connects(events: DataFrame, rolled_up: DataFrame) -> DataFrame:
     lines = events.where(known).select(endpoint_hash().alias("endpoint_hash"), took)
     if most > EXACT:
         return lines.groupBy("endpoint_hash").agg(percentiles("micros", _SHARES, most).alias("times"))
-    # exact ones are of few rows for each endpoint, so that most of the work is counting numbers
+    # exact percentiles from few rows per endpoint, so that most of the work is counting numbers
     cells = lines.groupBy("endpoint_hash", "micros").agg(sf.count("*").alias("attempts"))
     times = sf.percentile("micros", list(_SHARES), sf.col("attempts"))
     return cells.groupBy("endpoint_hash").agg(times.alias("times"))
 
 
 def members(rolled_up: DataFrame, took: DataFrame, episodes: DataFrame, flaps: DataFrame) -> DataFrame:
-    """One row an endpoint; docs/analysis.md has the columns.
+    """Return one row per endpoint; docs/analysis.md has the columns.
 
-    :param rolled_up: of ``rollup.roll_up``.
-    :param took: of ``connects``.
-    :param flaps: of ``flapping.flapping``.
+    :param rolled_up: from ``rollup.roll_up``.
+    :param took: from ``connects``.
+    :param flaps: from ``flapping.flapping``.
     """
     seen = rolled_up.where(sf.col("server_address").isNotNull() & sf.col("type").isin(*_SEEN))
     by_error = seen.groupBy(*ENDPOINT, "error_type").agg(
@@ -97,11 +99,11 @@ def _losses(episodes: DataFrame) -> DataFrame:
 
 
 def gaps(known: DataFrame) -> DataFrame:
-    """The connections with numbers missing in their sequences.
+    """Return the connections with missing numbers in their sequences.
 
     Columns: ``cluster``, ``process``, ``last`` (line) and ``missing``.
 
-    :param known: of ``episodes.facts``, with the lines of unknown types.
+    :param known: from ``episodes.facts``, including lines of unknown types.
     """
     connections = known.groupBy(*CONNECTION).agg(
         sf.max("cluster").alias("cluster"),
@@ -112,9 +114,9 @@ def gaps(known: DataFrame) -> DataFrame:
 
 
 def drops(events: DataFrame, missing: DataFrame) -> DataFrame:
-    """One row: lines that writers dropped beside those that are missing, of how many writers, and when last.
+    """Count dropped lines that left no gap, in one row: ``dropped``, ``writers`` and ``last`` (time).
 
-    :param missing: of ``gaps``.
+    :param missing: from ``gaps``.
     """
     reported = (
         events.where(sf.col("type") == Kind.DROPPED.value)
@@ -132,11 +134,11 @@ def drops(events: DataFrame, missing: DataFrame) -> DataFrame:
 
 
 def coverage(rolled_up: DataFrame, missing: DataFrame, dropped: DataFrame) -> DataFrame:
-    """One row: how many lines there are, are missing in sequences, and were dropped beside those.
+    """Count lines, lines missing in sequences, and other dropped lines, in one row.
 
-    :param rolled_up: of ``rollup.roll_up``.
-    :param missing: of ``gaps``.
-    :param dropped: of ``drops``.
+    :param rolled_up: from ``rollup.roll_up``.
+    :param missing: from ``gaps``.
+    :param dropped: from ``drops``.
     """
 
     def total(rows: DataFrame, name: str) -> DataFrame:

@@ -1,13 +1,13 @@
-"""The roll-up: one pass over the columns whose values many lines share; small tables are computed from it.
+"""The roll-up: lines grouped by their names in one pass; small tables are computed from it.
 
 Rules
 -----
-* ``roll_up`` has as many rows as there are combinations of names, not lines.
-* ``seen_values`` is what expressions over lines are built from: which errors and which endpoints there are.
-* Small tables are materialized: Spark goes through the whole plan of a frame at each step that is added
-  to it, and a plan that uses another one several times grows by as much; a checkpoint has no plan.  One
-  partition is grouped, joined and sorted where it is; otherwise each of these steps is a shuffle.  A table
-  that turns out to be large stays as it is: no task puts more than ``FEW`` rows of it in order.
+* ``roll_up`` has one row per combination of names, not per line.
+* ``seen_values`` returns the distinct errors and endpoints, from which expressions over lines are built.
+* Small tables are materialized.  Spark processes the whole plan of a frame at each added step, and a plan
+  that uses another one several times contains it as often; a checkpoint has no plan.  One partition is
+  grouped, joined and sorted in place; otherwise each of these steps is a shuffle.  A table that turns out to
+  be large keeps its partitions: no task sorts more than ``FEW`` rows.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from haclient.analysis.tables.dictionary import endpoint_hash
 from haclient.telemetry.schema import Kind
 
 FEW = 50_000
-"""Rows that one task takes at once."""
+"""Most rows for one task."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenValues:
-    """The distinct values in the lines that later expressions are built from.
+    """The distinct values in the lines from which later expressions are built.
 
-    :param errors: of failed attempts, in order.
-    :param endpoints: hashes of the endpoints that were tried, in order.
+    :param errors: errors of failed attempts, sorted.
+    :param endpoints: hashes of the endpoints that were tried, sorted.
     """
 
     errors: tuple[str, ...]
@@ -39,12 +39,12 @@ class SeenValues:
 
 
 def only(kind: Kind, column: str | Column) -> Column:
-    """The column on lines of this kind, null on others."""
+    """Return the column on lines of this kind, null on others."""
     return sf.when(sf.col("type") == kind.value, sf.col(column) if isinstance(column, str) else column)
 
 
 def micros(seconds: str | Column) -> Column:
-    """Whole microseconds, null where they are too many.
+    """Convert to whole microseconds; null if the number is too large.
 
     Spark's ``round`` writes each number as text and reads it as a decimal; its ``cast`` fails the whole job
     for one number that is too large.
@@ -54,7 +54,7 @@ def micros(seconds: str | Column) -> Column:
 
 
 def checkpoint(frame: DataFrame, **aggregates: Column) -> tuple[DataFrame, Mapping[str, int]]:
-    """A checkpoint of ``frame``, and aggregates of its rows; they need no query, unless Spark is remote."""
+    """Checkpoint ``frame`` and aggregate its rows, in one query unless Spark is remote."""
     named = [aggregate.alias(name) for name, aggregate in aggregates.items()]
     if type(frame).__module__.startswith("pyspark.sql.connect"):
         checkpointed = frame.localCheckpoint()
@@ -67,7 +67,7 @@ def checkpoint(frame: DataFrame, **aggregates: Column) -> tuple[DataFrame, Mappi
 
 
 def materialize(frame: DataFrame) -> DataFrame:
-    """A checkpoint of ``frame``, in one partition where it is small: for tables that are read at once."""
+    """Checkpoint ``frame`` for repeated reading; in one partition if it is small."""
     if is_single(frame.sparkSession):
         return computed_once(frame)
     checkpointed, found = checkpoint(frame, rows=sf.count("*"))
@@ -75,7 +75,7 @@ def materialize(frame: DataFrame) -> DataFrame:
 
 
 def roll_up(events: DataFrame) -> DataFrame:
-    """For each combination: how many lines, their first and last time, and what their backoffs say."""
+    """Group lines by their combination of names; return their number, first and last time, backoff facts."""
     keys = [
         sf.col(name)
         for name in ("type", "cluster", "service", "error_type", "state", "server_address", "server_port")

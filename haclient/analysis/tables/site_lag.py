@@ -1,9 +1,9 @@
-"""How far one site was behind another, over time (``docs/sites.md``).
+"""The table ``site_lag``: the lag of one site behind another, over time (``docs/sites.md``).
 
-The lines are those of members that serve, one a second (``haclient.member.site``): without a link's
-name they are of the source, and report how much the other site lacks; with one, of the site that follows.
+Serving members write one line a second (``haclient.member.site``).  A line without a link's name is from
+the source, and reports how much the other site lacks; a line with one is from the following site.
 
-Anomalies in the events of another site have lines of their own (``haclient.member.anomaly``), each
+Anomalies in the events of another site have separate lines (``haclient.member.anomaly``), each
 with a number of events.
 
 Percentiles are exact, over the lines of a window.
@@ -19,24 +19,23 @@ from haclient.telemetry.schema import Kind
 WINDOW = "1 minute"
 PERCENTS = (50, 95, 99)
 CASES = ("duplicates", "gaps", "created", "parked", "taken", "copies", "gone", "malformed")
-"""The anomalies; any other name is of a later version."""
+"""The anomalies; any other name is from a later version."""
 
 
 def has_lines(rolled_up: DataFrame) -> bool:
-    """Whether there is any line about sites.
+    """Report whether any line is about sites.
 
-    :param rolled_up: of ``rollup.roll_up``.
+    :param rolled_up: from ``rollup.roll_up``.
     """
     return not rolled_up.where(sf.col("type") == Kind.MEMBER_SITE.value).isEmpty()
 
 
 def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
-    """One row a window, a cluster and a link (null: its own events), in the order of time.
+    """Compute the lag per window, cluster and link (null: the source's own events), ordered by time.
 
-    Columns: ``start``, ``cluster``, ``link``, ``lines``, ``sequence`` (the last one), ``duplicates`` and
-    ``gaps`` (of the link, since its member began to serve), ``anomalies`` (events of the window by
-    case), and of ``lag_events`` and ``lag_seconds`` the percentiles ``_p50``, ``_p95``,
-    ``_p99`` and ``_max``.
+    Columns: ``start``, ``cluster``, ``link``, ``lines``, ``sequence`` (the last one).  ``duplicates`` and
+    ``gaps`` are the link's since its member began to serve, ``anomalies`` the window's events by case.
+    ``lag_events`` and ``lag_seconds`` have the percentiles ``_p50``, ``_p95``, ``_p99`` and ``_max``.
     """
     lines = events.where(sf.col("type").isin(Kind.MEMBER_SITE.value, Kind.MEMBER_ANOMALY.value))
     has_lag = sf.col("type") == Kind.MEMBER_SITE.value
@@ -58,7 +57,7 @@ def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
 
 
 def _anomalies() -> Column:
-    """How many events of each case there were; nothing of cases that did not occur."""
+    """Count the events of each case that occurred."""
     counts = (
         (sf.lit(case), sf.sum(sf.when(sf.col("site_case") == case, sf.col("site_count")))) for case in CASES
     )

@@ -1,16 +1,16 @@
-"""The summary: the metrics that a threshold can be put on, computed from the tables (see ``thresholds``).
+"""The summary: the metrics for thresholds, computed from the tables (see ``thresholds``).
 
 Rules
 -----
-* Exact: percentiles are those of all values, not estimates.  Of more than ``percentiles.EXACT`` outages they
-  are values whose rank is off by at most 0.1 %.
-* An outage that is open, silent or was given up counts in them as ``longer_than``.  A percentile whose rank
-  falls on one of those is only a bound, and ``BOUNDS`` says so: who is not back makes no percentile small.
-  What the application closed, or a newer life of the client replaced, has no downtime, and is left out.
-* A metric without anything to measure is null, a count of nothing is 0.  So is the longest storm while a
-  saturated one has not ended: nobody knows how long it will be.
-* A dropped line leaves a gap in its connection's sequence, so that gaps count it already.  ``coverage`` has
-  what a process dropped beyond its gaps: at the end of a connection there is no gap to see.
+* Percentiles are exact, not estimates.  For more than ``percentiles.EXACT`` outages they are values whose
+  rank is off by at most 0.1 %.
+* An outage that is open, silent or was given up counts as ``longer_than``.  A percentile at the rank
+  of such an outage is only a bound, and ``BOUNDS`` marks it: an unfinished outage makes no percentile small.
+  Outages that the application closed, or a newer process replaced, have no downtime and are left out.
+* A metric without anything to measure is null, a count of nothing is 0.  The longest storm is also null
+  while a saturated storm has not ended, because its length is unknown.
+* A dropped line leaves a gap in its connection's sequence, so gaps count it already.  ``coverage`` has
+  lines that a process dropped beyond its gaps: at the end of a connection no gap is visible.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _DOWNTIME = {"p50_downtime": 0.5, "p90_downtime": 0.9, "p99_downtime": 0.99, "ma
 
 
 def summarize(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
-    """All of ``thresholds.METRICS``.
+    """Compute all metrics of the summary (``thresholds.METRICS``).
 
-    :param tables: as ``job.compute`` returns them.
+    :param tables: from ``job.compute``.
     """
     frames = (
         of_storms(tables["storms"]),
@@ -40,7 +40,7 @@ def summarize(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
         tables["alarms"].agg(*(_of_severity(each) for each in Severity)),
         tables["quarantine"].agg(sf.count("*").alias("bad_lines")),
     )
-    with ThreadPoolExecutor(1) as pool:  # beside the one of episodes
+    with ThreadPoolExecutor(1) as pool:  # runs in parallel with the query of episodes
         rows = pool.submit(lambda: [frame.collect() for frame in frames])
         found: dict[str, float | None] = of_episodes(tables["episodes"]).collect()[0].asDict()
     for (row,) in rows.result():
@@ -57,7 +57,7 @@ def _of_severity(severity: Severity) -> Column:
 
 
 def of_episodes(episodes: DataFrame) -> DataFrame:
-    """One row: the metrics of outages."""
+    """Compute the metrics of outages, in one row."""
     outage = ~sf.col("first_connect")
     attempts = sf.sum(sf.when(outage, sf.col("attempts"))) / sf.nullif(sf.count_if(outage), sf.lit(0))
     untimed = outage & (sf.col("episode_result") == "back") & sf.col("downtime").isNull()
@@ -72,9 +72,9 @@ def of_episodes(episodes: DataFrame) -> DataFrame:
 
 
 def _downtimes(outages: DataFrame, most: int) -> DataFrame:
-    """One row: the percentiles, and whether each is a bound.
+    """Compute the percentiles of the downtime, and whether each is a bound, in one row.
 
-    :param most: as many outages there are, or more; to count rows of Parquet costs nothing.
+    :param most: upper limit of the number of outages; counting rows of Parquet costs nothing.
     """
     known = sf.col("downtime").isNotNull()
     judged = outages.where(known | sf.col("longer_than").isNotNull()).select(
@@ -92,13 +92,13 @@ def _downtimes(outages: DataFrame, most: int) -> DataFrame:
 
 
 def _is_bound(name: str) -> Column:
-    """Whether one of the outages that the percentile is, or lies between, has not ended."""
+    """Test if an outage at the percentile, or next to it, has not ended."""
     there = sf.col("lasting") & sf.col("seconds").between(sf.col(f"{name}_from"), sf.col(f"{name}_to"))
     return sf.coalesce(sf.max(there.cast("int")), sf.lit(0)).alias(BOUNDS[name])
 
 
 def of_storms(storms: DataFrame) -> DataFrame:
-    """One row: the metrics of storms."""
+    """Compute the metrics of storms, in one row."""
     unended = sf.count_if(sf.col("saturated") & sf.col("ratio_to_ideal").isNull())
     return storms.agg(
         sf.count("*").alias("storms"),

@@ -1,1 +1,1 @@
-"""One file for each command of ``haclient``."""
+"""The commands of ``haclient``, one module each."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from haclient.analysis.stream import Round
 
 ERRORS = Console(stderr=True)
-_ALARMS = 10  # that are printed
+_ALARMS = 10  # most alarms to print
 
 
 _OPTION_GROUPS = {
@@ -101,7 +101,7 @@ _EXAMPLES = examples(
 )
 @click.option("--metrics", "list_metrics", is_flag=True, help="Only list the metrics that --fail-if knows.")
 def analyze(**given: Any) -> None:
-    """Analyse the telemetry in DIR: what happened to connections.
+    """Analyse the telemetry in DIR: outages, reconnects and storms.
 
     Writes tables (Parquet, JSON), summary.json and report.html to --out.
     """
@@ -144,7 +144,7 @@ def _analyze(given: Mapping[str, Any]) -> None:
 
     job = job_of(given, remote=bool(given["remote"]), replay=replay)
     if not given["follow"]:
-        local_source(job)  # before Spark starts, which takes seconds
+        local_source(job)  # fails before Spark starts, which takes seconds
     check_reachable(given["master"] or given["remote"])
     light = not given["follow"] and is_light(job)
     config = dict(given["settings"])
@@ -156,7 +156,7 @@ def _analyze(given: Mapping[str, Any]) -> None:
         with stopped_after(start) as session:
             summary = _follow(session, job, given) if given["follow"] else _run(session, job)
     except KeyboardInterrupt:
-        if given["follow"]:  # it has no end of its own, and nothing has been read
+        if given["follow"]:  # it never ends by itself, and no lines were read yet
             raise click.exceptions.Exit(DONE) from None
         raise
     if summary is not None:
@@ -235,7 +235,7 @@ def _conclude(summary: Mapping[str, float | None], given: Mapping[str, Any]) -> 
 
 
 def _show_alarms(out: Path) -> None:
-    """The most urgent alarms that the job wrote beside the summary: what it is, what it means, what to do."""
+    """Print the most urgent alarms of the summary: detail, meaning and next action."""
     alarms = json.loads((out / "summary.json").read_text(encoding="utf-8"))["alarms"]
     for alarm in alarms[:_ALARMS]:
         where = ", ".join(filter(None, [alarm["cluster"], *alarm["endpoints"]]))
@@ -261,7 +261,7 @@ def _table(summary: Mapping[str, float | None]) -> Table:
 
 
 def _hit_by(out: Path, attribute: str) -> list[dict[str, Any]]:
-    """The rows of one attribute, the most hit first."""
+    """Read the rows of one attribute, the most hit first."""
     from haclient.analysis.job import HIT_BY  # noqa: PLC0415
 
     return [row for row in json.loads((out / HIT_BY).read_text()) if row["attribute"] == attribute]
@@ -292,11 +292,11 @@ _HIT = {
     "p50_downtime": "p50",
     "p99_downtime": "p99",
 }
-"""Columns of the table that are printed, and their heads."""
+"""Columns of the table to print, with their headings."""
 
 
 def _value(row: Mapping[str, Any]) -> str:
-    """The value, or what the row stands for instead."""
+    """Return the value, or a placeholder in parentheses."""
     if row["value"] is not None:
         return str(row["value"])
     return f"({row['values']} others)" if row["values"] else "(not given)"

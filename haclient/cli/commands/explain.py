@@ -1,4 +1,4 @@
-"""``haclient explain``: what a cluster URL means, without connecting to anything but DNS."""
+"""``haclient explain``: the meaning of a cluster URL, without connections except to DNS."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _EXAMPLES = examples(
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What DNS says.
+    """The answers of DNS.
 
-    :param problems: of the names that have no address.
+    :param problems: reasons for names without an address.
     """
 
     topology: Topology
@@ -52,11 +52,11 @@ class _Answers:
 @click.option("--resolve/--no-resolve", default=True, show_default=True, help="Ask DNS for the names.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def explain(url: str | None, overrides: Sequence[tuple[str, str]], *, resolve: bool, as_json: bool) -> None:
-    """Say what a cluster URL means: its members, their addresses, the order of attempts, every option.
+    """Explain a cluster URL: its members, their addresses, the order of attempts, every option.
 
-    Of each option: its value, its default, and whether it comes from the URL (and under which name),
-    from an argument (-o), from a variable (HACLIENT_...) or from a file.  It connects to no member; it only
-    looks up names.  Passwords are never shown.
+    For each option: its value, its default, and its source.  Sources are the URL (with the name used
+    there), an argument (-o), a variable (HACLIENT_...) and a file.  The command connects to no member; it
+    only looks up names.  Passwords are never shown.
     """
     target = target_of(url, overrides)
     with client_errors():
@@ -137,7 +137,7 @@ def _member(seed: Any, answers: _Answers) -> dict[str, Any]:
 
 
 def _credentials(target: Target) -> dict[str, Any]:
-    """Those that hold for all members, when some do: they win over what the URL says."""
+    """Return credentials for all members, if any: they override those in the URL."""
     found = target.configuration
     given = found.arguments.get("credentials")
     known = given() if callable(given) else given

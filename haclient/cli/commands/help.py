@@ -1,4 +1,4 @@
-"""``haclient help``: what an error means and what to do, without a network."""
+"""``haclient help``: the meaning and remedy of an error, without a network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from haclient.error_catalog.entries import ENTRIES, Entry
 
 _EXAMPLES = examples("haclient help no-credit", "haclient help            # all names")
 _WIDTH = 80
-# Commands and option names are not divided.
+# Keep the names of commands and options whole.
 _WRAPPER = textwrap.TextWrapper(
     _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
 )
@@ -33,9 +33,9 @@ def _commands(context: click.Context) -> list[str]:
 @click.argument("name", required=False, shell_complete=_complete)
 @click.pass_context
 def explain_code(context: click.Context, name: str | None) -> None:
-    """Explain an error by its name, such as no-credit: what it means, and what to do.
+    """Explain an error by its name, such as no-credit: its meaning and its remedy.
 
-    The errors of the commands name it in their last line, and exceptions have it as `code`.  Without NAME all
+    Commands print the name in the last line of an error, and exceptions have it as `code`.  Without NAME all
     names are listed.  The name of a command prints the help of that command.
     """
     if name is None:

@@ -1,4 +1,4 @@
-"""``haclient members``: the members of a cluster, which of them serves, and why the others do not."""
+"""``haclient members``: the members of a cluster, with their roles and failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from haclient.printable.text import printable
 
 _INDENT = "    "
 _HIDDEN = {"endpoint", "sole_connection"}
-# Columns; a terminal that is narrower breaks lines by itself.
+# Columns; a narrower terminal breaks lines by itself.
 _NARROWEST = 20
 _EXAMPLES = examples(
     "haclient members amqp://broker-a,broker-b",
@@ -50,16 +50,16 @@ _EXAMPLES = examples(
 def members(
     url: str | None, overrides: Sequence[tuple[str, str]], timeout: float, *, as_json: bool, quiet: bool
 ) -> None:
-    """Ask every member of a cluster who it is, all at once.
+    """Probe all members of a cluster at the same time, and print their roles.
 
-    Asked are the members in URL (or in the variable HACLIENT_URL), those that a member names, and targets
-    of redirects.  Of each: whether it answers, its role and generation, the time to the TCP connection and
-    to its AMQP Open, TLS, SASL mechanism, product, and why it is not usable.
+    Probed are the members in URL (or in the variable HACLIENT_URL), members that another one names, and
+    targets of redirects.  Prints for each whether it answers, its role and generation, TLS, SASL mechanism
+    and product.  Also the times to the TCP connection and the AMQP Open, and the reason if it is not usable.
 
-    Then what is wrong with the whole: several brokers that claim to be the primary, one broker under several
-    addresses, a router.  Telling the first two apart may take as long once more.
+    Then prints problems of the whole cluster: several brokers that claim to be the primary, one broker under
+    several addresses, a router.  To distinguish the first two may take as long again.
 
-    Exits with 0 when one of them is the primary, and with 1 when none is.
+    Exits with 0 if one of them is the primary, and with 1 if none is.
     """
     target = target_of(url, overrides)
     began = time.monotonic()
@@ -120,7 +120,7 @@ def _rounded(value: Any) -> Any:
 
 
 def _show(found: Sequence[Finding], about_cluster: Sequence[Remark], seconds: float) -> None:
-    """Print a row for each member if that fits, and else two lines."""
+    """Print a row for each member if that fits, else two lines."""
     console = wide_console()
     table = _table(found)
     if Measurement.get(console, console.options.update(width=WIDE), table).maximum <= console.width:
@@ -151,7 +151,7 @@ def _table(found: Sequence[Finding]) -> Table:
 
 
 def _lines(finding: Finding, width: int) -> Iterator[str]:
-    """Who it is; why it is not usable, and the rest: each a line, or more where it is longer than that."""
+    """Yield a member's name and state, then its failure and other facts, wrapped to the width."""
     member, answers, role, generation, tcp, opened, tls, mechanism, product, why = _row(finding)
     state = [role if role != "-" else "answers" if answers == "yes" else "no answer"]
     times = [f"{name} {time}" for name, time in (("TCP", tcp), ("Open", opened)) if time != "-"]
@@ -164,7 +164,7 @@ def _lines(finding: Finding, width: int) -> Iterator[str]:
 
 
 def _filled(text: str, width: int, indent: str) -> list[str]:
-    """Lines of this width; what has no space, as a URL, is not broken."""
+    """Wrap text to this width; a part without a space, such as a URL, is not broken."""
     return textwrap.wrap(
         text,
         max(width, _NARROWEST),

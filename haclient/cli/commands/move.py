@@ -1,14 +1,14 @@
-"""``haclient move``: messages from one node to another, which may be in another cluster.
+"""``haclient move``: move messages from one node to another, perhaps in another cluster.
 
 Rules
 -----
-* A message is accepted at the source after the target has accepted it, and never before: what ends the
-  command, or a connection, leaves the message at the source, at the target, or at both.
-* One that comes again because its acceptance was lost is sent with the same duplicate-detection id; see
+* A message is accepted at the source only after the target has accepted it.  So if the command or a
+  connection ends, the message is at the source, at the target, or at both.
+* A message redelivered because its acceptance was lost is sent with the same duplicate-detection id; see
   ``forwarding``.
-* What the target does not accept is held until the end, so that it does not come again at once, and then
-  released at the source.  After as many of them as ``_MOST_REFUSED`` the command ends.
-* At most ``credit`` messages are under way, and no more than the target's ``window``.
+* A message that the target does not accept is released at the source only at the end, so that it is not
+  redelivered at once.  After ``_MOST_REFUSED`` such messages the command ends.
+* At most ``credit`` messages are in flight, and no more than the target's ``window``.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ from haclient.events.event_log import AsyncEvents
 from haclient.factory.factory_core import FactoryCore
 from haclient.outcome import Outcome
 
-# How long an interrupted move waits for messages that the target has not settled.
+# Seconds that an interrupted move waits for messages that the target has not settled.
 _LAST_WAIT = 5.0
-# A target that refuses so many refuses the next one too: its queue is full, or may not be written to.
+# A target that refuses this many refuses the next one too: its queue is full, or may not be written to.
 _MOST_REFUSED = 100
-# Of messages that were not accepted, so many are shown, and all are counted.
+# Refused messages to print; all are counted.
 _MOST_COMPLAINTS = 5
 
 _EXAMPLES = examples(
@@ -78,7 +78,7 @@ _EXAMPLES = examples(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveArguments:
-    """What to move, and how long."""
+    """The arguments of ``move``."""
 
     source: str
     target: str
@@ -91,10 +91,10 @@ class MoveArguments:
 
 
 class _Moving:
-    """Takes messages, sends them, and accepts them when the target has.
+    """Receives messages, sends them to the target, and accepts each after the target has accepted it.
 
     :ivar refused: messages that the target did not accept, to be released.
-    :ivar again: messages that the target has, and that come again: the source's connection was lost.
+    :ivar again: messages that the target has, but the source redelivers, because its connection was lost.
     :ivar unsettled: messages that were given up without an outcome of the target.
     """
 
@@ -110,11 +110,11 @@ class _Moving:
         self._changed = asyncio.Event()
         self._main: asyncio.Task[Any] | None = None
         self._failure: BaseException | None = None
-        # Kept for ``finish``: a connection that nobody holds is closed.
+        # Kept for ``finish``: an unreferenced connection is closed.
         self._source: aio.Connection | None = None
 
     async def run(self, source: aio.ConnectionFactory, target: FactoryCore) -> None:
-        """Move until there are enough, or none arrives within the timeout."""
+        """Move messages until the count is reached, or none arrives within the timeout."""
         self._main = asyncio.current_task()
         self._window = min(self._window, target.options.window)
         self._duplicate_detection = target.options.duplicate_detection
@@ -135,7 +135,7 @@ class _Moving:
             raise self._failure from None
 
     async def finish(self) -> None:
-        """Wait a little for what is under way, and release what the target refused."""
+        """Wait briefly for messages in flight, and release those refused by the target."""
         if self._pending:
             await asyncio.wait(self._pending, timeout=_LAST_WAIT)
         self.unsettled += len(self._pending)
@@ -145,7 +145,7 @@ class _Moving:
             with contextlib.suppress(StaleDelivery):
                 await delivery.release()
 
-    # -- inside -------------------------------------------------------------------------------
+    # -- internals ----------------------------------------------------------------------------
 
     async def _move(self, connection: aio.Connection, sender: SenderCore) -> None:
         arguments, subscription = self._arguments, connection.events()
@@ -173,13 +173,13 @@ class _Moving:
 
     @property
     def _most_pending(self) -> int:
-        """Messages that may be under way now."""
+        """Number of messages that may be in flight now."""
         if self._arguments.count is None:
             return self._window
         return min(self._window, self._arguments.count - self.progress.count)
 
     async def _wait_window(self) -> bool:
-        """Wait until one more message may be taken; ``False`` when there are enough."""
+        """Wait until another message may be received; return ``False`` if there are enough."""
         while len(self._pending) >= self._most_pending > 0:
             self._changed.clear()
             await self._changed.wait()
@@ -202,7 +202,7 @@ class _Moving:
         task.add_done_callback(self._on_settled)
 
     async def _settle(self, delivery: aio.Delivery, future: asyncio.Future[Outcome]) -> None:
-        """Wait for the outcome at the target, and give the delivery its own."""
+        """Wait for the outcome at the target, and settle the delivery at the source accordingly."""
         try:
             await future
         except (MessageNotAccepted, MessageTooLarge, DeliveryUnknown) as error:
@@ -235,7 +235,7 @@ class _Moving:
 
     @asynccontextmanager
     async def _watching(self, watch: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-        """Follow a connection's events meanwhile; an error of that ends ``run``."""
+        """Watch a connection's events during this context; an error of the watch ends ``run``."""
         task = asyncio.create_task(watch, name="haclient move events")
         task.add_done_callback(self._on_watched)
         try:
@@ -249,7 +249,7 @@ class _Moving:
 
 
 def _ask_for_unsettled(receiver: proton.Receiver) -> None:
-    """Let the source keep each message until its outcome (AMQP 1.0 part 2, section 2.8.2)."""
+    """Ask the source to keep each message until its outcome (AMQP 1.0 part 2, section 2.8.2)."""
     receiver.snd_settle_mode = proton.Link.SND_UNSETTLED
 
 
@@ -272,15 +272,15 @@ def move(
     verbose: bool,
     **given: Any,
 ) -> None:
-    """Move the messages of FROM to TO, unchanged; accept each one when TO has accepted it.
+    """Move the messages of FROM to TO, unchanged; accept each one after TO has accepted it.
 
-    A second URL says that TO is in another cluster; --option and --capability hold for both.  Continues
-    after a failover of either: no message is lost.  A durable message gets a duplicate-detection id by which
-    TO recognises it when it is moved again; another one may arrive twice.
+    A second URL means that TO is in another cluster; --option and --capability apply to both.  The command
+    continues after a failover of either cluster, and loses no message.  A durable message gets a
+    duplicate-detection id, by which TO recognises it if it is moved again; other messages may arrive twice.
 
     Messages that TO does not accept stay at FROM, and the exit code is 1.
-    Without --count or --timeout it ends with Ctrl-C or SIGTERM, and waits a few seconds for messages that
-    TO has not settled yet.
+    Without --count or --timeout the command ends with Ctrl-C or SIGTERM, and waits a few seconds for messages
+    that TO has not settled yet.
     """
     (url, address), (target_url, target_address) = divide_route(route)
     with_default_reconnect_timeout(given)

@@ -1,11 +1,11 @@
-"""``haclient receive``: messages as lines of standard output.
+"""``haclient receive``: write messages as lines to standard output.
 
-A message is accepted after its line is written; the broker delivers a message that was not written to
-the next receiver.  A message that was written, and not accepted before its connection was lost, is
+A message is accepted after its line is written; the broker delivers messages that were not written to
+the next receiver.  If the connection is lost before a written message is accepted, the message is
 delivered and written again.
 
-A connection that is down is no silence: ``--timeout`` counts from the last message, or from the time when the
-connection was back, and a connection that does not come back ends the command with the code for no primary.
+A lost connection is not silence.  ``--timeout`` counts from the last message, or from the return of the
+connection.  If a connection does not return, the command ends with the exit code for no primary.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from haclient.command_line.signals import until_stopped
 from haclient.errors import ReceiveTimeout, StaleDelivery
 from haclient.printable.text import printable, printable_json
 
-# Messages that are written together, and then accepted.
+# Most messages that are written, and then accepted, together.
 _BATCH = 64
 _DECODE_ERROR = "amqp:decode-error"
-# Characters of the reason that the broker gets.
+# Most characters of the reason sent to the broker.
 _LONGEST_REASON = 200
-# How long an interrupted receive waits for what is being written.
+# Seconds that an interrupted receive waits for pending output.
 _LAST_WAIT = 1.0
 
 _EXAMPLES = examples(
@@ -61,7 +61,7 @@ _EXAMPLES = examples(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveArguments:
-    """What to receive."""
+    """The arguments of ``receive``."""
 
     address: str
     count: int | None
@@ -74,9 +74,9 @@ class ReceiveArguments:
 
 
 class _Receiving:
-    """Takes messages, writes them and accepts them.
+    """Receives messages, writes them and accepts them.
 
-    :ivar again: messages that were written, and come again.
+    :ivar again: messages that were written, but will be redelivered.
     :ivar unreadable: messages that could not be written, and were rejected.
     """
 
@@ -87,9 +87,9 @@ class _Receiving:
         self._pace = Pace(arguments.rate)
 
     async def run(self, factory: aio.ConnectionFactory, credit: int) -> None:
-        """Receive until there are enough, none arrives within the timeout, or the output is closed."""
+        """Receive until the count is reached, none arrives within the timeout, or the output is closed."""
         arguments, output = self._arguments, Output(descriptor_of(sys.stdout, "output"))
-        # Kept until the factory closes it, which sends the outcomes first.
+        # Kept until the factory closes the connection, which sends the outcomes first.
         self._connection = connection = await factory.connect()
         subscription = connection.events()
         credit = credit if arguments.count is None else min(credit, arguments.count)
@@ -109,7 +109,7 @@ class _Receiving:
             watching.cancel()
 
     async def _batch(self, receiver: aio.Receiver, patience: Patience) -> list[aio.Delivery]:
-        """The next message, and those that have come with it."""
+        """Return the next message, and others that have already arrived."""
         await self._pace.wait()
         batch = [await patience.receive(receiver)]
         most = (
@@ -150,7 +150,7 @@ class _Receiving:
                 self.again += 1
 
     async def _reject(self, delivery: aio.Delivery, error: Exception) -> None:
-        """Pass over a message that cannot be written, or it would end every later command as well."""
+        """Skip a message that cannot be written; left alone, it would end every later command too."""
         self.unreadable += 1
         browse, why = self._arguments.browse, f"it cannot be read: {str(error) or type(error).__name__}"
         self._progress.print_line(f"a message {'is left out' if browse else 'was rejected'}, for {why}")
@@ -158,7 +158,7 @@ class _Receiving:
             await (delivery.release() if browse else delivery.reject(_DECODE_ERROR, why[:_LONGEST_REASON]))
 
     def _line(self, delivery: aio.Delivery) -> bytes:
-        if sys.stdout.isatty():  # where a body could control the terminal; a program gets it as it is
+        if sys.stdout.isatty():  # escapes protect the terminal from control characters in a body
             text = self._body(delivery).decode(errors="backslashreplace")
             return f"{printable(text)}\n".encode()
         return self._body(delivery) + b"\n"
@@ -203,15 +203,15 @@ def receive(
 ) -> None:
     """Write each message of ADDRESS as a line to standard output, and then accept it.
 
-    Continues after a failover.  A message that was written, and not yet accepted when the primary died,
-    is delivered and written again.
-    Without --count or --timeout it ends with Ctrl-C or SIGTERM; messages that were not written stay in
-    the queue.
+    Continues after a failover.  If the primary dies before a written message is accepted, the message is
+    delivered and written again.
+    Without --count or --timeout the command ends with Ctrl-C or SIGTERM; messages that were not written stay
+    in the queue.
 
-    A body of text is written as it is; use --json when it may hold newlines.  To a terminal, characters that
-    are not printable are written as their escapes.
+    A text body is written unchanged; use --json if it may hold newlines.  On a terminal, unprintable
+    characters are written as escapes.
     A message that cannot be read is rejected with amqp:decode-error: brokers move it to their dead-letter
-    address, or drop it.  With --browse it stays, and haclient move moves it as it is.
+    address, or drop it.  With --browse it stays, and haclient move moves it unchanged.
     """
     url, address = divide(url_and_address)
     with_default_reconnect_timeout(given)

@@ -1,4 +1,4 @@
-"""``haclient send``: lines of standard input as messages."""
+"""``haclient send``: send lines of standard input as messages."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from haclient.errors import (
 from haclient.outcome import Outcome
 from haclient.printable.text import printable
 
-# How long an interrupted send waits for messages that are not settled.
+# Seconds that an interrupted send waits for messages that are not settled.
 _LAST_WAIT = 5.0
-# Of messages that were not accepted, so many are shown, and all are counted.
+# Failed messages to print; all are counted.
 _MOST_COMPLAINTS = 5
 
 _EXAMPLES = examples(
@@ -54,7 +54,7 @@ _EXAMPLES = examples(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendArguments:
-    """What to send."""
+    """The arguments of ``send``."""
 
     address: str
     message: str | None
@@ -67,11 +67,11 @@ class SendArguments:
 
 
 class _SendResults:
-    """What becomes of the messages; the progress counts those that the primary accepted.
+    """Counts the outcomes of messages; the progress counts accepted ones.
 
-    :ivar sent: messages that were given to the sender.
-    :ivar failure: what ended the sender, if something did.
-    :ivar closing: whether what ends now was left behind on purpose.
+    :ivar sent: messages given to the sender.
+    :ivar failure: error that ended the sender, if any.
+    :ivar closing: whether remaining messages are abandoned on purpose, so that their errors do not count.
     """
 
     def __init__(self, progress: MessageProgress) -> None:
@@ -81,7 +81,7 @@ class _SendResults:
         self.closing = False
 
     def watch(self, future: asyncio.Future[Outcome]) -> None:
-        """Count one more message, and its outcome later."""
+        """Count one more message, and later its outcome."""
         self.sent += 1
         future.add_done_callback(partial(self._on_settled, self.sent))
 
@@ -106,7 +106,7 @@ class _SendResults:
 
     @property
     def remarks(self) -> list[str]:
-        """What a person should know."""
+        """Counts for the final sentence, without zeros."""
         counts = {"not accepted": self.not_accepted, "not settled": self.unsettled}
         return [f"{count:,} {what}" for what, count in counts.items() if count]
 
@@ -150,12 +150,12 @@ def send(
 ) -> None:
     """Send each line of standard input as a message to ADDRESS.
 
-    Continues after a failover: sends again the messages that the lost primary had not settled.  Messages are
-    durable: they survive a failover.  Ends when every message is settled, and counts those
+    Continues after a failover: messages that the lost primary had not settled are sent again.  Messages are
+    durable: they survive a failover.  Ends when every message is settled, and counts the messages
     that the primary accepted.  On Ctrl-C or SIGTERM it stops reading, and waits a few seconds for messages
     that are not settled yet.
 
-    The search for a primary lasts as long as the options `startup_deadline` and `deadline` say.
+    The options `startup_deadline` and `deadline` limit the search for a primary.
     """
     url, address = divide(url_and_address)
     given["properties"] = [_property(text) for text in given["properties"]]
@@ -193,7 +193,7 @@ def _property(text: str) -> tuple[str, str]:
 
 
 async def _run(target: Target, arguments: SendArguments, results: _SendResults) -> signal.Signals | None:
-    """Send, and see what becomes of it; the signal that ended it, if one did."""
+    """Send all messages and wait for their outcomes; return the signal that ended this, if any."""
     sender: aio.Sender | None = None
 
     async def work() -> None:
@@ -202,7 +202,7 @@ async def _run(target: Target, arguments: SendArguments, results: _SendResults) 
         sender = await connection.create_sender(arguments.address, capabilities=arguments.capabilities)
         try:
             await _send(sender, arguments, results)
-        except UnusableError:  # of the input: what was sent before is settled first
+        except UnusableError:  # bad input: settle the messages before it first
             await sender.flush(timeout=math.inf)
             raise
         await sender.flush(timeout=math.inf)
@@ -214,7 +214,7 @@ async def _run(target: Target, arguments: SendArguments, results: _SendResults) 
                 with contextlib.suppress(SendTimeout):
                     await sender.flush(timeout=_LAST_WAIT)
             results.closing = results.failure is None
-            await factory.close()  # the end of the block would wait once more
+            await factory.close()  # leaving the block would wait again
     if results.failure is not None:
         raise results.failure
     return stopped
@@ -232,7 +232,7 @@ async def _send(sender: aio.Sender, arguments: SendArguments, results: _SendResu
 
 
 async def _messages(arguments: SendArguments) -> AsyncIterator[tuple[str, proton.Message]]:
-    """The messages, each with where in the input it is."""
+    """Yield the messages, each with its place in the input."""
     if arguments.message is not None:
         for _ in range(arguments.count or 1):
             yield "--message", _made(arguments, arguments.message.encode(), "--message")
@@ -256,7 +256,7 @@ def _made(arguments: SendArguments, line: bytes, where: str) -> proton.Message:
 
 @contextlib.contextmanager
 def _input_errors(where: str) -> Iterator[None]:
-    """Turn an error of the input, which AMQP may not be able to carry either, into a sentence."""
+    """Convert an error of the input, or of its encoding as AMQP, to an error message."""
     try:
         yield
     except (ValueError, RecursionError, UnencodableValue) as error:

@@ -1,4 +1,4 @@
-"""``haclient telemetry``: validate telemetry, generate that of a fleet, and print the format."""
+"""``haclient telemetry``: validate telemetry, generate a fleet's, and print the format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from haclient.telemetry.contract import paths as judged
     ),
 )
 def telemetry() -> None:
-    """Telemetry: its format, and some to try the analysis on."""
+    """Validate telemetry, generate it for a trial of the analysis, or print its format."""
 
 
 @telemetry.command()
@@ -49,9 +49,9 @@ def schema() -> None:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def validate(paths: tuple[str, ...], *, as_json: bool) -> None:
-    """Judge the lines of files and folders, plain or gzip, by the contract; - is standard input.
+    """Check the lines of files and folders, plain or gzip, against the contract; - is standard input.
 
-    Prints how often each complaint was found, and where first; exits with 1 if there is one.
+    Prints the number of each complaint, and the first place; exits with 1 if there is any.
     """
     try:
         found = judged.validate(paths)

@@ -1,4 +1,4 @@
-"""``haclient watch``: what a connection goes through, as it happens."""
+"""``haclient watch``: print the events of a connection as they occur."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXAMPLES = examples(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchArguments:
-    """What to watch, and for how long."""
+    """The arguments of ``watch``."""
 
     count: int | None
     duration: float | None
@@ -51,11 +51,11 @@ def watch(
     *,
     as_json: bool,
 ) -> None:
-    """Keep a connection to the primary, and print what it goes through, one line for each event.
+    """Keep a connection to the primary, and print its events, one on each line.
 
-    Attempts, redirects, delays, connected, disconnected, reconnected.  Ends on Ctrl-C or SIGTERM, after
-    --count events or --duration seconds, or when the search for a primary gives up (see the options
-    `deadline` and `startup_deadline`), which is an error.
+    Events are attempts, redirects, delays, connected, disconnected, reconnected.  Ends on Ctrl-C or SIGTERM,
+    or after --count events or --duration seconds.  If the search for a primary gives up (see the options
+    `deadline` and `startup_deadline`), the command ends with an error.
     """
     target = target_of(url, overrides)
     arguments = WatchArguments(count=count, duration=duration, as_json=as_json)

@@ -1,19 +1,19 @@
-"""Which outages are a storm: many connections of a cluster are lost within seconds.
+"""Find storms: many connections of a cluster that are lost within seconds.
 
 Rules
 -----
-1. A connection is *live* when it has connected, and was not lost or closed since.  One that is known only by
-   its loss was live from the start; one whose return nobody wrote is live from its last line of that outage.
-2. A window is ``WITHIN`` seconds that begin with a loss.  It is heavy when at least ``LEAST`` connections,
-   and at least ``SHARE`` of those live when it begins, are lost in it; each counts once.
+1. A connection is *live* if it has connected, and was not lost or closed since.  One known only by its loss
+   was live from the start; one whose return was not recorded is live from its last line of that outage.
+2. A window is ``WITHIN`` seconds that begin with a loss.  It is heavy if at least ``LEAST`` connections, and
+   at least ``SHARE`` of those live at its start, are lost in it; each counts once.
 3. Heavy windows that overlap or touch are one *core*.  The storm is every outage lost in a core.  An outage
    whose line ``lost`` is missing is in no storm.
-4. A storm starts with its first loss that is no outlier: not earlier than ``FENCE`` quartile distances before
-   the first quartile of its losses [1].  A client whose clock is slow does not move the start.
+4. A storm starts with its first loss that is no outlier, at most ``FENCE`` quartile distances before the
+   first quartile of its losses [1].  So a client whose clock is slow does not move the start.
 
 Times are whole milliseconds here.  A first pass counts losses in whole buckets of ``WITHIN`` seconds, and
-keeps the few in which a heavy window may begin or end; only the milliseconds with losses in those are put in
-order.  So a loss here and there costs nothing, and a storm no more rows than it has milliseconds.
+keeps the few in which a heavy window may begin or end.  Only the milliseconds with losses in these are
+sorted.  So single losses cost nothing, and a storm has no more rows than milliseconds.
 
 [1] J. W. Tukey, "Exploratory Data Analysis", 1977: the inner fences.
 """
@@ -27,22 +27,22 @@ from pyspark.sql import functions as sf
 
 from haclient.analysis.tables.episodes import CONNECTION
 
-WITHIN = 5.0  # s; how long it takes until all clients have seen that a peer is dead
+WITHIN = 5.0  # s; time until all clients have noticed a dead peer
 LEAST = 5  # connections
-SHARE = 0.1  # of those live
+SHARE = 0.1  # of the live connections
 FENCE = 1.5  # quartile distances [1]
 
 _EARLIEST = -(2**50)  # ms, before all lines
-_ROUNDING = 1e-9  # a tenth of 30 is a little more than 3
+_ROUNDING = 1e-9  # in floating point, a tenth of 30 is a little more than 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """When losses are a storm.
+    """The conditions that make losses a storm.
 
-    :param within: seconds of a window.
-    :param least: connections that are lost in it.
-    :param share: of the live connections, that are lost in it.
+    :param within: length of a window, in seconds.
+    :param least: fewest connections lost in the window.
+    :param share: smallest share of the live connections lost in the window.
     """
 
     within: float = WITHIN
@@ -51,11 +51,11 @@ class Definition:
 
     @property
     def length(self) -> int:
-        """Of a window, in milliseconds."""
+        """Length of a window, in milliseconds."""
         return int(self.within * 1000)
 
     def is_heavy(self, lost: Column, live: Column) -> Column:
-        """Whether a window with so many losses is."""
+        """Test if a window with so many losses is heavy."""
         return (lost >= self.least) & (lost >= self.share * live - _ROUNDING)
 
 
@@ -63,13 +63,13 @@ USUAL = Definition()
 
 
 def losses(episodes: DataFrame, definition: Definition = USUAL) -> DataFrame:
-    """The outages of all storms, checkpointed.
+    """Find all storms, and return their outages, checkpointed.
 
-    Beside columns of ``episodes`` there are ``storm`` (a number), ``started_at`` and ``live`` of the storm;
-    ``zero``, the time that the outage's own times count from: when the storm started, or when it began
-    itself where its clock is slow; and ``is_last``, whether it is its connection's last one in the storm.
+    In addition to columns of ``episodes`` there are ``storm`` (a number), ``started_at`` and ``live`` of the
+    storm.  ``zero`` is the origin of the outage's times: the storm's start, or the outage's own start if its
+    clock is slow.  ``is_last`` marks its connection's last outage in the storm.
 
-    :param episodes: of ``episodes.classified``.
+    :param episodes: from ``episodes.classified``.
     """
     steps = _steps(episodes).localCheckpoint()
     cores = _cores(_heavy(steps, _candidates(steps, definition), definition), definition).localCheckpoint()
@@ -78,11 +78,11 @@ def losses(episodes: DataFrame, definition: Definition = USUAL) -> DataFrame:
     return hit.join(sf.broadcast(_started(hit)), "storm").select(*hit.columns, "started_at", zero)
 
 
-# -- what happened to each connection -------------------------------------------------------------
+# -- changes of each connection -------------------------------------------------------------------
 
 
 def _steps(episodes: DataFrame) -> DataFrame:
-    """The episodes, with when their connection came in each, and was lost or closed."""
+    """Return the episodes, with the times at which their connection was established, and lost or closed."""
     whole = Window.partitionBy(*CONNECTION)
     order = whole.orderBy("outage")
     cluster = sf.coalesce("cluster", sf.max("cluster").over(whole))
@@ -112,9 +112,9 @@ def _change(cell: Column, came: int = 0, gone: int = 0, lost: Column | None = No
 
 
 def _changes(steps: DataFrame, definition: Definition, *more: Column) -> DataFrame:
-    """``place``, ``bucket``, ``cell`` (ms), and how many connections came, left, and were lost.
+    """Return ``place``, ``bucket``, ``cell`` (ms), and how many connections came, left, and were lost.
 
-    ``first`` is the first millisecond whose window has the loss, and not the connection's loss before it.
+    ``first`` is the first millisecond whose window has this loss, but not the connection's previous one.
     """
     lost = sf.col("lost_ms").isNotNull().cast("int")
     every = sf.array(
@@ -136,7 +136,7 @@ def _bucket(cell: str, definition: Definition) -> Column:
 
 
 def _candidates(steps: DataFrame, definition: Definition) -> DataFrame:
-    """The buckets in which a heavy window may begin or end, with the live connections (``base``) before."""
+    """Return the buckets in which a heavy window may begin or end; ``base``: live connections before it."""
     before = sf.when(sf.col("was_there"), sf.lit(_EARLIEST))
     buckets = (
         _changes(steps, definition, _change(before, came=1))
@@ -157,7 +157,7 @@ def _candidates(steps: DataFrame, definition: Definition) -> DataFrame:
 
 
 def _heavy(steps: DataFrame, candidates: DataFrame, definition: Definition) -> DataFrame:
-    """``place``, ``cell`` and ``live`` of the milliseconds in which a heavy window begins."""
+    """Find the milliseconds in which a heavy window begins: ``place``, ``cell`` and ``live``."""
     near = _changes(steps, definition).join(candidates, ["place", "bucket"])
     enters = sf.when(sf.col("lost") > 0, sf.struct(*_counted("first", hit=1)))
     leaves = sf.when(sf.col("lost") > 0, sf.struct(*_counted(sf.col("cell") + 1, hit=-1)))
@@ -180,14 +180,14 @@ def _heavy(steps: DataFrame, candidates: DataFrame, definition: Definition) -> D
 
 
 def _counted(cell: str | Column, *, hit: int) -> list[Column]:
-    """The columns of a row that only changes how many losses a window has."""
+    """Return the columns of a row that only changes the number of losses in a window."""
     at = sf.col(cell) if isinstance(cell, str) else cell
     zeros = (sf.lit(0).alias(name) for name in ("came", "gone", "lost"))
     return [at.alias("cell"), *zeros, sf.lit(hit).alias("hit"), sf.lit(None).cast("bigint").alias("base")]
 
 
 def _cores(heavy: DataFrame, definition: Definition) -> DataFrame:
-    """``place``, ``begin`` and ``end`` (ms) and ``live`` of each core."""
+    """Merge heavy windows to cores: ``place``, ``begin`` and ``end`` (ms) and ``live``."""
     order = Window.partitionBy("place").orderBy("cell")
     apart = sf.col("cell") > sf.lag("cell").over(order) + definition.length
     begins = heavy.withColumn("begins", sf.coalesce(apart, sf.lit(True)).cast("int"))
@@ -200,8 +200,8 @@ def _cores(heavy: DataFrame, definition: Definition) -> DataFrame:
 
 
 def _hit(steps: DataFrame, cores: DataFrame, definition: Definition) -> DataFrame:
-    """The outages lost in a core."""
-    last = _bucket("end", definition)  # one too many does no harm
+    """Return the outages lost in a core."""
+    last = _bucket("end", definition)  # one bucket too many does no harm
     buckets = sf.explode(sf.sequence(_bucket("begin", definition), last))
     found = cores.select(
         *("place", "begin", "end", "live"),
@@ -218,7 +218,7 @@ def _hit(steps: DataFrame, cores: DataFrame, definition: Definition) -> DataFram
 
 
 def _started(hit: DataFrame) -> DataFrame:
-    """``storm`` and ``started_at``."""
+    """Return the start of each storm without outliers: ``storm`` and ``started_at``."""
     at = sf.unix_millis("lost_at")
     quartiles = hit.groupBy("storm").agg(sf.percentile(at, [0.25, 0.75]).alias("quartiles"))
     low, high = sf.col("quartiles")[0], sf.col("quartiles")[1]

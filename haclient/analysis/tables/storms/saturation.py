@@ -1,17 +1,17 @@
-"""Whether the accept rate limited a storm, and what the best possible time was then.
+"""Determine whether the accept rate limited a storm, and the best possible time under this rate.
 
 Rules
 -----
-1. Seconds are counted from the start of the storm.  One is busy when it has at least ``NEAR`` of the setups
-   of the best second, while a client is turned away or hangs.
-2. Turned away means: an attempt failed, at an endpoint that set up connections in this storm; not because
-   the client ended it itself.
-3. A storm is *saturated* when ``RUN`` busy seconds or more follow each other, it hit ``FEWEST`` connections
-   or more, and the last one was not back before the ideal.  Of several runs the one with most setups counts.
+1. Seconds are counted from the start of the storm.  A second is busy if it has at least ``NEAR`` of the
+   best second's setups, while a client is turned away or hangs.
+2. Turned away means: an attempt failed, at an endpoint that set up connections in this storm, and the client
+   did not end the attempt itself.
+3. A storm is *saturated* if it has a run of at least ``RUN`` consecutive busy seconds, it hit at least
+   ``FEWEST`` connections, and 99 % were not back before their ideal.  The run with most setups counts.
 4. The setup rate is the mean of that run; the ideal is ``clients_hit / setup_rate``: no order of arrival lets
-   the last one in sooner.  The ratio compares those that made the storm end (``table``) with their own ideal:
-   stragglers are beside it.
-5. Without a limit that is seen there is no rate and no ideal: all may have come as soon as they could.
+   the last one in sooner.  The ratio compares the connections up to the storm's end (``table``) with their
+   own ideal; stragglers are excluded.
+5. Without a visible limit there is no rate and no ideal: all clients may have connected as soon as possible.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ NEAR = 0.8
 RUN = 3  # s
 FEWEST = 50  # connections
 OWN_ENDS = ("made-room", "lost-race", "stopped")
-"""Errors of attempts that the client ended itself."""
+"""Errors of attempts that the client itself ended."""
 
 _ROUNDING = 1e-9
 
 
 def seconds(buckets: DataFrame) -> DataFrame:
-    """``storm``, ``second``, ``attempts``, ``setups``, and ``waiting``: clients turned away or hanging.
+    """Count attempts, setups and waiting clients in each second of each storm.
 
-    :param buckets: of ``time_buckets``.
+    Columns: ``storm``, ``second``, ``attempts``, ``setups`` and ``waiting`` (turned away, or hanging).
+
+    :param buckets: from ``time_buckets``.
     """
     endpoint = Window.partitionBy("storm", "server_address", "server_port")
     serves = (sf.max("connected").over(endpoint) > 0) | sf.col("server_address").isNull()
@@ -54,9 +56,11 @@ def seconds(buckets: DataFrame) -> DataFrame:
 
 
 def rates(seconds: DataFrame) -> DataFrame:
-    """``storm`` and ``rate`` of its longest busy run, where it has one of ``RUN`` seconds.
+    """Return each storm's setup rate, as ``storm`` and ``rate``.
 
-    :param seconds: of the function of that name.
+    The rate is the mean of the busy run with most setups.  A storm without a run of ``RUN`` seconds has none.
+
+    :param seconds: from the function ``seconds``.
     """
     best = sf.max("setups").over(Window.partitionBy("storm"))
     busy = (sf.col("setups") > 0) & (sf.col("setups") >= NEAR * best - _ROUNDING) & (sf.col("waiting") > 0)
@@ -71,9 +75,9 @@ def rates(seconds: DataFrame) -> DataFrame:
 
 
 def judged(rate: Column) -> tuple[Column, list[Column]]:
-    """Whether a storm is saturated, and its ``setup_rate``, ``ideal`` and ``ratio_to_ideal``.
+    """Return whether a storm is saturated, and its ``setup_rate``, ``ideal`` and ``ratio_to_ideal``.
 
-    :param rate: of ``rates``; the other columns are those of ``table.extents``.
+    :param rate: from ``rates``; the other columns are from ``table.extents``.
     """
     ideal_99 = sf.col("needed") / rate
     too_fast = sf.coalesce(sf.col("back_99") < ideal_99 - _ROUNDING, sf.lit(False))

@@ -1,13 +1,13 @@
-"""The table ``storms``: how many connections each hit, how they ended, and how long it took.
+"""The table ``storms``: the connections lost in each, the ends of their outages, and the times.
 
 Rules
 -----
-1. A connection counts once, by its last outage in the storm.  It is back at its downtime after its loss, both
+1. A connection counts once, by its last outage in the storm.  It is back at its loss plus its downtime,
    counted from the start of the storm: a clock that is set during the storm does no harm.
-2. The shares are of the connections whose outages percentiles are of (``summary``): back at a known time,
-   given up, open or silent.  A share of p is back at the time of the one with rank ``ceil(p * n)``, to the
+2. Shares refer to the connections that count in percentiles (``summary``): back at a known time, given up,
+   open or silent.  A share of p is back at the time of the connection with rank ``ceil(p * n)``, to the
    millisecond; null if it never is.
-3. A storm ends when 99 % are back.  Those that are not back then are stragglers.
+3. A storm ends when 99 % are back.  Connections that are not back then are stragglers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ RESULTS = ("back", "gave_up", "closed", "replaced", "open", "silent")
 
 
 def extents(hit: DataFrame) -> DataFrame:
-    """One row a storm: what its connections went through, without what needs lines.
+    """Return one row per storm: facts about its connections that need no lines.
 
-    :param hit: of ``cores.losses``.
+    :param hit: from ``cores.losses``.
     """
     began = (sf.unix_micros("lost_at") - sf.unix_micros("zero")) / 1e6
     after = sf.when(sf.col("is_last"), began + sf.col("downtime")).alias("after")
@@ -55,7 +55,7 @@ def extents(hit: DataFrame) -> DataFrame:
 
 
 def _shares(rows: DataFrame, found: DataFrame) -> DataFrame:
-    """``storm``, ``SHARES``, and ``stragglers``; only milliseconds are put in order."""
+    """Return each storm's times at which ``SHARES`` were back, and ``stragglers``; it sorts milliseconds."""
     cells = (
         rows.where("after IS NOT NULL")
         .groupBy("storm", sf.floor(sf.col("after") * 1000).alias("cell"))
@@ -76,10 +76,10 @@ def _shares(rows: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def summary(found: DataFrame, buckets: DataFrame) -> DataFrame:
-    """The table ``storms``; docs/analysis.md has the columns.
+    """Return the table ``storms``; docs/analysis.md has the columns.
 
-    :param found: of ``extents``; a small table.
-    :param buckets: of ``time_buckets``; a small table.
+    :param found: from ``extents``; a small table.
+    :param buckets: from ``time_buckets``; a small table.
     """
     tenths = buckets.groupBy("storm", "tenth").agg(sf.sum("attempts").alias("attempts"))
     fine = tenths.groupBy("storm").agg(sf.max("attempts").alias("peak_attempts_per_100ms"))

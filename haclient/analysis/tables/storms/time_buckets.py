@@ -2,13 +2,14 @@
 
 Rules
 -----
-1. A line belongs to a storm when its connection and outage do, whenever it was written.
-2. Its time is counted from the start of the storm; where the client's clock is slow, so that its loss seems
-   to come before that, from its own loss.
-3. What begins counts in the tenth in which it begins: an attempt.  What ends counts in the tenth that it
-   ends: a connection that is set up at 1.0 s is the last one of the first second.
+1. A line belongs to the storm of its connection and outage, whenever it was written.
+2. Times count from the start of the storm.  If a client's clock is slow, so that its loss seems to
+   precede the storm, they count from its own loss.
+3. An attempt counts in the tenth in which it begins.  A setup counts in the tenth that it ends: a connection
+   set up at 1.0 s is the last one of the first second.
 4. An attempt that lasts ``HANGS`` seconds or more hangs, in each second in which it is open.
-5. What is over ``EXTENT`` after the start is not here: a device whose clock is set may seem to take decades.
+5. Lines more than ``EXTENT`` after the start are left out: a device whose clock is set may seem to take
+   decades.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from haclient.telemetry.schema import Kind
 
 EXTENT = 86_400.0  # s
 HANGS = 1.0  # s; the first repeat of a lost SYN
-LONGEST = 600  # s; more of one attempt is not looked at
+LONGEST = 600  # s; the rest of a longer attempt is ignored
 _TENTH = 100_000  # microseconds
 
 
 def time_buckets(events: DataFrame, hit: DataFrame) -> DataFrame:
-    """Attempts and connection setups of each storm by tenth of a second, endpoint and error.
+    """Count attempts and connection setups of each storm by tenth of a second, endpoint and error.
 
     Every table of a storm over time is computed from this one: ``storm``, ``tenth`` (long, from the
     start), ``server_address``, ``server_port``, ``error_type``, ``hangs`` (seconds after the first one in
     which the attempts are still open; null if they do not hang), ``attempts``, ``connected``.
 
-    :param events: of ``clock.placed``.
-    :param hit: of ``cores.losses``.
+    :param events: from ``clock.placed``.
+    :param hit: from ``cores.losses``.
     """
     took = sf.coalesce(only(Kind.ATTEMPT, micros("attempt_duration")), sf.lit(0))
     lines = events.where(sf.col("type").isin(Kind.ATTEMPT.value, Kind.CONNECTED.value)).select(
@@ -71,7 +72,7 @@ def time_buckets(events: DataFrame, hit: DataFrame) -> DataFrame:
 
 
 def _outage(process: Column) -> Column:
-    """One number for an outage of a connection: cheaper to look for than five columns."""
+    """Return one number per outage, which is cheaper to join than five columns."""
     return sf.xxhash64("client_id", "instance", process, "connection", "outage")
 
 
@@ -80,10 +81,10 @@ def _tenths(time: Column) -> Column:
 
 
 def timeline(buckets: DataFrame, storms: DataFrame) -> DataFrame:
-    """The table ``storm_timeline``: what each endpoint saw in each tenth of a second.
+    """Return the table ``storm_timeline``: counts of each endpoint in each tenth of a second.
 
-    :param buckets: of ``time_buckets``.
-    :param storms: of ``table.extents``.
+    :param buckets: from ``time_buckets``.
+    :param storms: from ``table.extents``.
     """
     failed = sf.when(sf.col("error_type").isNotNull(), sf.col("attempts")).otherwise(0)
     rows = buckets.join(sf.broadcast(storms.select("storm", "storm_id")), "storm")
@@ -96,7 +97,7 @@ def timeline(buckets: DataFrame, storms: DataFrame) -> DataFrame:
 
 
 def reasons(buckets: DataFrame, storms: DataFrame) -> DataFrame:
-    """The table ``storm_reasons``: failed attempts by error in each second; arguments as of ``timeline``."""
+    """Return the table ``storm_reasons``: failed attempts by error in each second; same parameters."""
     failed = buckets.where(sf.col("error_type").isNotNull())
     rows = failed.join(sf.broadcast(storms.select("storm", "storm_id")), "storm")
     second = sf.floor(sf.col("tenth") / 10).cast("double").alias("second")
