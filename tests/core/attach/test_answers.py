@@ -86,6 +86,8 @@ def test_a_peer_that_answers_one_link_after_the_other_may_take_as_long_as_it_nee
     virtual_time.run(main())
 
 
+@pytest.mark.slow  # a thousand links are opened twice
+@pytest.mark.timeout(600)
 def test_a_peer_that_answers_a_thousand_links_in_one_go_has_longer_for_it(virtual_time: VirtualTime) -> None:
     """Artemis answered the first of 10,000 only after 30 s."""
 
