@@ -74,8 +74,7 @@ class SenderCore:
         self.on_attached: Callable[[SenderLink], None] = lambda _: None
         self.on_waiting: Callable[[], None] = lambda: None
         self.on_detached: OnDetached[SenderLink] | None = None
-        """Decides about a Detach: returns the error that closes the sender, or ``None`` to attach it again.
-        """
+        """Decides about a Detach: the error that closes the sender, or ``None`` to attach it again."""
         self.refusal: HaclientError | None = None
         """Error of the peer's temporary refusal, while the link waits to be attached again."""
         self.redirected_to: str | None = None
