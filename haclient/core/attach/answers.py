@@ -7,8 +7,8 @@ Rules
   that answers many Attaches at once, each thousand of them adds the same time again.
 * A link that ends its sessions this way again and again fails alone (``suspects``).
 
-Broker-J 10.1.0 once answered neither of two links for 180 s, over a connection that was open. Artemis 2.56.0,
-on a busy machine, answered the first of 10,000 links after more than 30 s, and lost nothing.
+Broker-J 10.1.0 once answered neither of two links for 180 s, over a connection that was open.
+Artemis 2.56.0, on a busy machine, answered the first of 10,000 links after more than 30 s, and lost nothing.
 """
 
 from __future__ import annotations
