@@ -83,7 +83,7 @@ _HOMES = {
     "connect": "haclient.blocking",
 }
 
-if not TYPE_CHECKING:  # a type checker would take every name for one of the package's
+if not TYPE_CHECKING:  # type checkers would accept any name of the package
 
     def __getattr__(name: str) -> object:
         if name in _MODULES:

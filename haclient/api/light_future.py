@@ -30,7 +30,7 @@ _OPEN = (_PENDING, "RUNNING")
 
 
 class LightFuture(Future[T]):
-    """Starts pending.  One thread may set it while others wait for it or cancel it."""
+    """A future that is pending at first.  One thread may set it while others wait for it or cancel it."""
 
     # Replaces ``Future.__init__``; the lists are created with the condition.
     _state = _PENDING

@@ -33,7 +33,7 @@ from haclient.discovery.topology import Topology, update
 from haclient.resolver.resolve import ResolutionError, Resolver
 from haclient.retry.policy import Policy
 
-# At most so many refused members are reported, so that no peer can make a client grow without bound.
+# Limit of the refused members to report: no peer can make a client grow without bound.
 _MAX_REPORTED = 64
 
 
@@ -131,11 +131,11 @@ class Cluster:
 
     @property
     def free_dials(self) -> int:
-        """Return how many more attempts the factory allows now, not counting the reserved dials."""
+        """Number of further attempts that the factory allows now, without the reserved dials."""
         return self.policy.max_dials - self._dials - self._offered
 
     def free_for(self, search: PendingSearch) -> int:
-        """Return how many attempts this search may begin now."""
+        """Return the number of attempts that this search may begin now."""
         if search is self._search_owner:
             return self.policy.max_dials - self._dials
         return self.free_dials + search.offered
@@ -186,7 +186,10 @@ class Cluster:
                 search.wake()
 
     def _pop_waiting(self) -> PendingSearch | None:
-        """Return the owner if queued; else the longest waiting search, first one without an attempt."""
+        """Remove and return the next search to get a dial, if any.
+
+        The owner comes first, then searches without an attempt so far, then the longest waiting one.
+        """
         owner, (new, others) = self._search_owner, self._waiting
         if owner is not None and owner.queued:
             (new if owner in new else others).remove(owner)

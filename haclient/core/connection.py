@@ -240,7 +240,8 @@ class ConnectionCore:
             logger.exception("%s: the connection failed", self.name)
             self._fail_inside(error)
         finally:
-            # Garbage of a loop that never ended it may have been freed in part: proton's objects too.
+            # If the loop never ended this task, the garbage collector does, and may have freed proton's
+            # objects.
             if not isinstance(sys.exception(), GeneratorExit):
                 self._shared.cluster.stale_primaries.disconnected(self.number)
                 if self._engine is not None:

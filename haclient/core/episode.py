@@ -143,7 +143,7 @@ class Episode:
         """Search until a session is usable.
 
         :returns: the attempt that was adopted.
-        :raises GaveUpError: when the search gives up.
+        :raises GaveUpError: if the search gives up.
         """
         self._cluster.join(self._pending)
         self._running = True

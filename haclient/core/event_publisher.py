@@ -77,7 +77,7 @@ class EventPublisher:
         self._connection = connection
         self._sequence = 0
         self._episode = 0
-        # The last failure at each endpoint in the first round; ``None`` after it.
+        # The last failure at each endpoint in the first round; ``None`` after that round.
         self._first_round: dict[Endpoint, Failure] | None = None
         self._block_watch: _BlockWatch | None = None
 

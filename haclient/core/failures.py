@@ -221,7 +221,7 @@ def without_open(failure: Failure, transport: proton.Transport, hostname: str | 
 
 
 def credentials_refused(transport: proton.Transport) -> bool:
-    """Return whether the peer finally refused the credentials in SASL."""
+    """Return whether the peer refused the credentials for good in SASL."""
     layer = SASL(transport)
     return bool(layer.mech) and layer.outcome in (SASL.AUTH, SASL.PERM)
 
@@ -299,7 +299,7 @@ def _listed(names: tuple[str, ...]) -> str:
 def _names_container_id(info: Mapping[Any, Any]) -> bool:
     """Return whether ``invalid-field`` is the container id.
 
-    ActiveMQ, Artemis and Qpid so report an id in use.
+    ActiveMQ, Artemis and Qpid report an id in use this way.
     """
     value = {str(key): item for key, item in info.items()}.get("invalid-field")
     return isinstance(value, str) and str(value) == "container-id"

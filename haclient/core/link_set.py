@@ -1,7 +1,7 @@
 """The links of one connection: they outlive its sessions, and are attached again over each new one.
 
-Some links fail alone.  Their ``attach`` raises (the application's ``configure``), their Attach is larger than
-the peer's frames, or they end the connection again and again (``suspects``).  A link that the peer
+A link fails alone in three cases: its ``attach`` raises (the application's ``configure``), its Attach is
+larger than the peer's frames, or it ends the connection again and again (``suspects``).  A link that the peer
 temporarily refuses is attached again (``attach``).  A link beyond the peer's limit waits while another link
 is being closed, and fails otherwise.
 
@@ -233,7 +233,7 @@ class LinkSet:
     def register(self, core: L) -> L:
         """Add a link, and attach it if there is a session.
 
-        :raises HaclientError: when the connection is closed.
+        :raises HaclientError: if the connection is closed.
         """
         if self._error is not None:
             raise another(self._error)

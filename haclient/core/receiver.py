@@ -247,7 +247,8 @@ class ReceiverCore:
     def may_attach_ahead(self) -> bool:
         """Return whether it may be attached before the Begin of the session is answered.
 
-        If a peer cannot share a subscription, the receiver fails; so that peer must be the primary.
+        A receiver of a shared subscription may not: it fails if the peer cannot share, and only the primary
+        may decide that.
         """
         return not self._source.is_shared
 
@@ -353,7 +354,7 @@ class ReceiverCore:
             if not waiter.done():
                 waiter.set_result(None)
         self.on_closed()
-        # The application may keep the receiver: not the connection with it.
+        # The application may keep the receiver; do not let it keep the connection.
         self.on_closed = self.on_waiting = lambda: None
         self.on_attached = self.on_accepted = lambda _: None
         self.on_detached = None

@@ -45,7 +45,7 @@ _HOPELESS = frozenset({FailureReason.AUTHENTICATION, FailureReason.TLS_VERIFICAT
 
 
 class Standby:
-    """Keeps the standby of one connection.  Belongs to its event loop.
+    """Maintains the standby of one connection.  Belongs to its event loop.
 
     :param rng: the random source of its backoff.
     """
@@ -96,7 +96,7 @@ class Standby:
             await asyncio.sleep(self._backoff.next(retry_after).delay)
             retry_after = None
             member = self._next(primary)
-            if member is None:  # members join and leave: look again now and then
+            if member is None:  # members join and leave: check again from time to time
                 await asyncio.sleep(self._policy.backoff_max)
             elif self._cluster.free_dials > 0:
                 retry_after = await self._park_at(member)

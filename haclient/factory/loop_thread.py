@@ -37,7 +37,7 @@ logger = get_logger("haclient")
 
 T = TypeVar("T")
 
-# At the end of the process: long enough for a loop that only has to stop.
+# Seconds to wait at the end of the process: enough for a loop that only has to stop.
 _JOIN_TIMEOUT = 1.0
 _CLOSED = "the factory is closed"
 

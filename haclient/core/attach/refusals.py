@@ -9,7 +9,7 @@ Rules
    rarely restored for longer, and it may have been deleted.
 3. Every other condition is final.  So is ``stolen``: two processes with one link name would steal it from
    each other for ever.
-4. A Detach without a condition is final: the peer had no trouble.
+4. A Detach without a condition is final: the peer reports no error.
 
 Pure.  Sources: AMQP 1.0 part 2, sections 2.8.15 (amqp-error), 2.8.17 (session-error) and 2.8.18 (link-error);
 Apache Artemis, ``ActiveMQMessageBundle`` 229200 (the limit of consumers, which AMQP clients get under several
@@ -44,8 +44,8 @@ _RETRIED: Mapping[str, float] = MappingProxyType(
         "amqp:link:detach-forced": math.inf,
         "amqp:internal-error": math.inf,
         "amqp:resource-limit-exceeded": math.inf,
-        # Broker-J 10.1 answers so if a Flow follows an Attach that takes the link from the former connection:
-        # until that one has released the link, the broker does not know the handle.
+        # Broker-J 10.1 answers like this if a Flow follows an Attach that takes the link from the former
+        # connection: until that one has released the link, the broker does not know the handle.
         "amqp:session:unattached-handle": math.inf,
         NOT_FOUND: NOT_FOUND_TIMEOUT,
     }

@@ -3,7 +3,7 @@
 Rules
 -----
 * A link that was never open is attached in a session of its own, so that a refusal ends no other link.  After
-  a loss it uses the shared session, as every link that was open.
+  a loss it uses the shared session, like every link that was open before.
 * It stays in its session as long as there are few (``ExtraSessions.may_stay_apart``).
 * Beyond that a sender is only tried in its own session.  Once accepted it is detached, and attached over a
   shared session two round trips later.  If every session is in use, it waits for the links being tried.
