@@ -90,13 +90,13 @@ class Configuration:
         :raises ConfigurationError: names the key at fault; ``ClusterURLError`` for an argument.
         """
         try:
-            return factory(self.url, **{**self._without_what_is_given(given), **given})
+            return factory(self.url, **{**self._without_overridden(given), **given})
         except ClusterURLError as error:
             if error.option is None or error.option in given or error.option not in self.origins:
                 raise
             raise _blame(error, error.option, self.origins[error.option]) from None
 
-    def _without_what_is_given(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _without_overridden(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments without credentials that the call overrides.
 
         A lone password keeps our user.

@@ -53,7 +53,10 @@ class BaseFactory:
     def from_file(
         cls, path: str | os.PathLike[str] | None = None, **arguments: Unpack[FactoryArguments]
     ) -> Self:
-        """Make a factory from a TOML or JSON file, by default proton's ``connect.json``."""
+        """Make a factory from a TOML or JSON file, by default proton's ``connect.json``.
+
+        See ``configuration``.
+        """
         from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
 
         return configuration.from_file(path).make(cls, arguments)

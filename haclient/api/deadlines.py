@@ -23,7 +23,7 @@ from haclient.errors import (
 
 E = TypeVar("E", bound=HaclientError)
 
-_NOBODY = "the connection has no primary"
+_NO_PRIMARY = "the connection has no primary"
 _NO_CREDIT = "the primary gives no credit: is the queue full?"
 _BLOCKED = "the primary takes nothing: its session window is closed, as in a memory or disk alarm"
 
@@ -60,7 +60,7 @@ async def wait_opened(
         if connection.state is State.CONNECTED and core.refusal is not None:
             raise another(core.refusal)
         connected = connection.state is State.CONNECTED
-        because = "" if connected else f": {_NOBODY}"
+        because = "" if connected else f": {_NO_PRIMARY}"
         error = LinkTimeout(
             f"the link to {quoted(core.address)} was not attached within {seconds} s{because}"
         )
@@ -79,7 +79,7 @@ def not_settled(
     elif delivered is False and core.lacks_credit:
         text, code = f"{_NO_CREDIT} The message was not sent within {seconds} s", "no-credit"
     elif not core.connected:
-        obstacle, code = _obstacle(core)
+        obstacle, code = _not_connected_reason(core)
         text = f"{obstacle}: the message was not settled within {seconds} s"
     return _with_code(SendTimeout(text, delivered=delivered, duplicate_id=duplicate_id), code)
 
@@ -87,10 +87,10 @@ def not_settled(
 def window_full(core: SenderCore, seconds: float | None, duplicate_id: str | bytes | None) -> SendTimeout:
     """Return the error of a send that waited too long for the window."""
     text, code = f"the window of {core.ledger.window} messages stayed full for {seconds} s", SendTimeout.code
-    if (reason := _held_up(core)) is not None:
+    if (reason := _blocking_reason(core)) is not None:
         text, code = f"{text}: {reason[0]}", reason[1]
     elif not core.connected:
-        obstacle, code = _obstacle(core)
+        obstacle, code = _not_connected_reason(core)
         text = f"{text}: {obstacle}"
     return _with_code(SendTimeout(text, delivered=False, duplicate_id=duplicate_id), code)
 
@@ -98,10 +98,10 @@ def window_full(core: SenderCore, seconds: float | None, duplicate_id: str | byt
 def full_window(core: SenderCore) -> WindowFull:
     """Return the error of a call that does not wait for the window."""
     text = f"the window of {core.ledger.window} messages is full"
-    if (reason := _held_up(core)) is not None:
+    if (reason := _blocking_reason(core)) is not None:
         text = f"{text}: {reason[0]}"
     elif not core.connected:
-        text = f"{text}: {_obstacle(core)[0]}"
+        text = f"{text}: {_not_connected_reason(core)[0]}"
     return WindowFull(text, core.ledger.window)
 
 
@@ -136,22 +136,22 @@ async def flush(senders: Flushing, seconds: float | None) -> None:
         raise
     except TimeoutError:
         text, code = f"{senders.unsettled} messages are not settled after {seconds} s", SendTimeout.code
-        if (reason := _held_up(senders)) is not None:
+        if (reason := _blocking_reason(senders)) is not None:
             text, code = f"{text}: {reason[0]}", reason[1]
         raise _with_code(SendTimeout(text, delivered=None), code) from None
 
 
-def _held_up(senders: Flushing) -> tuple[str, str] | None:
+def _blocking_reason(senders: Flushing) -> tuple[str, str] | None:
     """Return why a connected primary blocks sends, and the error code; a closed window comes first."""
     if senders.blocked:
         return _BLOCKED, "blocked"
     return (_NO_CREDIT, "no-credit") if senders.starved else None
 
 
-def _obstacle(core: SenderCore) -> tuple[str, str]:
+def _not_connected_reason(core: SenderCore) -> tuple[str, str]:
     """Return why no message can be sent now, and the error code."""
     if core.refusal is None:
-        return _NOBODY, ConnectionGaveUp.code
+        return _NO_PRIMARY, ConnectionGaveUp.code
     return f"for now {core.refusal}", core.refusal.code
 
 

@@ -347,12 +347,12 @@ async def _connect_socket(
     :raises OSError: if the connection cannot be made.
     """
     await _connect_to(loop, connection, address)
-    if _met_itself(connection):
+    if _is_connected_to_itself(connection):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
 
-def _met_itself(connection: socket.socket) -> bool:
+def _is_connected_to_itself(connection: socket.socket) -> bool:
     try:
         return bool(connection.getsockname() == connection.getpeername())
     except OSError:  # it has ended; the owner of the socket notices

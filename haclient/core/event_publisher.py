@@ -36,7 +36,7 @@ _DAY = 86400.0
 # Seconds: a busy peer closes its window for moments, but operators should soon hear of longer blocks.
 _BLOCKED_AFTER = 1.0
 # Failures at an endpoint where nothing speaks AMQP with the client.
-_NOBODY = frozenset(
+_NO_AMQP = frozenset(
     {
         FailureReason.UNRESOLVED,
         FailureReason.REFUSED,
@@ -146,7 +146,7 @@ class EventPublisher:
 
     def _warn_of_first_round(self) -> None:
         found, self._first_round = self._first_round, None
-        if not found or (self._episode > 1 and any(each.kind not in _NOBODY for each in found.values())):
+        if not found or (self._episode > 1 and any(each.kind not in _NO_AMQP for each in found.values())):
             return
         name = events.connection_name(self._client_id, self._connection)
         answers, limit = describe_failures(found.items()), self._describe_deadline()

@@ -62,7 +62,7 @@ class Standby:
         self._task: asyncio.Task[None] | None = None
         self._shunned: dict[Endpoint, float] = {}
         self._tried: Endpoint | None = None
-        self._try: _Try | None = None
+        self._try: _StandbyAttempt | None = None
 
     def start(self, primary: Endpoint) -> None:
         """Start the standby beside a live connection to this primary."""
@@ -113,7 +113,7 @@ class Standby:
     async def _park_at(self, member: Endpoint) -> float | None:
         """Make one attempt and wait for its end; return its ``retry_after``."""
         self._tried = member
-        self._try = mine = _Try(self._cluster, self._params_provider, member)
+        self._try = mine = _StandbyAttempt(self._cluster, self._params_provider, member)
         try:
             await self._dial(mine)
             if mine.is_held:
@@ -126,7 +126,7 @@ class Standby:
             self._shun(member)
         return None if mine.failure is None else mine.failure.retry_after
 
-    async def _dial(self, mine: _Try) -> None:
+    async def _dial(self, mine: _StandbyAttempt) -> None:
         search = PendingSearch(lambda: None)
         self._cluster.take_dial(search, self._loop.time())
         try:
@@ -138,7 +138,7 @@ class Standby:
         finally:
             self._cluster.release_dial(search)
 
-    async def _hold(self, mine: _Try) -> None:
+    async def _hold(self, mine: _StandbyAttempt) -> None:
         since = self._loop.time()
         await mine.ended.wait()
         if self._loop.time() - since >= self._policy.stable_after:
@@ -150,7 +150,7 @@ class Standby:
         self._shunned[member] = self._loop.time() + self._rng.uniform(long, 2 * long)
 
 
-class _Try:
+class _StandbyAttempt:
     """One attempt of the standby, and its result.
 
     :ivar decided: set when it is parked or has ended; ``ended``: set when it has ended.

@@ -21,8 +21,8 @@ import proton
 
 UNANSWERED: Final = "haclient:attach-unanswered"
 """Condition with which the client ends such a session."""
-_IN_ONE_GO = 1000
-"""Links that add the same time again: a peer gets eleven times as long for 10,000 as for a few."""
+_LINKS_PER_PATIENCE = 1000
+"""Every so many links add the same time again: a peer gets eleven times as long for 10,000 as for a few."""
 
 
 class AnswerWatch:
@@ -69,7 +69,7 @@ class AnswerWatch:
         self._timer = None
         if not (waiting := self._waits()):
             return
-        patience = self._patience * (1 + waiting // _IN_ONE_GO)
+        patience = self._patience * (1 + waiting // _LINKS_PER_PATIENCE)
         left = self._answered + patience - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._check)

@@ -30,7 +30,7 @@ from haclient.errors import MessageTooLarge
 if TYPE_CHECKING:
     from haclient.core.sender import SenderCore
 
-_IN_A_ROW = 2
+_SUSPECTS_AFTER = 2
 _BY_CLOSE = frozenset(
     {
         "amqp:decode-error",
@@ -90,7 +90,7 @@ class SuspectMessages:
         ]
         if self.one_by_one and self._is_clear and len(found) == 1:
             return found[0]
-        if self._losses >= _IN_A_ROW and found:
+        if self._losses >= _SUSPECTS_AFTER and found:
             self._entries = deque(entry for _, entry in found)
             self.one_by_one = True
         return None

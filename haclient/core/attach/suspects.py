@@ -27,10 +27,10 @@ from haclient.core.attach.refusals import retry_seconds
 
 L = TypeVar("L")
 
-_GUILTY = 3
-_UNCLEAR = 2
+_GUILTY_AFTER = 3
+_ONE_BY_ONE_AFTER = 2
 _NOT_BY_LINKS = frozenset({"amqp:connection:forced", "amqp:connection:redirect"})
-_OWN = "haclient:"
+_OWN_PREFIX = "haclient:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Suspects(Generic[L]):
     @property
     def one_by_one(self) -> bool:
         """Return whether to attach each link only after the peer has answered the one before."""
-        return self._unclear >= _UNCLEAR
+        return self._unclear >= _ONE_BY_ONE_AFTER
 
     def acquit(self, link: L) -> None:
         """Clear a link: the peer has answered its Attach, or it is closed."""
@@ -80,7 +80,7 @@ class Suspects(Generic[L]):
         (link,) = unanswered
         former = self._accused.get(link, _Record(0, now))
         self._accused[link] = record = _Record(former.count + 1, former.since)
-        if record.count < _GUILTY or now - record.since < self._seconds(condition):
+        if record.count < _GUILTY_AFTER or now - record.since < self._seconds(condition):
             return None
         del self._accused[link]
         return link
@@ -96,4 +96,4 @@ def _by_link(condition: proton.Condition | None, *, by_peer: bool) -> bool:
         return True
     # Without a Close this is the transport's own idle time-out (section 2.4.5).
     timed_out = condition.name == "amqp:resource-limit-exceeded" and not by_peer
-    return not (timed_out or condition.name in _NOT_BY_LINKS or condition.name.startswith(_OWN))
+    return not (timed_out or condition.name in _NOT_BY_LINKS or condition.name.startswith(_OWN_PREFIX))
