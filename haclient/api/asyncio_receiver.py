@@ -132,7 +132,7 @@ class Receiver:
         self._core.add_credit(count)
 
     async def drain(self, *, timeout: float | None = None) -> None:
-        """Take the credit back, and wait until the primary has sent its available messages and stops.
+        """Take the credit back: wait until the primary has sent its available messages, and sends no more.
 
         Call ``receive_many(..., timeout=0)`` for the messages that have arrived.  Credit is granted again
         when a call waits for a message, or with ``credit=0`` by ``add_credit``.  A failover ends the drain;
@@ -183,8 +183,8 @@ class Receiver:
 class Delivery(BaseDelivery):
     """One received message.  Settle it once, with one of the four outcomes.
 
-    Each raises ``StaleDelivery`` if the connection that delivered the message is lost or the receiver is
-    closed, and ``AlreadySettled`` the second time.
+    Each of the four calls raises ``StaleDelivery`` if the connection that delivered the message is lost or
+    the receiver is closed, and ``AlreadySettled`` the second time.
 
     As a context manager it accepts at the end of the block, and releases after an exception; see
     ``processing``.
@@ -234,7 +234,7 @@ class Delivery(BaseDelivery):
         self._settle(modified(delivery_failed=delivery_failed, undeliverable_here=undeliverable_here))
 
     def processing(self, *, on_error: OnError = "release", timeout: float | None = None) -> Processing:
-        """Return a block that accepts the delivery at its end, and returns it after an exception.
+        """Return a block that accepts the delivery at its end, or gives it back after an exception.
 
         If the delivery was settled inside the block, the end does nothing.  A stale delivery raises no error:
         its message is delivered again, and the event ``DeliveryStale`` reports it.  If the receiver was

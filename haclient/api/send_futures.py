@@ -38,7 +38,10 @@ class AsyncSendFuture(asyncio.Future[Outcome]):
     sender: object
 
     def set_exception(self, exception: type | BaseException, /) -> None:
-        """Set the error of the message.  asyncio never warns about an unread one: ``flush`` is enough."""
+        """Set the error of the message.
+
+        asyncio does not warn if it is never read: a program may call ``flush`` only.
+        """
         super().set_exception(exception)
         self.exception()
         logger.debug("a message that was submitted failed: %s", exception)

@@ -139,7 +139,7 @@ class CredentialsSource:
         return everywhere.pop() if len(everywhere) == 1 else Credentials()
 
 
-# Origin in the error for a function that returns anything else.
+# Origin for the error if the credentials function returns anything else.
 _RETURNED = "the credentials function returned something else"
 
 
