@@ -1,19 +1,19 @@
-"""A failover client for AMQP 1.0: finds the primary of a broker cluster and survives its death.
+"""A failover client for AMQP 1.0: finds the primary of a broker cluster, and the next one after a failure.
 
     with haclient.connect("amqp://broker-a,broker-b") as connection:
         connection.create_sender("orders").send(haclient.Message(body="one"))
 
-``haclient.aio`` has the same names for asyncio.  See ``haclient.errors`` for what can go wrong
-and ``haclient.events`` for what can be watched.
+``haclient.aio`` has the same names for asyncio.  ``haclient.errors`` has the exceptions, and
+``haclient.events`` the events of a connection.
 
-A name is imported when it is first used (PEP 562): the analysis runs on machines without proton.
+A name is imported on first use (PEP 562): the analysis runs on machines without proton.
 """
 
 from __future__ import annotations
 
 import importlib
 
-TYPE_CHECKING = False  # typing takes longer to import than all else here
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this module
 if TYPE_CHECKING:
     from haclient import aio, errors, events
     from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
@@ -83,7 +83,7 @@ _HOMES = {
     "connect": "haclient.blocking",
 }
 
-if not TYPE_CHECKING:  # a type checker would take every name for one of the package's
+if not TYPE_CHECKING:  # type checkers would accept any name of the package
 
     def __getattr__(name: str) -> object:
         if name in _MODULES:

@@ -6,7 +6,7 @@ from haclient.command_line import interrupts
 
 
 def main() -> None:
-    """Run it."""
+    """Run the program."""
     interrupts.start_program()
     from haclient.cli import main as program  # noqa: PLC0415 - Ctrl-C ends the process meanwhile
 

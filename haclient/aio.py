@@ -4,8 +4,8 @@
         sender = await connection.create_sender("orders")
         await sender.send(Message(body="one"))
 
-Everything belongs to the event loop it was made on.  A call that is cancelled leaves nothing
-half-done.  The blocking API (``haclient.blocking``) has the same names and meanings.
+All objects belong to the event loop on which they were made.  A cancelled call leaves no work half-done.  The
+blocking API (``haclient.blocking``) has the same names and meanings.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ def connect(
     telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
     **options: Unpack[OptionArguments],
 ) -> Opening[Connection]:
-    """Connect with a factory of its own, which closes with the connection.
+    """Connect, with a factory of its own that closes with the connection.
 
-    :param url: a cluster URL such as ``amqp://host:port,host:port``, or a list of URLs, which means the same.
-    :param user: wins over the credentials of the URL, together with ``password``.
-    :param credentials: the same as a pair, or a function (plain or ``async``) that returns one.  The client
-        calls it before each attempt, and raises here what it raises at the first connect; at an ``OSError``,
-        and after the first connect, the client calls it again.
+    :param url: a cluster URL such as ``amqp://host:port,host:port``, or a list of URLs with the same meaning.
+    :param user: overrides the credentials in the URL, together with ``password``.
+    :param credentials: user and password as a pair, or a function (plain or ``async``) that returns one.  The
+        client calls it before each attempt.  During the first connect ``connect`` raises its exception,
+        unless that is an ``OSError``; otherwise the client calls it again.
     :param timeout: seconds; the URL's ``startup_deadline`` by default, ``math.inf`` for no limit.
     :param ssl_context: replaces the ``tls_*`` options; not for SASL EXTERNAL.
-    :param desired_capabilities: what to ask of the peer in Open.
+    :param desired_capabilities: capabilities to ask of the peer in Open.
     :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
     :param telemetry: a directory, or settings; empty for off.
     :param options: any URL option by its name; they override the URL.
-    :raises ClusterURLError: when the URL or an option is wrong, and for two arguments that set the same.
-    :raises TypeError: for an argument of a type that it cannot have.
-    :raises ConnectionGaveUp: when no primary is found in time.
+    :raises ClusterURLError: if the URL or an option is wrong, or two arguments set the same option.
+    :raises TypeError: for an argument of an invalid type.
+    :raises ConnectionGaveUp: if no primary is found in time.
     """
     check_one_timeout(timeout, options)
     factory = ConnectionFactory(
@@ -93,13 +93,14 @@ def connect(
 
 
 class ConnectionFactory(BaseFactory):
-    """Makes connections to one cluster that share what they know about it.
+    """Makes connections to one cluster that share their knowledge of it.
 
-    Takes the arguments of ``connect``, but for ``timeout``, which its own ``connect`` has.  As a context
-    manager it flushes and closes all of them, as a connection does.
+    Takes the arguments of ``connect``, except ``timeout``, which the method ``connect`` has.  As a context
+    manager it flushes and closes all its connections.
     """
 
-    # Not for memory: tracemalloc of Python 3.11 does not know where an object with a dictionary was made.
+    # ``__slots__`` is for tracemalloc: in Python 3.11 it does not know where an object with a dictionary was
+    # made.
     __slots__ = ("__weakref__", "_closed")
 
     def __init__(
@@ -129,15 +130,15 @@ class ConnectionFactory(BaseFactory):
         self._closed = False  # by the application
 
     def connect(self, *, timeout: float | None = None) -> Opening[Connection]:
-        """A new connection, when it is usable.
+        """Open a new connection, and return it when it is usable.
 
         :param timeout: seconds; the URL's ``startup_deadline`` by default, ``math.inf`` for no limit.
-        :raises ConnectionGaveUp: when no primary is found in time.
+        :raises ConnectionGaveUp: if no primary is found in time.
         """
         return self._connect(timeout)
 
     async def close(self) -> None:
-        """Close every connection of the factory, and what they share."""
+        """Close every connection of the factory, and their shared state."""
         self._closed = True
         await self._core.close()
 
@@ -171,10 +172,10 @@ class ConnectionFactory(BaseFactory):
 
 
 class Connection(BaseConnection):
-    """One connection to whichever member is primary.
+    """One connection, always to the current primary.
 
     As a context manager it flushes its senders at the end of the block, all within one ``call_timeout``, and
-    closes; after an exception or a cancellation it only closes.
+    closes.  After an exception or a cancellation it only closes.
     """
 
     __slots__ = ("__weakref__", "_closed", "_factory", "_loop", "_own_factory", "_pid")
@@ -189,7 +190,7 @@ class Connection(BaseConnection):
 
     @property
     def factory(self) -> ConnectionFactory:
-        """The factory that made it."""
+        """The factory that made the connection."""
         return self._factory
 
     def create_sender(
@@ -203,22 +204,23 @@ class Connection(BaseConnection):
         configure: Callable[[proton.Sender], None] | None = None,
         on_encode: EncodeHook | None = None,
     ) -> Opening[Sender]:
-        """A sender to a node; ``None`` for the anonymous terminus, where each message's address decides.
+        """Create a sender to a node.
 
-        :param name: the link name; made up when left out.
-        :param durable: whether its messages survive a failover, unless ``send`` says otherwise;
-            ``Message.durable`` has no say.
-        :param capabilities: those of the target, such as ``"queue"`` or ``"topic"``: what kind of node a
-            broker makes that makes nodes on demand.  Artemis makes a topic of an unknown address without
-            one, and accepts messages that nobody gets: docs/brokers.md.
-        :param configure: called with proton's ``Sender`` before each attach, for what has no
+        :param address: the node; ``None`` for the anonymous terminus, where each message's address decides.
+        :param name: the link name; generated by default.
+        :param durable: whether its messages survive a failover, unless ``send`` overrides it;
+            ``Message.durable`` has no effect.
+        :param capabilities: capabilities of the target, such as ``"queue"`` or ``"topic"``.  Brokers that
+            make nodes on demand choose the kind of node by them.  Without one, Artemis makes a topic of an
+            unknown address, and accepts messages that no receiver gets: docs/brokers.md.
+        :param configure: called with proton's ``Sender`` before each attach, for settings that have no
             argument here.
-        :param on_encode: called with each message before it is encoded, for entries that are added to
-            what is sent; see ``core.message_encoder``.
+        :param on_encode: called with each message before it is encoded, to add entries to the sent bytes; see
+            ``core.message_encoder``.
         :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
-        :raises LinkRefused: when the primary refuses it.
-        :raises LinkTimeout: when it is not attached in time.
-        :raises ConnectionClosed: when the connection is closed.
+        :raises LinkRefused: if the primary refuses the link.
+        :raises LinkTimeout: if the link is not attached in time.
+        :raises ConnectionClosed: if the connection is closed.
         """
         check_encoding(durable=durable, on_encode=on_encode)
 
@@ -252,28 +254,29 @@ class Connection(BaseConnection):
         timeout: float | None = None,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> Opening[Receiver]:
-        """A receiver from a node.
+        """Create a receiver from a node.
 
-        :param credit: messages that may be in flight or waiting here; the URL's by default.  With 0 none
-            comes but those that ``Receiver.add_credit`` asks for: nothing is refilled.
-        :param selector: which messages it gets, as in JMS (``"colour = 'red' AND size > 2"``).
-        :param filters: others, by name; a value that is not ``proton.Described`` is described by its name.
-        :param capabilities: those of the source, such as ``"queue"`` or ``"topic"``.
-        :param strict: ``FilterNotSupported`` when the primary does not apply a filter; also after a failover,
-            which closes the receiver then.  ``False`` goes on and gets the other messages, too.
-        :param name: the link name; made up when left out.
-        :param dynamic: let the primary make a temporary node; ``Receiver.address`` names it, and
-            it is another one after a failover.
-        :param browse: look at copies of the messages and leave them where they are.
-        :param confirm: have the primary confirm what is accepted: for ``Delivery.accept(confirm=True)``.
+        :param credit: messages that may be in flight or waiting here; the URL's by default.  With 0 the
+            primary sends only the messages that ``Receiver.add_credit`` asks for, and no credit is renewed.
+        :param selector: selects the messages, as in JMS (``"colour = 'red' AND size > 2"``).
+        :param filters: other filters, by name; a value that is not ``proton.Described`` is described by its
+            name.
+        :param capabilities: capabilities of the source, such as ``"queue"`` or ``"topic"``.
+        :param strict: ``FilterNotSupported`` if the primary does not apply a filter; after a failover this
+            closes the receiver.  With ``False`` the receiver stays and gets the unfiltered messages, too.
+        :param name: the link name; generated by default.
+        :param dynamic: let the primary make a temporary node; ``Receiver.address`` names it, and changes with
+            a failover.
+        :param browse: read copies of the messages and leave them in the queue.
+        :param confirm: have the primary confirm accepted deliveries, for ``Delivery.accept(confirm=True)``.
         :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
-        :param configure: called with proton's ``Receiver`` before each attach, for what has no
+        :param configure: called with proton's ``Receiver`` before each attach, for settings that have no
             argument here.
-        :raises LinkRefused: when the primary refuses it.
-        :raises FilterNotSupported: when the primary ignores the selector or a filter.
-        :raises ConfirmNotSupported: when the primary does not confirm what is accepted.
-        :raises LinkTimeout: when it is not attached in time.
-        :raises ConnectionClosed: when the connection is closed.
+        :raises LinkRefused: if the primary refuses the link.
+        :raises FilterNotSupported: if the primary ignores the selector or a filter.
+        :raises ConfirmNotSupported: if the primary does not confirm accepted deliveries.
+        :raises LinkTimeout: if the link is not attached in time.
+        :raises ConnectionClosed: if the connection is closed.
         """
         create = partial(
             self._core.links.create_receiver,
@@ -304,23 +307,23 @@ class Connection(BaseConnection):
         timeout: float | None = None,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> Opening[Receiver]:
-        """A receiver of the messages to a topic, as in JMS.
+        """Create a receiver of the messages to a topic, as in JMS.
 
-        :param name: of a durable or shared subscription, without ``|``.
-        :param durable: the subscription stays when its receiver or the connection is closed, until
-            ``unsubscribe``.  It belongs to the URL's ``client_id``; without one it must be shared, and the
-            primary must be one that shares subscriptions.
-        :param shared: each message goes to one of the receivers of that name: those of one ``client_id``, or,
-            without it or with the capability ``"global"``, of all clients.
-        :param credit: as for ``create_receiver``, and the same for all others.
-        :param strict: also refuses a primary that cannot share subscriptions; one that is ``durable`` too is
-            always refused there.
-        :raises ValueError: when the name or the ``client_id`` is missing.
-        :raises LinkRefused: when the primary refuses it.
-        :raises FilterNotSupported: when the primary ignores the selector or a filter.
-        :raises ConfirmNotSupported: when the primary does not confirm what is accepted.
-        :raises LinkTimeout: when it is not attached in time.
-        :raises ConnectionClosed: when the connection is closed.
+        :param name: name of a durable or shared subscription, without ``|``.
+        :param durable: keep the subscription when its receiver or the connection is closed, until
+            ``unsubscribe``.  It belongs to the URL's ``client_id``.  Without a ``client_id`` it must be
+            shared, and the primary must support shared subscriptions.
+        :param shared: deliver each message to one of the receivers of that name.  These are the receivers of
+            one ``client_id``; without it, or with the capability ``"global"``, of all clients.
+        :param credit: as for ``create_receiver``; so are the parameters not listed here.
+        :param strict: also refuse a primary that cannot share subscriptions.  A subscription that is
+            ``durable``, too, is always refused there.
+        :raises ValueError: if the name or the ``client_id`` is missing.
+        :raises LinkRefused: if the primary refuses the link.
+        :raises FilterNotSupported: if the primary ignores the selector or a filter.
+        :raises ConfirmNotSupported: if the primary does not confirm accepted deliveries.
+        :raises LinkTimeout: if the link is not attached in time.
+        :raises ConnectionClosed: if the connection is closed.
         """
         create = partial(
             self._core.links.subscribe,
@@ -336,24 +339,24 @@ class Connection(BaseConnection):
         return self._open_receiver(create, timeout, "subscribe")
 
     async def unsubscribe(self, name: str, *, topic: str | None = None, timeout: float | None = None) -> None:
-        """Remove a durable subscription, with the messages in it.  It has no receiver any more.
+        """Remove a durable subscription, with the messages in it.  Requires that no receiver is attached.
 
-        :param topic: of a shared subscription that all clients share (without ``client_id``): the primary
-            finds it by its topic only.
+        :param topic: topic of a subscription that all clients share (without ``client_id``): the primary
+            finds it only by its topic.
         :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
-        :raises LinkRefused: when there is none of that name, or it may not be removed.
-        :raises LinkTimeout: when it is not removed in time.
-        :raises ConnectionClosed: when the connection is closed.
+        :raises LinkRefused: if there is none of that name, or it may not be removed.
+        :raises LinkTimeout: if it is not removed in time.
+        :raises ConnectionClosed: if the connection is closed.
         """
         check_loop(self._loop)
         seconds = limit(timeout, self._factory._core.options.call_timeout)
         await unsubscribe(self._core, name, topic, seconds)
 
     def events(self) -> AsyncEvents:
-        """An asynchronous iterator over the events of the connection from now on, as long as it is kept.
+        """An asynchronous iterator over the connection's events from now on.
 
-        It ends when the connection is closed, or when it is closed itself: by its ``close``, or as a context
-        manager.
+        Keep a reference to it.  The iteration ends when the connection or the iterator is closed: by its
+        ``close``, or as a context manager.
         """
         check_loop(self._loop)
         subscription = AsyncEvents(self._core.name, self, partial(check_loop, self._loop))
@@ -361,7 +364,7 @@ class Connection(BaseConnection):
         return subscription
 
     async def close(self) -> None:
-        """Close, within a second in every state.  Sends that wait fail with ``ConnectionClosed``."""
+        """Close within a second in any state.  Waiting sends fail with ``ConnectionClosed``."""
         check_loop(self._loop)
         self._closed = True
         try:

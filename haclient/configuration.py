@@ -3,15 +3,15 @@
 Rules
 -----
 * The keys are ``url``, ``user``, ``password``, ``password_file`` and the options of a cluster URL.  Instead
-  of ``url`` there may be what proton's ``connect.json`` has: ``scheme``, ``host``, ``port``; its ``tls`` and
-  ``sasl`` are our options of the same meaning.
+  of ``url`` there may be the keys of proton's ``connect.json``: ``scheme``, ``host``, ``port``.  Its ``tls``
+  and ``sasl`` are read as our options of the same meaning.
 * In the environment a key is ``HACLIENT_<KEY>``, and ``HACLIENT_CONFIG`` names a file.
-* Arguments of the call win over variables, those over the file, and each of them over the options in the
+* Arguments of the call override variables, variables override the file, and all override the options in the
   URL.  Only ``HACLIENT_TELEMETRY`` is weaker than all, as it is without this module.
-* What is not known is an error.  Every error names the key and its origin; none holds a password.
+* An unknown key is an error.  Every error names the key and its origin; none holds a password.
 * ``password_file`` is read before every attempt: to change the password, change the file.
 
-Source: proton's own reader of ``connect.json``, which the drop-in ``Container`` uses too.
+Source: proton's own reader of ``connect.json``, which the drop-in ``Container`` uses, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CREDENTIALS = ("user", "password", "credentials")
 _KEYS = (*_OWN_KEYS, *OPTION_NAMES)
 _VARIABLES = (*(f"{PREFIX}{key.upper()}" for key in _KEYS), f"{PREFIX}CONFIG")
 
-# proton's names of files and of what is in them.
+# proton's names of its files and their keys.
 _PROTON_VARIABLE = "MESSAGING_CONNECT_FILE"
 _PROTON_SCHEME, _PROTON_HOST = "amqps", "localhost"
 _ADDRESS = ("scheme", "host", "port")
@@ -61,7 +61,7 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value, and what to call it in an error."""
+    """A value, and its origin for errors."""
 
     value: Any
     origin: str
@@ -74,8 +74,8 @@ _Settings = dict[str, _Given]
 class Configuration:
     """The URL and the arguments of a factory.
 
-    :param origins: for every key that was given, where: a variable, or a key of a file or mapping.
-    :param user: the user to whom a file of passwords belongs.
+    :param origins: the origin of every given key: a variable, or a key of a file or mapping.
+    :param user: the user that belongs to a password file.
     """
 
     url: ClusterURL
@@ -84,20 +84,23 @@ class Configuration:
     user: str | None = None
 
     def make(self, factory: Callable[..., F], given: Mapping[str, Any]) -> F:
-        """A factory.
+        """Make a factory.
 
-        :param given: arguments of the call, which win.
+        :param given: arguments of the call, which override these.
         :raises ConfigurationError: names the key at fault; ``ClusterURLError`` for an argument.
         """
         try:
-            return factory(self.url, **{**self._without_what_is_given(given), **given})
+            return factory(self.url, **{**self._without_overridden(given), **given})
         except ClusterURLError as error:
             if error.option is None or error.option in given or error.option not in self.origins:
                 raise
             raise _blame(error, error.option, self.origins[error.option]) from None
 
-    def _without_what_is_given(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments but for the credentials that the call gives: a password alone is that of our user."""
+    def _without_overridden(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments without credentials that the call overrides.
+
+        A lone password keeps our user.
+        """
         named = {key for key in (*_OWN_KEYS, "credentials") if given.get(key) is not None}
         if not named:
             return self.arguments
@@ -108,10 +111,10 @@ class Configuration:
 def from_env(environ: Mapping[str, str] | None = None) -> Configuration:
     """Read ``HACLIENT_URL`` and the other variables of that prefix.
 
-    :param environ: the variables; ``None`` for those of the process.
-    :raises ConfigurationError: for a variable that is unknown, missing or wrong.
+    :param environ: the variables; ``None`` for the environment of the process.
+    :raises ConfigurationError: if a variable is unknown, missing or wrong.
     """
-    if environ is None:  # as a default argument it would be shown, passwords included, by ``help``
+    if environ is None:  # ``help`` would show a default argument, passwords included
         environ = os.environ
     given: _Settings = {}
     for name in sorted(environ):
@@ -132,17 +135,17 @@ def from_env(environ: Mapping[str, str] | None = None) -> Configuration:
 def from_mapping(mapping: Mapping[str, Any]) -> Configuration:
     """Read a mapping, such as a table of the application's own configuration.
 
-    :raises ConfigurationError: for a key that is unknown, missing or wrong.
+    :raises ConfigurationError: if a key is unknown, missing or wrong.
     """
     return _configured(_located(_flat(mapping, "the mapping"), "the mapping"))
 
 
 def from_file(path: str | os.PathLike[str] | None = None) -> Configuration:
-    """Read a file, TOML or JSON by its name; comments are allowed in both.
+    """Read a TOML or JSON file, by its extension; comments are allowed in both.
 
-    :param path: ``None`` for the ``connect.json`` that proton would read: ``MESSAGING_CONNECT_FILE``,
-        or in the working directory, ``~/.config/messaging`` or ``/etc/messaging``.
-    :raises ConfigurationError: for a file that cannot be read, and a key that is unknown, missing or wrong.
+    :param path: ``None`` for the ``connect.json`` that proton would read: ``MESSAGING_CONNECT_FILE``, or in
+        the working directory, ``~/.config/messaging`` or ``/etc/messaging``.
+    :raises ConfigurationError: if the file cannot be read, or a key is unknown, missing or wrong.
     """
     if path is not None:
         return _configured(_located(_from_file(path), f"file {os.fspath(path)}"))
@@ -170,7 +173,7 @@ def _from_file(path: str | os.PathLike[str], note: str = "") -> _Settings:
 
 
 def _text(path: str, where: str, key: str | None = None) -> str:
-    """The text of a file, or an error that holds nothing of it."""
+    """Return the text of a file; errors quote nothing of it."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -212,7 +215,7 @@ def _parsed_json(text: str, where: str) -> Mapping[str, Any]:
 
 
 def _flat(found: Mapping[str, Any], where: str) -> _Settings:
-    """The keys as ours."""
+    """Return the settings by our own keys."""
     settings: _Settings = {}
     address: _Settings = {}
     for key, value in found.items():
@@ -240,7 +243,7 @@ def _put(settings: _Settings, key: str, given: _Given) -> None:
 
 
 def _section(section: str, given: _Given, where: str) -> _Settings:
-    """``tls`` or ``sasl`` of a ``connect.json``."""
+    """Read the section ``tls`` or ``sasl`` of a ``connect.json``."""
     if not isinstance(given.value, Mapping):
         raise ConfigurationError(f"{given.origin}: it is no table of keys", section, given.origin)
     settings: _Settings = {}
@@ -257,7 +260,7 @@ def _section(section: str, given: _Given, where: str) -> _Settings:
 
 
 def _address(found: _Settings) -> _Given:
-    """The URL of the one address that a ``connect.json`` names."""
+    """Return the URL of the one address in a ``connect.json``."""
     for key, given in found.items():
         if not isinstance(given.value, str | int) or isinstance(given.value, bool):
             raise ConfigurationError(f"{given.origin}: it must be text", key, given.origin)
@@ -275,7 +278,7 @@ def _merged(weak: _Settings, strong: _Settings) -> _Settings:
     return {**{key: given for key, given in weak.items() if key not in hidden}, **strong}
 
 
-# -- what they mean -------------------------------------------------------------------------------
+# -- meaning --------------------------------------------------------------------------------------
 
 
 def _located(settings: _Settings, where: str) -> _Settings:
@@ -316,12 +319,12 @@ def _credentials(settings: _Settings) -> Credentials | Callable[[], Credentials]
     if password is not None:
         reason = f"the password is given already, by {settings['password'].origin}"
         raise ConfigurationError(f"{origin}: {reason}", "password_file", origin)
-    _password(file, origin)  # now, for a wrong path is an error of the caller's
+    _password(file, origin)  # read now, so that the caller gets the error of a wrong path
 
     def read() -> Credentials:
         try:
             return Credentials(user=user, password=_password(file, origin))
-        except ConfigurationError as error:  # it is being replaced: the client reads it again
+        except ConfigurationError as error:  # the file is being replaced: the client reads it again
             raise OSError(str(error)) from None
 
     return read
@@ -337,7 +340,7 @@ def _word(settings: _Settings, key: str) -> str | None:
 
 
 def _password(path: str, origin: str) -> str:
-    """The first line of a file, for most editors end it with a newline."""
+    """Return the first line of a file: most editors end it with a newline."""
     password = _text(path, f"{origin}: file {path}", "password_file").split("\n", 1)[0].removesuffix("\r")
     if not password:
         raise ConfigurationError(f"{origin}: the first line of {path} is empty", "password_file", origin)

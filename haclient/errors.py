@@ -1,20 +1,19 @@
-"""What can go wrong, with the facts that an application needs to act.
+"""The exceptions, with the facts that an application needs to react.
 
-Every error derives from ``HaclientError``; those of a connection, a sender or a receiver also from the
-exception that python-qpid-proton raises in the same place, so that an
-``except proton.ConnectionException`` written for proton keeps working.  Mistakes made before there
-is a connection are ``ClusterURLError`` (a ``ValueError`` too) and ``SaslUnavailableError`` (a
-``RuntimeError`` too).  Three attributes answer the three questions of docs/errors.md:
+Every error derives from ``HaclientError``.  An error of a connection, a sender or a receiver also derives
+from the exception that python-qpid-proton raises in the same place.  So an
+``except proton.ConnectionException`` written for proton keeps working.  Mistakes made before there is a
+connection are ``ClusterURLError`` (a ``ValueError``, too) and ``SaslUnavailableError`` (a ``RuntimeError``,
+too).  Three attributes answer the three questions of docs/errors.md:
 
 ``connection_usable``
     may the connection be used further?
 ``delivered``
-    was the message delivered?  ``True``, ``False``, or ``None`` when nobody can know.
+    was the message delivered?  ``True``, ``False``, or ``None`` if that cannot be known.
 ``safe_to_retry``
     may the same call be made again as it is, without making a duplicate and with a chance to succeed?
 
-``code`` is a short, stable name: ``haclient help CODE`` says what it means and what to do.
-All errors pickle.
+``code`` is a short, stable name: ``haclient help CODE`` explains it and the remedy.  All errors pickle.
 """
 
 from __future__ import annotations
@@ -79,9 +78,9 @@ E = TypeVar("E", bound=HaclientError)
 
 
 def another(error: E) -> E:
-    """A new instance of an error that several calls raise, with the first one as its cause.
+    """Return a new instance of an error that several calls raise, with the original as its cause.
 
-    One instance for all would collect the frames of every ``raise``.
+    A shared instance would collect the frames of every ``raise``.
     """
     error_of_call = copy.copy(error)
     error_of_call.__cause__ = error
@@ -89,12 +88,12 @@ def another(error: E) -> E:
 
 
 class ConnectionGaveUp(HaclientError, proton.ConnectionException):
-    """No primary was found within what the policy allows.
+    """No primary was found within the limits of the policy.
 
-    :ivar attempts: the attempts of the episode, the last 1000 of them: endpoint, when, what happened.
-    :ivar gave_up_at: when the search ended, in monotonic seconds as those of the attempts.
-    :ivar condition: the AMQP error condition, if every member refused the connection with one, such as
-        ``amqp:not-allowed``.
+    :ivar attempts: the last 1000 attempts of the episode, each with endpoint, time and result.
+    :ivar gave_up_at: when the search ended, in monotonic seconds like the times of the attempts.
+    :ivar condition: the AMQP error condition, if every member refused the connection with the same one, such
+        as ``amqp:not-allowed``.
     """
 
     code = "no-primary"
@@ -107,14 +106,14 @@ class ConnectionGaveUp(HaclientError, proton.ConnectionException):
         self.attempts = attempts
 
     def __str__(self) -> str:
-        """The message, and a line for each endpoint that was tried."""
+        """Return the message, with a line for each endpoint that was tried."""
         latest = max((record.ended for record in self.attempts), default=0.0)
         lines = summarize(self.attempts, latest if self.gave_up_at is None else self.gave_up_at)
         return "\n  ".join(map(printable, (str(self.args[0]), *lines)))
 
 
 class DeadlineExceeded(ConnectionGaveUp, proton.Timeout, TimeoutError):
-    """``deadline``, ``startup_deadline`` or the caller's timeout passed without a primary."""
+    """The option ``deadline`` or ``startup_deadline``, or the call's timeout, passed without a primary."""
 
     code = "deadline-exceeded"
 
@@ -151,7 +150,8 @@ class TLSVerificationFailed(ConnectionGaveUp):
 class ConnectionNotAllowed(ConnectionGaveUp):
     """Every member answers ``amqp:not-allowed``: a limit, a virtual host, or a second client with its id.
 
-    At the first connect one answer of each is enough; after a loss it must last ``refusal_timeout``.
+    At the first connect one such answer from each member is enough; after a loss they must last
+    ``refusal_timeout``.
     """
 
     code = "not-allowed"
@@ -160,8 +160,8 @@ class ConnectionNotAllowed(ConnectionGaveUp):
 class ConnectionClosed(HaclientError, proton.ConnectionException):
     """The connection was closed by the application (or gave up earlier).
 
-    Raised by calls on a closed connection, and by sends that were waiting when it closed;
-    those that were on the wire have ``delivered=None``.
+    Raised by calls on a closed connection, and by sends that were waiting when it closed.  For messages that
+    were on the wire ``delivered`` is ``None``.
     """
 
     code = "connection-closed"
@@ -177,7 +177,7 @@ class LinkRefused(HaclientError, proton.LinkException):
     """The primary refused the sender or receiver.
 
     :ivar condition: the AMQP error condition, such as ``amqp:not-found``.
-    :ivar redirect: the peer that the primary named instead, by ``amqp:link:redirect``.
+    :ivar redirect: the other peer that the primary named, by ``amqp:link:redirect``.
     :ivar redirect_address: the node there.
     """
 
@@ -198,7 +198,7 @@ class LinkRefused(HaclientError, proton.LinkException):
 
 
 class FilterNotSupported(HaclientError, proton.LinkException):
-    """The primary does not apply a filter of the receiver, which is closed: it would get other messages, too.
+    """The primary does not apply a filter, so the client closed the receiver: it would get other messages.
 
     :ivar filters: the names of those filters.
     """
@@ -212,7 +212,7 @@ class FilterNotSupported(HaclientError, proton.LinkException):
 
 
 class LinkTimeout(HaclientError, proton.Timeout, TimeoutError):
-    """No primary attached the sender or receiver in time.  It is closed, and its name is free."""
+    """No primary attached the sender or receiver in time.  The link is closed, and its name is free."""
 
     code = "link-timeout"
 
@@ -220,7 +220,7 @@ class LinkTimeout(HaclientError, proton.Timeout, TimeoutError):
 class LinkClosed(HaclientError, proton.LinkException):
     """The sender or receiver is closed, by either side.
 
-    :ivar condition: the AMQP error condition the peer gave, if any.
+    :ivar condition: the AMQP error condition of the peer, if any.
     """
 
     code = "link-closed"
@@ -235,11 +235,12 @@ class LinkClosed(HaclientError, proton.LinkException):
 class SendTimeout(HaclientError, proton.Timeout, TimeoutError):
     """The primary did not settle the message in time.
 
-    A message that was never sent is withdrawn (``delivered=False``); one that was sent may have
+    A message that was never sent is withdrawn (``delivered=False``).  A message that was sent may have
     arrived (``delivered=None``), and the ledger will not send it again.
 
-    :ivar duplicate_id: the id that the message was sent with: ``send(message, duplicate_id=...)`` with it
-        repeats that send, and a broker with duplicate detection stores one message.  ``None`` if it has none.
+    :ivar duplicate_id: the id that the message was sent with, or ``None``.
+        ``send(message, duplicate_id=...)`` repeats that send, and a broker with duplicate detection stores
+        one message.
     """
 
     code = "send-timeout"
@@ -266,16 +267,16 @@ class DrainTimeout(HaclientError, proton.Timeout, TimeoutError):
 
 
 class ConfirmNotSupported(HaclientError, proton.LinkException):
-    """The primary does not confirm what is accepted, and the receiver, which asked for that, is closed."""
+    """The primary does not confirm accepted deliveries, so the client closed the receiver."""
 
     code = "confirm-not-supported"
     safe_to_retry = False
 
 
 class ConfirmTimeout(HaclientError, proton.Timeout, TimeoutError):
-    """The primary did not confirm an accept in time: it may have taken effect, or the message comes again.
+    """The primary did not confirm an accept in time: it took effect, or the message will be redelivered.
 
-    The same call waits for the same confirmation once more.
+    A repeated call waits for the same confirmation.
     """
 
     code = "confirm-timeout"
@@ -295,7 +296,7 @@ class DeliveryUnknown(HaclientError, proton.LinkException):
 class MessageNotAccepted(HaclientError, proton.LinkException):
     """The broker settled the message with another outcome than accepted.
 
-    :ivar outcome: which one, with its condition.
+    :ivar outcome: the outcome, with its condition.
     """
 
     code = "not-accepted"
@@ -309,13 +310,13 @@ class MessageNotAccepted(HaclientError, proton.LinkException):
 
 
 class MessageTooLarge(HaclientError, proton.LinkException):
-    """The message is larger than the primary takes (the max-message-size of its Attach).
+    """The message is larger than the primary allows (the max-message-size of its Attach).
 
-    Or the primary ended every connection that the message was sent over, with a condition that means that.
-    ``delivered`` is ``None`` then, and for a message that another primary had been sent before a failover.
+    Or the primary ended every connection over which the message was sent, with a condition of that meaning.
+    ``delivered`` is then ``None``; so it is if another primary was sent the message before a failover.
 
-    :ivar size: of the encoded message, in bytes.
-    :ivar limit: what the primary takes, in bytes; 0 where it did not say.
+    :ivar size: size of the encoded message, in bytes.
+    :ivar limit: the primary's limit, in bytes; 0 if it announced none.
     """
 
     code = "message-too-large"
@@ -331,9 +332,9 @@ class MessageTooLarge(HaclientError, proton.LinkException):
 
 
 class WindowFull(HaclientError, proton.LinkException):
-    """``submit_nowait`` found as many unsettled messages as the sender's ``window`` allows.
+    """As many messages are unsettled as the sender's ``window`` allows, so ``submit_nowait`` sent nothing.
 
-    Nothing was sent.  ``submit`` waits instead.
+    ``submit`` waits instead.
 
     :ivar window: the option, in messages.
     """
@@ -348,11 +349,11 @@ class WindowFull(HaclientError, proton.LinkException):
 class SendManyError(HaclientError, proton.LinkException):
     """``send_many`` ended before every message was accepted.
 
-    ``delivered`` is ``False`` when none of them can have arrived, and ``None`` otherwise: see each result.
-    ``safe_to_retry`` says whether the same call may be made again; else send again what failed.
+    ``delivered`` is ``False`` if none of them can have arrived, and ``None`` otherwise: see each result.
+    ``safe_to_retry`` says whether the same call may be made again; otherwise send the failed messages again.
 
-    :ivar results: the outcome of each message that was taken from the iterable, or its exception, in order.
-        Messages that were never taken have none.
+    :ivar results: the outcome or exception of each message that was read from the iterable, in order.
+        Messages that were not read have no entry.
     """
 
     code = "send-many"
@@ -367,14 +368,14 @@ class SendManyError(HaclientError, proton.LinkException):
         self.safe_to_retry = all_failed and all(each.safe_to_retry for each in failed)
 
     def __str__(self) -> str:
-        """The message; it has a line for each kind of failure."""
+        """Return the message, which has a line for each kind of failure."""
         return printable_lines(str(self.args[0]))
 
 
 class StaleDelivery(HaclientError, proton.LinkException):
     """The delivery cannot be settled any more: its connection was lost, or its receiver is closed.
 
-    The primary delivers its message again; but what waited to be confirmed may have taken effect.
+    The primary delivers its message again; but an accept that waited to be confirmed may have taken effect.
     """
 
     code = "stale-delivery"

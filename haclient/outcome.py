@@ -17,14 +17,14 @@ class OutcomeState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the receiver of a message settled it.
+    """The outcome with which the receiver settled a message.
 
     :param condition: the AMQP error condition of a rejection.
-    :param description: the text beside it.
+    :param description: its description.
     :param delivery_failed: (modified) counts as a failed delivery attempt.
     :param undeliverable_here: (modified) must not be delivered to this receiver again.
-    :param annotations: (modified) what to combine with the message's annotations: an encoded AMQP map with
-        symbols as keys (section 3.4.5); empty for nothing.
+    :param annotations: (modified) entries to merge into the message's annotations: an encoded AMQP map with
+        symbols as keys (section 3.4.5); empty for none.
     """
 
     state: OutcomeState
@@ -36,7 +36,7 @@ class Outcome:
 
     @property
     def accepted(self) -> bool:
-        """Whether the receiver took responsibility for the message."""
+        """Return whether the receiver took responsibility for the message."""
         return self.state is OutcomeState.ACCEPTED
 
 

@@ -1,7 +1,7 @@
 """Fixtures for testing an application's failover; pytest finds them by itself.
 
 ======================================  ========  ========================================================
-fixture                                 scope     what it is
+fixture                                 scope     value
 ======================================  ========  ========================================================
 ``haclient_pair``                       function  ``HAPair``: two members, arbiter, manager
 ``haclient_module_pair``                module    the same, shared; ``restore()`` makes it as new
@@ -14,22 +14,21 @@ fixture                                 scope     what it is
 ``haclient_module_in_process_broker``   module
 ``haclient_session_in_process_broker``  session
 ``haclient_flaky_peer``                 function  ``FlakyPeers``: call it with a behaviour's name
-``haclient_fast_failover``              function  every delay of the client is short meanwhile
+``haclient_fast_failover``              function  every delay of the client is short during the test
 ``haclient_random_source``              function  the same ``random.Random`` for each factory, seeded with 0
 ``haclient_virtual_time``               function  ``VirtualTime``: the application's own delays
 ======================================  ========  ========================================================
 
-The classes are those of ``haclient.testing``.
-
+The classes are in ``haclient.testing``.
 
 Rules
 -----
-* Nothing happens where no fixture is asked for: no hook, no option, no marker, and no import of anything but
-  pytest; proton and the brokers are imported by the first fixture that needs them.
-* A fixture works in plain and in asynchronous tests, whichever plugin runs those.
-* Each pytest-xdist worker has brokers of its own, at addresses of their own.
+* A test session without these fixtures is unaffected: no hook, no option, no marker, and only pytest is
+  imported.  The first fixture that needs proton and the brokers imports them.
+* A fixture works in plain and in asynchronous tests, whatever plugin runs those.
+* Each pytest-xdist worker has its own brokers, at their own addresses.
 
-``-p no:haclient`` switches it off.
+``-p no:haclient`` switches the plugin off.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def haclient_pair_factory() -> Callable[..., AbstractContextManager[HAPair]]:
-    """Start pairs with other members, users or scopes; the parameters are those of ``haclient.testing``."""
+    """Start pairs with other members, users or scopes; the parameters are in ``haclient.testing``."""
     from haclient.testing import ha_pair  # noqa: PLC0415 - not before it is needed, see the rules
 
     return ha_pair
@@ -56,61 +55,61 @@ def haclient_pair_factory() -> Callable[..., AbstractContextManager[HAPair]]:
 
 @pytest.fixture
 def haclient_pair() -> Iterator[HAPair]:
-    """Two brokers that replicate each other and fail over, real processes, for this test alone."""
+    """Two brokers that replicate each other and fail over, as real processes, for this test only."""
     yield from _pair()
 
 
 @pytest.fixture(scope="module")
 def haclient_module_pair() -> Iterator[HAPair]:
-    """A pair for all tests of a module; ``restore()`` makes it as new."""
+    """A pair for all tests of a module; ``restore()`` resets it."""
     yield from _pair()
 
 
 @pytest.fixture(scope="session")
 def haclient_session_pair() -> Iterator[HAPair]:
-    """A pair for the whole session; ``restore()`` makes it as new."""
+    """A pair for the whole session; ``restore()`` resets it."""
     yield from _pair()
 
 
 @pytest.fixture
 def haclient_broker() -> Iterator[Broker]:
-    """One broker, a real process, for this test alone."""
+    """One broker, as a real process, for this test only."""
     yield from _broker()
 
 
 @pytest.fixture(scope="module")
 def haclient_module_broker() -> Iterator[Broker]:
-    """A broker for all tests of a module; ``restore()`` makes it as new."""
+    """A broker for all tests of a module; ``restore()`` resets it."""
     yield from _broker()
 
 
 @pytest.fixture(scope="session")
 def haclient_session_broker() -> Iterator[Broker]:
-    """A broker for the whole session; ``restore()`` makes it as new."""
+    """A broker for the whole session; ``restore()`` resets it."""
     yield from _broker()
 
 
 @pytest.fixture
 def haclient_in_process_broker() -> Iterator[InProcessBroker]:
-    """One broker on a thread of this process, for this test alone; it starts in milliseconds."""
+    """One broker on a thread of this process, for this test only; starts in milliseconds."""
     yield from _in_process_broker()
 
 
 @pytest.fixture(scope="module")
 def haclient_module_in_process_broker() -> Iterator[InProcessBroker]:
-    """A broker of this process for all tests of a module; ``restore()`` makes it as new."""
+    """A broker in this process for all tests of a module; ``restore()`` resets it."""
     yield from _in_process_broker()
 
 
 @pytest.fixture(scope="session")
 def haclient_session_in_process_broker() -> Iterator[InProcessBroker]:
-    """A broker of this process for the whole session; ``restore()`` makes it as new."""
+    """A broker in this process for the whole session; ``restore()`` resets it."""
     yield from _in_process_broker()
 
 
 @pytest.fixture
 def haclient_flaky_peer() -> Iterator[FlakyPeers]:
-    """Members that misbehave: ``haclient_flaky_peer("silence")``; ``.names`` has every behaviour."""
+    """Members that misbehave: ``haclient_flaky_peer("silence")``; ``.names`` lists the behaviours."""
     from haclient.testing import flaky_peers  # noqa: PLC0415 - not before it is needed, see the rules
 
     with flaky_peers() as peers:
@@ -128,7 +127,7 @@ def haclient_fast_failover() -> Iterator[None]:
 
 @pytest.fixture
 def haclient_random_source() -> Iterator[Random]:
-    """Have the factories that this test makes draw their delays from one source, which is seeded with 0."""
+    """One random source, seeded with 0, for the delays of all factories made in this test."""
     from random import Random  # noqa: PLC0415 - not before it is needed, see the rules
 
     from haclient.testing import random_source  # noqa: PLC0415 - not before it is needed, see the rules

@@ -4,21 +4,22 @@
 
 Theory of operation
 -------------------
-The classes are proton's own, on ``haclient.reactor.Container``.  A call runs the container's event
-loop on the caller's thread until it has what it waits for, so handlers are called, and raise,
-where proton calls them, and no message crosses from one thread to another.  Between two calls a
-``BackgroundLoop`` (``reactor.background_loop``) runs the loop from time to time on a thread of its own
-and calls no handler: heartbeats and failovers go on while the application computes.
+The classes are proton's own, on ``haclient.reactor.Container``.  A call runs the container's event loop on
+the caller's thread until its result is there.  So handlers are called, and raise, where proton calls them,
+and no message crosses from one thread to another.  Between two calls a ``BackgroundLoop``
+(``reactor.background_loop``) runs the loop from time to time on a thread of its own, without calling
+handlers.  Heartbeats and failovers continue while the application computes.
 
 Rules
 -----
-* Where proton raises because a connection was lost, these wait for the next one, as long as the
-  call's timeout allows.  For ``reconnect=False`` they raise as proton does.
-* Where proton raises for what the application or the broker said (a link refused or detached, a
-  message rejected, a timeout), these raise the same classes, which are exported here.
-* One lock keeps the background loop and the application apart; a connection may be used by several
-  threads, one call at a time.
-* A receiver drops, at a loss, what it had fetched and not handed out: the broker sends it again.
+* Where proton raises because a connection was lost, these classes wait for the next one, as long as the
+  call's timeout allows.  With ``reconnect=False`` they raise as proton does.
+* If the application or the broker causes an error (a link refused or detached, a message rejected, a
+  timeout), these classes raise the same exceptions as proton, which are exported here.
+* One lock separates the background loop and the application.  Several threads may use a connection, one call
+  at a time.
+* At a loss, a receiver drops the messages that it had fetched and not handed out: the broker sends them
+  again.
 """
 
 from __future__ import annotations
@@ -58,18 +59,18 @@ __all__ = [
 ]
 
 _Timeout = float | Literal[False] | None
-# ``proton.utils.BlockingConnection``.
+# Default of ``proton.utils.BlockingConnection``.
 _DEFAULT_TIMEOUT = 60.0
-# A search that gives up knows the reason; the waiting call lets it report that first.
+# Seconds: a search that gives up knows the reason, and may report it before the waiting call times out.
 _GRACE = 0.5
 _CLOSED = "the connection is closed"
 
 
 class _Fetcher(ProtonFetcher):
-    """Keeps messages until they are received; the error of one that cannot be decoded as well.
+    """Keeps fetched messages until they are received, and also errors of messages that cannot be decoded.
 
-    Messages that wait here count against ``prefetch``: proton replaces the credit of each as it arrives, so
-    that a peer may fill the memory.
+    These messages count against ``prefetch``: proton replaces the credit of each as it arrives, so that a
+    peer could fill the memory.
     """
 
     def __init__(self, connection: BlockingConnection, prefetch: int | None) -> None:
@@ -79,7 +80,7 @@ class _Fetcher(ProtonFetcher):
         self._flow_controllers = [each for each in handlers if isinstance(each, FlowController)]
 
     def on_message(self, event: proton.Event) -> None:
-        """A message arrived."""
+        """Keep an arrived message."""
         received: Any = event
         try:
             message = received.message
@@ -87,12 +88,12 @@ class _Fetcher(ProtonFetcher):
             message = error
         self.incoming.append((message, received.delivery))
         self._set_window()
-        received.container.yield_()  # the call that waits looks at ``incoming``
+        received.container.yield_()  # wakes the call that waits for ``incoming``
 
     def pop(self) -> Message:
-        """The next message; its delivery is the next to be settled.
+        """Return the next message; its delivery is the next to be settled.
 
-        :raises UndecodableMessage: when it cannot be decoded.  ``reject`` of the receiver rejects it.
+        :raises UndecodableMessage: if it cannot be decoded; the receiver's ``reject`` rejects it.
         """
         message = super().pop()
         self._set_window()
@@ -101,24 +102,24 @@ class _Fetcher(ProtonFetcher):
         return message
 
     def drop_unsettled(self) -> None:
-        """Drop what was not settled when the connection was lost: the broker sends it again."""
+        """Drop the messages not settled when the connection was lost: the broker sends them again."""
         settled = [entry for entry in self.incoming if entry[1].settled]
         self.incoming.clear()
         self.incoming.extend(settled)
         self._set_window()
 
     def top_up(self, link: Any) -> None:
-        """Replace the credit of what was received; as in proton not before the program asks for more."""
+        """Replace the credit of received messages; as in proton only when the program asks for more."""
         for controller in self._flow_controllers:
             controller._flow(link)
 
     def _set_window(self) -> None:
-        """Have the credit, and what waits here, be ``prefetch`` messages."""
+        """Limit the credit and the messages kept here to ``prefetch`` together."""
         for controller in self._flow_controllers:
             controller._window = self._prefetch - len(self.incoming)
 
     def on_link_local_close(self, event: proton.Event) -> None:
-        """End the call that waits, if the receiver was closed because the peer sent without credit."""
+        """End the waiting call, if the client closed the receiver because the peer sent without credit."""
         link: Any = event.link
         if link.condition is not None:
             raise LinkClosed(
@@ -129,7 +130,7 @@ class _Fetcher(ProtonFetcher):
 
 
 class _Locked:
-    """One call at a time, and none while the background loop runs."""
+    """Runs one call at a time, and none while the background loop runs."""
 
     if TYPE_CHECKING:
         connection: Any
@@ -156,15 +157,15 @@ class BlockingSender(_Locked, proton_utils.BlockingSender):
     """A sender; see ``proton.utils.BlockingSender``."""
 
     def send(self, msg: Message, timeout: _Timeout = False, error_states: Any = None) -> Any:  # noqa: FBT002
-        """Send, and wait until the primary has settled it, across failovers.
+        """Send a message, and wait until the primary has settled it, across failovers.
 
         :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
         :returns: the delivery.
-        :raises proton.ConnectionException: when the connection ends for good before that: the message may
-            have arrived.
-        :raises SendException: when the outcome is one of ``error_states``: rejected or released.
-        :raises proton.Timeout: when it was not settled in time; the ledger gives it up.  If the next send is
-            of the same, unchanged message, it has the same duplicate-detection id: brokers store one.
+        :raises proton.ConnectionException: if the connection ends for good before that; the message may have
+            arrived.
+        :raises SendException: if the outcome is one of ``error_states``: rejected or released.
+        :raises proton.Timeout: if it was not settled in time; the ledger gives it up.  If the next send is of
+            the same, unchanged message, it has the same duplicate-detection id: brokers store one.
         """
         with self.connection.lock:
             before = tuple(self.link.deliveries.values())
@@ -184,16 +185,16 @@ class BlockingReceiver(_Locked, proton_utils.BlockingReceiver):
     """A receiver; see ``proton.utils.BlockingReceiver``."""
 
     def receive(self, timeout: _Timeout = False) -> Message:  # noqa: FBT002
-        """The next message.
+        """Return the next message.
 
         :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
-        :raises proton.Timeout: when none arrived in time.
-        :raises proton.ConnectionException: when the connection has ended for good.
+        :raises proton.Timeout: if none arrived in time.
+        :raises proton.ConnectionException: if the connection has ended for good.
         """
         with self.connection.lock:
             fetcher: _Fetcher | None = self.fetcher  # type: ignore[assignment]
             if fetcher is None:
-                return super().receive(timeout)  # raises, and says why
+                return super().receive(timeout)  # raises an error with the reason
             fetcher.top_up(self.link)
             if not fetcher.incoming or self.connection.container.pending:
                 if not self.link.credit:
@@ -206,24 +207,24 @@ class BlockingReceiver(_Locked, proton_utils.BlockingReceiver):
             return message
 
     def settle(self, state: Any = None) -> None:
-        """Settle the oldest message that was received and is not settled."""
+        """Settle the oldest received message that is not settled."""
         with self.connection.lock:
             super().settle(state)
 
     def __del__(self) -> None:
-        """Proton detaches its handler here, for the sake of a reactor that is not there."""
+        """Do nothing: proton would detach its handler from a reactor that does not exist here."""
 
 
 class BlockingConnection(proton_utils.BlockingConnection):
-    """A connection to whichever member is primary; see ``proton.utils.BlockingConnection``.
+    """A connection to the current primary; see ``proton.utils.BlockingConnection``.
 
     :param url: proton's URL, or a cluster URL.
-    :param timeout: seconds, for every call that names none.
-    :param container: whose id, credentials and TLS to use; one of ``haclient.reactor``.
+    :param timeout: seconds, for every call without its own timeout.
+    :param container: a container of ``haclient.reactor``, whose id, credentials and TLS are used.
     :param reconnect: ``False`` for a connection that ends with its socket.
-    :param kwargs: those of ``Container.connect``.
-    :raises proton.Timeout: (``DeadlineExceeded``) when no primary is found in time.
-    :raises proton.ConnectionException: when the search gives up, for wrong credentials for example.
+    :param kwargs: arguments of ``Container.connect``.
+    :raises proton.Timeout: (``DeadlineExceeded``) if no primary is found in time.
+    :raises proton.ConnectionException: if the search gives up, for example because of wrong credentials.
     """
 
     def __init__(
@@ -270,10 +271,10 @@ class BlockingConnection(proton_utils.BlockingConnection):
     def create_sender(
         self, address: str | None, handler: Any = None, name: str | None = None, options: Any = None
     ) -> BlockingSender:
-        """A sender.
+        """Create a sender.
 
-        :raises LinkDetached: when the primary refuses it.
-        :raises proton.ConnectionException: when the connection has ended for good.
+        :raises LinkDetached: if the primary refuses it.
+        :raises proton.ConnectionException: if the connection has ended for good.
         """
         with self.lock:
             self._check_usable()
@@ -291,12 +292,12 @@ class BlockingConnection(proton_utils.BlockingConnection):
         name: str | None = None,
         options: Any = None,
     ) -> BlockingReceiver:
-        """A receiver.
+        """Create a receiver.
 
         :param credit: messages to fetch in advance; without it, each ``receive`` asks for one.
-        :param handler: called, inside the calls of this connection, for each message.
-        :raises LinkDetached: when the primary refuses it.
-        :raises proton.ConnectionException: when the connection has ended for good.
+        :param handler: called for each message, within the calls of this connection.
+        :raises LinkDetached: if the primary refuses it.
+        :raises proton.ConnectionException: if the connection has ended for good.
         """
         fetcher: Any = None if handler else _Fetcher(self, credit)
         with self.lock:
@@ -304,14 +305,14 @@ class BlockingConnection(proton_utils.BlockingConnection):
             link = self.container.create_receiver(
                 self.conn, address, name=name, dynamic=dynamic, handler=handler or fetcher, options=options
             )
-            # The fetcher has asked for what is fetched in advance.
+            # The fetcher asks for the prefetched messages itself.
             initial: Any = (1 if credit is None else credit) if handler else None
             receiver = BlockingReceiver(self, link, fetcher, credit=initial)
         self._receivers.add(receiver)
         return receiver
 
     def close(self) -> None:
-        """Close.  A peer that is gone is not waited for."""
+        """Close the connection.  If the peer is gone, close does not wait."""
         if self.closing:
             return
         self.closing = True
@@ -333,7 +334,7 @@ class BlockingConnection(proton_utils.BlockingConnection):
             raise Timeout(f"Connection {self.url} timed out: Closing connection")
 
     def ended(self) -> ConnectionException:
-        """The error of a call that found the connection ended for good."""
+        """Return the error of a call on a connection that has ended for good."""
         return ConnectionException(_CLOSED) if self.conn is None else ConnectionClosed(self.conn)
 
     def _check_usable(self) -> None:
@@ -342,11 +343,11 @@ class BlockingConnection(proton_utils.BlockingConnection):
 
     @property
     def url(self) -> Any:
-        """The address of the member that it is, or was last, connected to."""
+        """Address of the current or last member."""
         return self.conn and self.conn.connected_address
 
     def run(self) -> None:
-        """Let handlers be called until the connection is closed."""
+        """Handle events until the connection is closed."""
         with self.lock:
             turn_until(self._turned, lambda: False, None)
 
@@ -356,11 +357,11 @@ class BlockingConnection(proton_utils.BlockingConnection):
         timeout: _Timeout = False,  # noqa: FBT002
         msg: str | None = None,
     ) -> None:
-        """Let events be handled until a condition holds.
+        """Handle events until a condition holds.
 
         :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
-        :raises proton.Timeout: when it does not hold in time.
-        :raises proton.ConnectionException: when the connection is gone for good.
+        :raises proton.Timeout: if it does not hold in time.
+        :raises proton.ConnectionException: if the connection has ended for good.
         """
         seconds = self.timeout if timeout is False else timeout
         with self.lock:
@@ -392,21 +393,21 @@ class BlockingConnection(proton_utils.BlockingConnection):
     # -- the container's side -----------------------------------------------------------------
 
     def on_transport_closed(self, event: proton.Event) -> None:
-        """A connection was lost."""
+        """Drop fetched messages, because a connection was lost."""
         for receiver in self._receivers:
             if isinstance(receiver.fetcher, _Fetcher):
                 receiver.fetcher.drop_unsettled()
         self._note_end(event)
 
     def on_transport_error(self, event: proton.Event) -> None:
-        """A connection was lost, or the search gave up."""
+        """Record that a connection was lost, or that the search gave up."""
         self._note_end(event)
 
     def on_transport_tail_closed(self, event: proton.Event) -> None:
-        """``on_transport_closed`` follows."""
+        """Do nothing: ``on_transport_closed`` follows."""
 
     def on_transport_head_closed(self, event: proton.Event) -> None:
-        """``on_transport_closed`` follows."""
+        """Do nothing: ``on_transport_closed`` follows."""
 
     def _note_end(self, event: proton.Event) -> None:
         binding = self._binding
@@ -439,10 +440,10 @@ class BlockingConnection(proton_utils.BlockingConnection):
 
 
 class SyncRequestResponse(proton_utils.SyncRequestResponse):
-    """Requests and their responses; see ``proton.utils.SyncRequestResponse``.
+    """Sends requests and waits for their responses; see ``proton.utils.SyncRequestResponse``.
 
-    A request that a failover left without response is sent again, with the address that the new
-    primary gave for responses: a service may see it twice.
+    If a failover leaves a request without response, the request is sent again, with the new primary's address
+    for responses.  A service may see it twice.
     """
 
     connection: BlockingConnection
@@ -451,8 +452,8 @@ class SyncRequestResponse(proton_utils.SyncRequestResponse):
     def call(self, request: Message) -> Message:
         """Send a request and wait for its response.
 
-        :raises ValueError: when neither this nor the request has an address.
-        :raises proton.Timeout: when none arrived in time.
+        :raises ValueError: if neither this object nor the request has an address.
+        :raises proton.Timeout: if no response arrived in time.
         """
         if not self.address and not request.address:
             raise ValueError(f"Request message has no address: {request}")
@@ -471,7 +472,7 @@ class SyncRequestResponse(proton_utils.SyncRequestResponse):
             return response
 
     def _await_response(self, wanted: str, engine_count: int) -> None:
-        """Wait until the response arrives or cannot arrive: it would go to an address of that engine."""
+        """Wait until the response arrives, or cannot arrive because its address belongs to a lost engine."""
         binding = self.connection._binding
         self.connection.wait(
             lambda: self._has_response(wanted) or binding.engine_count != engine_count,

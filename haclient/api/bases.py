@@ -1,6 +1,6 @@
-"""What a factory, a connection and a delivery say of themselves, and how a factory is configured.
+"""Properties of factories, connections and deliveries that are the same in both APIs.
 
-It is the same in both APIs; what waits is theirs.
+Also the constructors of a factory from configuration.  Calls that wait are in each API.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class BaseFactory:
     def from_env(
         cls, environ: Mapping[str, str] | None = None, **arguments: Unpack[FactoryArguments]
     ) -> Self:
-        """A factory by the variables ``HACLIENT_URL``, ``HACLIENT_USER`` and so on; see ``configuration``.
+        """Make a factory from the variables ``HACLIENT_URL``, ``HACLIENT_USER`` etc.; see ``configuration``.
 
-        :param environ: the variables; ``None`` for those of the process.
-        :param arguments: those of ``ConnectionFactory``, which win.
-        :raises ConfigurationError: for a variable that is unknown, missing or wrong.
+        :param environ: the variables; ``None`` for the environment of the process.
+        :param arguments: arguments of ``ConnectionFactory``, which override the variables.
+        :raises ConfigurationError: if a variable is unknown, missing or wrong.
         """
         from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
 
@@ -44,7 +44,7 @@ class BaseFactory:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], **arguments: Unpack[FactoryArguments]) -> Self:
-        """A factory by the keys ``url``, ``user`` and so on; see ``configuration``."""
+        """Make a factory from the keys ``url``, ``user`` and so on; see ``configuration``."""
         from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
 
         return configuration.from_mapping(mapping).make(cls, arguments)
@@ -53,24 +53,27 @@ class BaseFactory:
     def from_file(
         cls, path: str | os.PathLike[str] | None = None, **arguments: Unpack[FactoryArguments]
     ) -> Self:
-        """A factory by a TOML or JSON file, by default proton's ``connect.json``; see ``configuration``."""
+        """Make a factory from a TOML or JSON file, by default proton's ``connect.json``.
+
+        See ``configuration``.
+        """
         from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
 
         return configuration.from_file(path).make(cls, arguments)
 
     @property
     def topology(self) -> Topology | None:
-        """What is known about the cluster; ``None`` before the first connect."""
+        """The known state of the cluster; ``None`` before the first connect."""
         return self._core.topology
 
     @property
     def client_id(self) -> str:
-        """The container id of its connections, or what that begins with."""
+        """The container id of its connections, or the prefix of their ids."""
         return self._core.client_id
 
     @property
     def redactor(self) -> Redactor:
-        """Knows the credentials in use, for observers that write hosts or errors somewhere."""
+        """Redacts the credentials in use, for observers that write hosts or errors."""
         return self._core.redactor
 
 
@@ -85,17 +88,17 @@ class BaseConnection:
 
     @property
     def state(self) -> State:
-        """Connecting, connected, reconnecting, closed or failed."""
+        """The state: connecting, connected, reconnecting, closed or failed."""
         return self._core.state
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """The member it is, or was last, connected to."""
+        """The member of the current or last session."""
         return self._core.endpoint
 
     @property
     def generation(self) -> int | None:
-        """The generation of that member, if it announces one; after parking, its first Attach does."""
+        """The generation of that member, if announced; after parking, the first Attach announces it."""
         return self._core.generation
 
 
@@ -110,23 +113,23 @@ class BaseDelivery:
 
     @property
     def message(self) -> Message:
-        """The message without its duplicate-detection id, so that it can be sent on.
+        """The message without its duplicate-detection id, so that it can be forwarded.
 
-        :raises UndecodableMessage: when it cannot be read whole: reject the delivery, or look at ``data``.
+        :raises UndecodableMessage: if it cannot be decoded completely: reject the delivery, or use ``data``.
         """
         return self._core.message
 
     @property
     def body(self) -> Body:
-        """The body of the message, whatever its sender put there; ``match`` has a case for each type.
+        """The body of the message, of any type; ``match`` has a case for each type.
 
-        :raises UndecodableMessage: as ``message`` does.
+        :raises UndecodableMessage: as for ``message``.
         """
         return self._core.message.body
 
     @property
     def duplicate_id(self) -> Any:
-        """The duplicate-detection id that it was sent with; ``None`` for one that haclient made."""
+        """The duplicate-detection id that the sender set; ``None`` for an id that haclient generated."""
         return self._core.duplicate_id
 
     @property
@@ -136,5 +139,5 @@ class BaseDelivery:
 
     @property
     def settled(self) -> bool:
-        """Whether it was settled here."""
+        """Return whether the delivery was settled here."""
         return self._core.settled

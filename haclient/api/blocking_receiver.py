@@ -52,20 +52,20 @@ class Receiver:
         self._thread = thread
         self._core = core
         self._call_timeout = call_timeout
-        self._connection = connection  # which must not be collected before this
+        self._connection = connection  # keep the connection alive
 
     @property
     def address(self) -> str | None:
-        """The node it receives from; a dynamic one changes with a failover."""
+        """The node that the receiver receives from; a dynamic one changes with a failover."""
         return self._core.address
 
     def receive(self, *, timeout: float | None = None) -> Delivery:
         """Wait for the next delivery.
 
-        :param timeout: seconds; none waits for ever, and 0 takes only what has arrived already.
-        :raises ReceiveTimeout: when none arrived in time.
-        :raises LinkClosed: when the receiver is closed.
-        :raises ConnectionClosed: when the connection is closed; ``ConnectionGaveUp`` when it gave up.
+        :param timeout: seconds; by default no limit, and 0 only takes a message that has arrived already.
+        :raises ReceiveTimeout: if none arrived in time.
+        :raises LinkClosed: if the receiver is closed.
+        :raises ConnectionClosed: if the connection is closed; ``ConnectionGaveUp`` if it gave up.
         """
         self._thread.check()
         seconds = limit(timeout)
@@ -79,15 +79,15 @@ class Receiver:
     def receive_many(
         self, max_count: int, *, timeout: float | None = None, min_count: int = 1
     ) -> list[Delivery]:
-        """Wait for several deliveries at once; at the timeout there may be fewer, or none.
+        """Wait for several deliveries; return fewer, or none, at the timeout.
 
-        :param max_count: how many at most.
-        :param timeout: seconds; none waits for ever, and 0 takes only what has arrived already.
-        :param min_count: how many to wait for; at most the receiver's ``credit``.
-        :returns: what arrived, in order; an empty list when nothing arrived in time.
-        :raises ValueError: when ``min_count`` is not between 1 and ``max_count``, or above the credit.
-        :raises LinkClosed: when the receiver is closed.
-        :raises ConnectionClosed: when the connection is closed; ``ConnectionGaveUp`` when it gave up.
+        :param max_count: maximum number of deliveries.
+        :param timeout: seconds; by default no limit, and 0 only takes messages that have arrived already.
+        :param min_count: number of deliveries to wait for; at most the receiver's ``credit``.
+        :returns: the deliveries, in order; an empty list if none arrived in time.
+        :raises ValueError: if ``min_count`` is not between 1 and ``max_count``, or above the credit.
+        :raises LinkClosed: if the receiver is closed.
+        :raises ConnectionClosed: if the connection is closed; ``ConnectionGaveUp`` if it gave up.
         """
         self._thread.check()
         core, seconds = self._core, limit(timeout)
@@ -101,7 +101,7 @@ class Receiver:
                 self._take(held, max_count)
                 if len(held) >= min_count or not in_time:
                     return [Delivery(self._thread, each, self._call_timeout) for each in held]
-                # Another thread took some: the time goes on.
+                # Another thread took some: wait for the remaining time.
                 left = None if deadline is None else deadline - monotonic()
         except BaseException:
             with contextlib.suppress(ConnectionClosed):
@@ -114,11 +114,12 @@ class Receiver:
         """Accept several deliveries of this receiver with one call.
 
         :param confirm: wait until the primary has confirmed them, as ``Delivery.accept`` does for one.
-        :param timeout: of that, in seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
-        :returns: the stale ones, in order: the primary delivers their messages again.
-        :raises ConfirmTimeout: when not all are confirmed in time: the call may be repeated.
-        :raises ValueError: when one is of another receiver.  None is accepted then.
-        :raises AlreadySettled: when one was settled before, or is here twice.  None is accepted then.
+        :param timeout: seconds for the confirmation; the URL's ``call_timeout`` by default, ``math.inf`` for
+            no limit.
+        :returns: the stale deliveries, in order: the primary delivers their messages again.
+        :raises ConfirmTimeout: if not all are confirmed in time; the call may be repeated.
+        :raises ValueError: if one belongs to another receiver.  None is accepted then.
+        :raises AlreadySettled: if one was settled before, or is listed twice.  None is accepted then.
         """
         given = listed(deliveries)
         cores = cores_of(given)
@@ -130,17 +131,17 @@ class Receiver:
         accepted = mark_accepted(self._core, cores)
         if accepted:
             self._thread.post(accept_all, accepted)
-        if len(accepted) == len(given):  # as it is but for a lost connection
+        if len(accepted) == len(given):  # always, unless a connection was lost
             return []
         live_ones = set(accepted)
         return [each for each in given if each._core not in live_ones]
 
     def add_credit(self, count: int) -> None:
-        """Let the primary send so many more messages, to a receiver with ``credit=0``.
+        """Let the primary send ``count`` more messages, if the receiver has ``credit=0``.
 
-        :raises ValueError: when the receiver has a credit of its own, or the number is below 1.
-        :raises LinkClosed: when the receiver is closed.
-        :raises ConnectionClosed: when the connection is closed; ``ConnectionGaveUp`` when it gave up.
+        :raises ValueError: if the receiver grants its own credit, or ``count`` is below 1.
+        :raises LinkClosed: if the receiver is closed.
+        :raises ConnectionClosed: if the connection is closed; ``ConnectionGaveUp`` if it gave up.
         """
 
         async def add() -> None:
@@ -149,28 +150,28 @@ class Receiver:
         self._thread.call(add())
 
     def drain(self, *, timeout: float | None = None) -> None:
-        """Take back the credit: wait until the primary has sent what it can, and sends nothing more.
+        """Take the credit back: wait until the primary has sent its available messages, and sends no more.
 
-        What arrived is there for ``receive_many(..., timeout=0)``.  The credit returns when a call waits for
-        a message, with ``credit=0`` by ``add_credit``.  A failover ends the drain: the new primary gets no
-        credit until then, either.
+        Call ``receive_many(..., timeout=0)`` for the messages that have arrived.  Credit is granted again
+        when a call waits for a message, or with ``credit=0`` by ``add_credit``.  A failover ends the drain;
+        the new primary gets no credit until then, either.
 
         :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
-        :raises DrainTimeout: when the primary does not answer in time.  Messages may still arrive then.
-        :raises LinkClosed: when the receiver is closed.
-        :raises ConnectionClosed: when the connection is closed.
+        :raises DrainTimeout: if the primary does not answer in time.  Messages may still arrive then.
+        :raises LinkClosed: if the receiver is closed.
+        :raises ConnectionClosed: if the connection is closed.
         """
         self._thread.call(drain(self._core, limit(timeout, self._call_timeout)))
 
     def detach(self) -> None:
-        """Detach the link: a durable source stays at the primary, and keeps messages for the next receiver.
+        """Detach the link, so that a durable source stays and keeps messages for the next receiver.
 
-        What was prefetched goes back to it.
+        Prefetched messages go back to the source.
         """
         close_link(self._thread, partial(self._core.close, keep=True))
 
     def close(self) -> None:
-        """Close the link.  What was prefetched goes back to the queue; a durable subscription stays."""
+        """Close the link.  Prefetched messages go back to the queue; a durable subscription stays."""
         close_link(self._thread, self._core.close)
 
     def __iter__(self) -> Iterator[Delivery]:
@@ -195,7 +196,7 @@ class Receiver:
         while self._thread.call(arrived(self._core, 1, left)):
             try:
                 return self._core.inbox.popleft()
-            except IndexError:  # another thread took it: the time goes on
+            except IndexError:  # another thread took it: wait for the remaining time
                 left = None if deadline is None else deadline - monotonic()
         raise nothing_arrived(seconds)
 
@@ -213,8 +214,8 @@ class Receiver:
 class Delivery(BaseDelivery):
     """One received message.  Settle it once, with one of the four outcomes.
 
-    Each of them raises ``StaleDelivery`` when the connection that delivered it is lost or the receiver is
-    closed, and ``AlreadySettled`` the second time.
+    Each of the four calls raises ``StaleDelivery`` if the connection that delivered the message is lost or
+    the receiver is closed, and ``AlreadySettled`` the second time.
 
     As a context manager it accepts at the end of the block, and releases after an exception; see
     ``processing``.
@@ -228,18 +229,18 @@ class Delivery(BaseDelivery):
         self._call_timeout = call_timeout
 
     def accept(self, *, confirm: bool = False, timeout: float | None = None) -> None:
-        """Done: the broker may forget the message.  The outcome is sent at once; no answer is waited for.
+        """Accept the message: the broker may forget it.  Sends the outcome at once and waits for no answer.
 
-        :param confirm: wait until the primary has confirmed that the message is gone for good, also over a
-            failover; for a receiver that was created with ``confirm=True``.  The call may be repeated: it
-            waits for the same confirmation.
+        :param confirm: wait until the primary has confirmed that the message is gone for good, even after a
+            failover.  The receiver must have been created with ``confirm=True``.  The call may be repeated:
+            it waits for the same confirmation.
         :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
-        :raises ConfirmTimeout: when it is not confirmed in time: it may still take effect.
-        :raises StaleDelivery: with ``confirm``, also when a connection was lost and the next primary does not
-            know of the accept: the message may come again.
-        :raises LinkClosed: when the receiver ended meanwhile: the accept may have taken effect.
-        :raises ConnectionClosed: when the connection ended meanwhile: the accept may have taken effect.
-        :raises ValueError: when the receiver asked for no confirmations.
+        :raises ConfirmTimeout: if the accept is not confirmed in time; it may still take effect.
+        :raises StaleDelivery: with ``confirm``, also if a connection was lost and the next primary does not
+            know of the accept; the message may be delivered again.
+        :raises LinkClosed: if the receiver ended meanwhile; the accept may have taken effect.
+        :raises ConnectionClosed: if the connection ended meanwhile; the accept may have taken effect.
+        :raises ValueError: if the receiver asked for no confirmations.
         """
         if confirm is False and timeout is None:
             self._settle(ACCEPTED)
@@ -252,32 +253,32 @@ class Delivery(BaseDelivery):
             self._settle(ACCEPTED)
 
     def reject(self, condition: str | None = None, description: str | None = None) -> None:
-        """The message is at fault; the broker must not deliver it as it is."""
+        """Reject the message as invalid: the broker must not deliver it unchanged."""
         self._settle(rejected(condition, description))
 
     def release(self) -> None:
-        """Give it back, as if it had not been delivered."""
+        """Return the message to the queue, as if it had not been delivered."""
         self._settle(RELEASED)
 
     def modify(self, *, delivery_failed: bool = True, undeliverable_here: bool = False) -> None:
-        """Give it back, counted as a failed delivery, or never to be delivered here again."""
+        """Return the message, counted as a failed delivery, or never to be delivered here again."""
         self._settle(modified(delivery_failed=delivery_failed, undeliverable_here=undeliverable_here))
 
     def processing(self, *, on_error: OnError = "release", timeout: float | None = None) -> Processing:
-        """A block that settles the delivery: accepts it at its end, and gives it back after an exception.
+        """Return a block that accepts the delivery at its end, or gives it back after an exception.
 
-        If the delivery was settled inside the block, the end does nothing.  A stale delivery raises nothing:
-        its message comes again, and the event ``DeliveryStale`` says so.  If the receiver was created with
-        ``confirm=True``, the end of the block waits until the accept is confirmed, and raises what
-        ``accept(confirm=True)`` raises apart from ``StaleDelivery``.
+        If the delivery was settled inside the block, the end does nothing.  A stale delivery raises no error:
+        its message is delivered again, and the event ``DeliveryStale`` reports it.  If the receiver was
+        created with ``confirm=True``, the end of the block waits until the accept is confirmed.  It then
+        raises the errors of ``accept(confirm=True)``, except ``StaleDelivery``.
 
-        :param on_error: what an exception in the block does: ``"release"`` gives the message back as if it
-            had not been delivered, ``"modify"`` counts a failed delivery, ``"reject"`` has the broker deliver
-            it no more.  A cancellation or an interrupt, which is no ``Exception``, always releases.
-        :param timeout: of the confirmation, in seconds; the URL's ``call_timeout`` by default, ``math.inf``
-            for no limit.
-        :raises ValueError: for another ``on_error``.
-        :raises AlreadySettled: at the begin of the block, when the delivery was settled before.
+        :param on_error: reaction to an exception in the block: ``"release"`` returns the message as if it had
+            not been delivered, ``"modify"`` counts a failed delivery, ``"reject"`` stops further deliveries.
+            A cancellation or an interrupt, which is no ``Exception``, always releases.
+        :param timeout: seconds for the confirmation; the URL's ``call_timeout`` by default, ``math.inf`` for
+            no limit.
+        :raises ValueError: for an invalid ``on_error``.
+        :raises AlreadySettled: at the start of the block, if the delivery was settled before.
         """
         return Processing(self, failed_outcome(on_error), limit(timeout, self._call_timeout))
 
@@ -296,7 +297,7 @@ class Delivery(BaseDelivery):
 
     def _end_block(self, error: BaseException | None, failed: Outcome, seconds: float | None) -> bool:
         core = self._core
-        if isinstance(error, StaleDelivery) and core.comes_again:  # settled by hand, too late
+        if isinstance(error, StaleDelivery) and core.comes_again:  # the application settled it too late
             self._report_stale(error)
             return True
         outcome = block_outcome(core, error, failed)
@@ -308,7 +309,7 @@ class Delivery(BaseDelivery):
         except StaleDelivery as stale:
             self._report_stale(stale)
         except ConnectionClosed:
-            if core.confirming:  # the accept may have taken effect; else the message comes again
+            if core.confirming:  # the accept may have taken effect; otherwise the message is delivered again
                 raise
         return False
 
@@ -339,7 +340,7 @@ class Processing:
 
 
 def close_link(thread: LoopThread, close_core: Callable[[], None]) -> None:
-    """Close a link on the loop thread; quiet when the factory is closed already."""
+    """Close a link on the loop thread; do nothing if the factory is closed already."""
 
     async def close() -> None:
         close_core()

@@ -1,4 +1,4 @@
-"""One deadline a call: its own ``timeout``, or that of an option."""
+"""One deadline per call: its own ``timeout``, or the option's."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from haclient.errors import (
 
 E = TypeVar("E", bound=HaclientError)
 
-_NOBODY = "the connection has no primary"
+_NO_PRIMARY = "the connection has no primary"
 _NO_CREDIT = "the primary gives no credit: is the queue full?"
 _BLOCKED = "the primary takes nothing: its session window is closed, as in a memory or disk alarm"
 
 
 def limit(timeout: float | None, default: float | None = None) -> float | None:
-    """The seconds that a call may take; ``None`` for no limit.
+    """Return the seconds that a call may take; ``None`` for no limit.
 
-    :param timeout: that of the call: ``None`` if it names none, ``math.inf`` for no limit.
-    :param default: that of the option.
-    :raises TypeError, ValueError: for what is no time to wait.
+    :param timeout: the call's argument: ``None`` if not given, ``math.inf`` for no limit.
+    :param default: the value of the option.
+    :raises TypeError, ValueError: if ``timeout`` is no valid time.
     """
     if timeout is None:
         return None if default == math.inf else default
@@ -44,10 +44,10 @@ def limit(timeout: float | None, default: float | None = None) -> float | None:
 async def wait_opened(
     connection: ConnectionCore, core: SenderCore | ReceiverCore, seconds: float | None
 ) -> None:
-    """Wait until a link is attached; close it if it is not in time, or the wait is cancelled.
+    """Wait until a link is attached; close it at the timeout, or if the wait is cancelled.
 
-    :raises LinkTimeout: when it takes longer.
-    :raises LinkRefused: when the primary refuses it, for good or all that time.
+    :raises LinkTimeout: if it takes longer.
+    :raises LinkRefused: if the primary refuses the link, finally or until the timeout.
     """
     try:
         if not core.opened.done():
@@ -60,7 +60,7 @@ async def wait_opened(
         if connection.state is State.CONNECTED and core.refusal is not None:
             raise another(core.refusal)
         connected = connection.state is State.CONNECTED
-        because = "" if connected else f": {_NOBODY}"
+        because = "" if connected else f": {_NO_PRIMARY}"
         error = LinkTimeout(
             f"the link to {quoted(core.address)} was not attached within {seconds} s{because}"
         )
@@ -72,62 +72,62 @@ async def wait_opened(
 def not_settled(
     core: SenderCore, seconds: float | None, *, delivered: bool | None, duplicate_id: str | bytes | None
 ) -> SendTimeout:
-    """The error of a send whose message was not settled in time."""
+    """Return the error of a send whose message was not settled in time."""
     text, code = f"the primary did not settle the message within {seconds} s", SendTimeout.code
     if delivered is False and core.blocked:
         text, code = f"{_BLOCKED}. The message was not sent within {seconds} s", "blocked"
     elif delivered is False and core.lacks_credit:
         text, code = f"{_NO_CREDIT} The message was not sent within {seconds} s", "no-credit"
     elif not core.connected:
-        obstacle, code = _obstacle(core)
+        obstacle, code = _not_connected_reason(core)
         text = f"{obstacle}: the message was not settled within {seconds} s"
     return _with_code(SendTimeout(text, delivered=delivered, duplicate_id=duplicate_id), code)
 
 
 def window_full(core: SenderCore, seconds: float | None, duplicate_id: str | bytes | None) -> SendTimeout:
-    """The error of a send that waited too long for the window."""
+    """Return the error of a send that waited too long for the window."""
     text, code = f"the window of {core.ledger.window} messages stayed full for {seconds} s", SendTimeout.code
-    if (reason := _held_up(core)) is not None:
+    if (reason := _blocking_reason(core)) is not None:
         text, code = f"{text}: {reason[0]}", reason[1]
     elif not core.connected:
-        obstacle, code = _obstacle(core)
+        obstacle, code = _not_connected_reason(core)
         text = f"{text}: {obstacle}"
     return _with_code(SendTimeout(text, delivered=False, duplicate_id=duplicate_id), code)
 
 
 def full_window(core: SenderCore) -> WindowFull:
-    """The error of a call that does not wait for the window."""
+    """Return the error of a call that does not wait for the window."""
     text = f"the window of {core.ledger.window} messages is full"
-    if (reason := _held_up(core)) is not None:
+    if (reason := _blocking_reason(core)) is not None:
         text = f"{text}: {reason[0]}"
     elif not core.connected:
-        text = f"{text}: {_obstacle(core)[0]}"
+        text = f"{text}: {_not_connected_reason(core)[0]}"
     return WindowFull(text, core.ledger.window)
 
 
 class Flushing(Protocol):
-    """One sender, or all those of a connection or a factory."""
+    """Interface of one sender, or of all senders of a connection or a factory."""
 
     @property
     def unsettled(self) -> int:
-        """How many messages have no outcome yet."""
+        """Number of messages without an outcome."""
 
     @property
     def starved(self) -> bool:
-        """Whether messages wait because the primary gives no credit."""
+        """Return whether messages wait because the primary gives no credit."""
 
     @property
     def blocked(self) -> bool:
-        """Return whether the primary takes nothing."""
+        """Return whether the primary's session window is closed."""
 
     async def flush(self) -> None:
-        """Wait until everything sent before is settled."""
+        """Wait until all messages sent before are settled."""
 
 
 async def flush(senders: Flushing, seconds: float | None) -> None:
-    """Wait until everything sent before is settled.
+    """Wait until all messages sent before are settled.
 
-    :raises SendTimeout: when it takes longer.
+    :raises SendTimeout: if it takes longer.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -136,22 +136,22 @@ async def flush(senders: Flushing, seconds: float | None) -> None:
         raise
     except TimeoutError:
         text, code = f"{senders.unsettled} messages are not settled after {seconds} s", SendTimeout.code
-        if (reason := _held_up(senders)) is not None:
+        if (reason := _blocking_reason(senders)) is not None:
             text, code = f"{text}: {reason[0]}", reason[1]
         raise _with_code(SendTimeout(text, delivered=None), code) from None
 
 
-def _held_up(senders: Flushing) -> tuple[str, str] | None:
-    """Why a primary lets nothing be sent, and the code; a closed window explains missing credit, too."""
+def _blocking_reason(senders: Flushing) -> tuple[str, str] | None:
+    """Return why a connected primary blocks sends, and the error code; a closed window comes first."""
     if senders.blocked:
         return _BLOCKED, "blocked"
     return (_NO_CREDIT, "no-credit") if senders.starved else None
 
 
-def _obstacle(core: SenderCore) -> tuple[str, str]:
-    """Why nothing can be sent now, and the code for it."""
+def _not_connected_reason(core: SenderCore) -> tuple[str, str]:
+    """Return why no message can be sent now, and the error code."""
     if core.refusal is None:
-        return _NOBODY, ConnectionGaveUp.code
+        return _NO_PRIMARY, ConnectionGaveUp.code
     return f"for now {core.refusal}", core.refusal.code
 
 

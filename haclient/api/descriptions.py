@@ -1,4 +1,4 @@
-"""What ``repr`` shows of the objects of both APIs: states, addresses and counts; no password and no body."""
+"""The ``repr`` of the objects of both APIs: states, addresses and counts; no password and no body."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ AnyFuture = asyncio.Future[Outcome] | concurrent.futures.Future[Outcome]
 
 
 def describe_factory(package: str, core: FactoryCore | None) -> str:
-    """A factory, with its URL but for the passwords.
+    """Describe a factory, with its URL but without passwords.
 
-    :param core: ``None`` when its arguments were wrong: a debugger may ask for it.
+    :param core: ``None`` if the constructor raised; a debugger may still show the object.
     """
     if core is None:
         return f"<{package}.ConnectionFactory, not made>"
@@ -29,7 +29,7 @@ def describe_factory(package: str, core: FactoryCore | None) -> str:
 
 
 def describe_connection(package: str, core: ConnectionCore) -> str:
-    """A connection, by the name that it has in log lines."""
+    """Describe a connection, by its name in log lines."""
     where = "" if core.endpoint is None else f" to {core.endpoint}"
     generation = "" if core.generation is None else f" generation={core.generation}"
     links = core.links
@@ -38,26 +38,26 @@ def describe_connection(package: str, core: ConnectionCore) -> str:
 
 
 def describe_sender(package: str, core: SenderCore, unsettled: int) -> str:
-    """A sender."""
+    """Describe a sender."""
     state = _link_state(core, attached=core.connected)
     counts = f"unsettled={unsettled} window={core.ledger.window}"
     return f"<{package}.Sender to {quoted(core.address)}: {state}, {counts}>"
 
 
 def describe_receiver(package: str, core: ReceiverCore) -> str:
-    """A receiver."""
+    """Describe a receiver."""
     state = _link_state(core, attached=core.connected)
     return f"<{package}.Receiver from {quoted(core.address)}: {state}, prefetched={len(core.inbox)}>"
 
 
 def describe_delivery(package: str, core: DeliveryCore) -> str:
-    """A delivery: the size of its message, and nothing of what is in it."""
+    """Describe a delivery: the size of its message, but no content."""
     state = "settled" if core.settled else "stale" if core.stale else "unsettled"
     return f"<{package}.Delivery from {quoted(core.address)}: {state}, {len(core.data)} bytes>"
 
 
 def describe_future(package: str, core: SenderCore, future: AnyFuture) -> str:
-    """What ``submit`` returns; an error by its type alone, for its words may quote the message."""
+    """Describe a future of ``submit``; an error only by its type, since its text may quote the message."""
     if not future.done():
         state = "pending"
     elif future.cancelled():

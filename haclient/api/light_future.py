@@ -1,14 +1,14 @@
-"""A ``concurrent.futures.Future`` that makes its condition when somebody waits for it, and not before.
+"""A ``concurrent.futures.Future`` that creates its condition only when a caller waits for it.
 
-A pipelined program looks at most of its futures when they are done already.  The standard future makes a
-condition, a lock and three containers each time, and notifies nobody: three microseconds a message, and a
-kilobyte while its program keeps it.
+A pipelined program reads most of its futures after they are done.  The standard future creates a condition, a
+lock and three containers each time, and notifies no waiter.  That costs three microseconds per message, and a
+kilobyte while the program keeps the future.
 
 Rules
 -----
-* Whoever waits, adds a callback or looks from ``concurrent.futures.wait`` uses ``_condition``.  Once that is
-  made, every method is the standard one.
-* Until then the lock alone guards the state, and the condition is made with that lock: so a waiter either
+* A caller that waits, adds a callback or uses ``concurrent.futures.wait`` uses ``_condition``.  Once that is
+  created, every method is the standard one.
+* Until then the lock alone guards the state.  The condition is created with that lock, so a waiter either
   sees the result or is notified of it.
 
 It uses names that the standard library's ``wait`` and ``as_completed`` read of every future as well.
@@ -23,16 +23,16 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The class itself: ``threading.RLock`` is a function that calls it, at twice the price.
+# The class itself: ``threading.RLock`` is a function that calls it, at twice the cost.
 _RLock = type(threading.RLock())
 _PENDING, _FINISHED = "PENDING", "FINISHED"
 _OPEN = (_PENDING, "RUNNING")
 
 
 class LightFuture(Future[T]):
-    """Starts pending.  One thread may set it while others wait for it or cancel it."""
+    """A future that is pending at first.  One thread may set it while others wait for it or cancel it."""
 
-    # Instead of ``Future.__init__``; the lists are made together with the condition.
+    # Replaces ``Future.__init__``; the lists are created with the condition.
     _state = _PENDING
     _result = None
     _exception = None
@@ -53,7 +53,7 @@ class LightFuture(Future[T]):
         return self._made
 
     def done(self) -> bool:
-        """Whether it has a result, an error, or was cancelled."""
+        """Return whether the future has a result, an error, or was cancelled."""
         return self._state not in _OPEN
 
     def result(self, timeout: float | None = None) -> T:
@@ -65,7 +65,7 @@ class LightFuture(Future[T]):
     def set_result(self, result: T) -> None:
         """Set the result.
 
-        :raises concurrent.futures.InvalidStateError: when it is done already.
+        :raises concurrent.futures.InvalidStateError: if it is done already.
         """
         with self._lock:
             if self._made is None and self._state == _PENDING:

@@ -1,15 +1,15 @@
-"""Objects of the asyncio API belong to one event loop; calls from elsewhere are refused.
+"""Check that objects of the asyncio API are used on their own event loop.
 
-Neither proton's engine nor a future may be touched from another thread, and after the end of
-``asyncio.run``, or in a forked process, nothing reads the sockets any more.  Without the refusal such a call
-would wait for ever, or break what another thread is doing.
+Neither proton's engine nor a future may be touched from another thread.  After the end of ``asyncio.run``, or
+in a forked process, no code reads the sockets any more.  Without the check such a call would wait for ever,
+or corrupt the work of another thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-# ``None`` without a loop, and in a forked process: unlike ``get_running_loop`` it does not raise.
+# Unlike ``get_running_loop`` it returns ``None`` without a loop, or in a forked process, and does not raise.
 from asyncio import _get_running_loop as running_loop
 
 from haclient.errors import WrongThread
@@ -18,7 +18,7 @@ __all__ = ["check_loop", "running_loop", "wrong_loop"]
 
 
 def check_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Refuse a call that is made elsewhere than on this event loop.
+    """Check that the call is made on this event loop.
 
     :raises WrongThread: on another loop, on another thread, or in a forked process.
     """
@@ -27,7 +27,7 @@ def check_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def wrong_loop() -> WrongThread:
-    """The error of such a call."""
+    """Return the error for a call on another event loop."""
     return WrongThread(
         "this belongs to another event loop: call it there (asyncio.run_coroutine_threadsafe), or connect"
         " anew on this one; the blocking API may be used by several threads"

@@ -1,4 +1,4 @@
-"""What the asyncio API returns where there is something to wait for: it is awaited, or entered."""
+"""Results of the asyncio API's calls that open something: to be awaited, or entered."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T", bound=AbstractAsyncContextManager[Any, Any])
 
 
 class Opening(Coroutine[Any, None, T]):
-    """A connection, sender or receiver to come: ``await`` it, or use it with ``async with``.
+    """A connection, sender or receiver to be opened: ``await`` it, or use it with ``async with``.
 
-    Nothing happens before that.  It is a coroutine in every respect, so ``asyncio.create_task`` takes it.
+    It does nothing before that.  It is a full coroutine, so ``asyncio.create_task`` takes it.
 
-    :param start: makes the coroutine that opens it, and closes what it has opened when it fails.
+    :param start: makes the coroutine that opens the object, and closes it again if that fails.
     :param name: the call that returned it, for errors.
     """
 
@@ -34,17 +34,17 @@ class Opening(Coroutine[Any, None, T]):
         return self._begin().__await__()
 
     def send(self, value: None) -> Any:
-        """Run it until it waits; see ``collections.abc.Coroutine``."""
+        """Run the coroutine until it waits; see ``collections.abc.Coroutine``."""
         if self._coroutine is None and value is not None:
             raise AttributeError(self._not_opened("send"))
         return (self._coroutine or self._begin()).send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where it waits; see ``collections.abc.Coroutine``."""
+        """Raise an error at the point where the coroutine waits; see ``collections.abc.Coroutine``."""
         return (self._coroutine or self._begin()).throw(*error)
 
     def close(self) -> None:
-        """End it, as ``throw`` with ``GeneratorExit``."""
+        """End the coroutine with ``GeneratorExit``."""
         (self._coroutine or self._begin()).close()
 
     # -- a context manager --------------------------------------------------------------------
@@ -60,7 +60,7 @@ class Opening(Coroutine[Any, None, T]):
         if self._opened is not None:
             await self._opened.__aexit__(kind, error, trace)
 
-    # -- what is done with it by mistake ------------------------------------------------------
+    # -- misuse -------------------------------------------------------------------------------
 
     def __getattr__(self, attribute: str) -> NoReturn:
         if attribute.startswith("_"):
@@ -71,7 +71,7 @@ class Opening(Coroutine[Any, None, T]):
         raise TypeError(f"{self._name}() of the asyncio API is for 'async with', or to be awaited")
 
     def __exit__(self, *_: object) -> None:
-        """For Python to get as far as ``__enter__``."""
+        """Exist, so that Python calls ``__enter__``, which raises the error."""
 
     def __aiter__(self) -> NoReturn:
         raise TypeError(f"{self._name}() is not opened yet: await it, or use it with 'async with'")

@@ -1,4 +1,4 @@
-"""What both APIs return stays in its process."""
+"""Objects of both APIs cannot be pickled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NoReturn
 
 
 def not_picklable(self: object) -> NoReturn:
-    """As ``__reduce__``: say what to do instead, where ``multiprocessing`` passes an object on."""
+    """As ``__reduce__``, raise an error with advice for programs that use ``multiprocessing``."""
     raise TypeError(
         f"a {type(self).__name__} cannot be pickled: give the other process the URL, and connect there"
     )

@@ -1,4 +1,4 @@
-"""What both APIs do around a receiver: remove a subscription, drain, and check what a call asks for."""
+"""Shared parts of both APIs around a receiver: unsubscribing, draining, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 
 D = TypeVar("D", bound=BaseDelivery)
 
-# What becomes of a delivery whose block raised.
+# The treatment of a delivery whose block raised.
 OnError = Literal["release", "modify", "reject"]
 _ON_ERROR: Mapping[str, Outcome] = MappingProxyType(
     {
@@ -43,7 +43,7 @@ async def unsubscribe(
 ) -> None:
     """Remove a durable subscription; see ``Connection.unsubscribe``.
 
-    :raises LinkTimeout: when it takes longer.
+    :raises LinkTimeout: if it takes longer.
     """
     removal = connection.links.unsubscribe(name, topic)
     try:
@@ -65,7 +65,7 @@ async def unsubscribe(
 async def drain(core: ReceiverCore, seconds: float | None) -> None:
     """Take the credit of a receiver back; see ``Receiver.drain``.
 
-    :raises DrainTimeout: when it takes longer.
+    :raises DrainTimeout: if it takes longer.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -79,7 +79,7 @@ async def drain(core: ReceiverCore, seconds: float | None) -> None:
 async def wait_confirmed(core: DeliveryCore, seconds: float | None) -> None:
     """Accept a delivery, and wait until the primary has confirmed that; see ``Delivery.accept``.
 
-    :raises ConfirmTimeout: when it takes longer.
+    :raises ConfirmTimeout: if it takes longer.
     """
     confirmation = core.confirm()
     try:
@@ -94,10 +94,10 @@ async def wait_confirmed(core: DeliveryCore, seconds: float | None) -> None:
 async def confirm_many(
     core: ReceiverCore, deliveries: Sequence[DeliveryCore], seconds: float | None
 ) -> set[DeliveryCore]:
-    """Accept several deliveries, and wait until it is known of each whether that is confirmed.
+    """Accept several deliveries, and wait until the result of each is known.
 
-    :returns: the confirmed ones.
-    :raises ConfirmTimeout: when it takes longer.
+    :returns: the confirmed deliveries.
+    :raises ConfirmTimeout: if it takes longer.
     """
     waited_for = confirm_all(core, deliveries)
     try:
@@ -118,13 +118,13 @@ def _not_confirmed(seconds: float | None) -> ConfirmTimeout:
 
 
 async def arrived(core: ReceiverCore, needed: int, seconds: float | None) -> bool:
-    """Wait until the inbox holds so many messages; without any time only look, and resume no credit.
+    """Wait until the inbox holds ``needed`` messages; without time only check, and grant no credit.
 
-    :returns: ``False`` if it did not within that time.
-    :raises HaclientError: when the receiver is closed.
+    :returns: ``False`` if the time ended first.
+    :raises HaclientError: if the receiver is closed.
     """
     if seconds is not None and seconds <= 0:
-        await asyncio.sleep(0)  # for a caller that only polls, or nothing would ever arrive
+        await asyncio.sleep(0)  # for a caller that only polls, or no message would ever arrive
         if len(core.inbox) < needed:
             core.check_open()
         return len(core.inbox) >= needed
@@ -139,10 +139,10 @@ async def arrived(core: ReceiverCore, needed: int, seconds: float | None) -> boo
 
 
 def check_counts(core: ReceiverCore, max_count: int, min_count: int) -> None:
-    """Check how many messages a call asks for.
+    """Check the number of messages that a call asks for.
 
-    :raises TypeError: for what is no whole number.
-    :raises ValueError: when it can never have so many, or none.
+    :raises TypeError: if a count is no whole number.
+    :raises ValueError: if a count is below 1, or can never be reached.
     """
     check_whole("max_count", max_count)
     check_whole("min_count", min_count)
@@ -153,18 +153,18 @@ def check_counts(core: ReceiverCore, max_count: int, min_count: int) -> None:
 
 
 def listed(deliveries: Iterable[D]) -> list[D]:
-    """Return the deliveries that a call was given, as a list.
+    """Return the deliveries passed to a call, as a list.
 
-    :raises TypeError: for what cannot be iterated over.
+    :raises TypeError: if they cannot be iterated over.
     """
     check_type("deliveries", deliveries, Iterable)
     return list(deliveries)
 
 
 def cores_of(deliveries: Sequence[BaseDelivery]) -> list[DeliveryCore]:
-    """The cores of what a call was given as deliveries.
+    """Return the cores of the deliveries passed to a call.
 
-    :raises TypeError: for anything else.
+    :raises TypeError: for any other object.
     """
     try:
         return [each._core for each in deliveries]
@@ -174,9 +174,9 @@ def cores_of(deliveries: Sequence[BaseDelivery]) -> list[DeliveryCore]:
 
 
 def rejected(condition: str | None, description: str | None) -> Outcome:
-    """The outcome *rejected*.
+    """Return the outcome *rejected*.
 
-    :raises TypeError, ValueError: for what is no text.
+    :raises TypeError, ValueError: for an invalid text.
     """
     check_text("condition", condition, optional=True)
     check_text("description", description, optional=True)
@@ -184,9 +184,9 @@ def rejected(condition: str | None, description: str | None) -> Outcome:
 
 
 def modified(*, delivery_failed: bool, undeliverable_here: bool) -> Outcome:
-    """The outcome *modified*.
+    """Return the outcome *modified*.
 
-    :raises TypeError: for what is no flag.
+    :raises TypeError: if an argument is no flag.
     """
     check_flag("delivery_failed", delivery_failed)
     check_flag("undeliverable_here", undeliverable_here)
@@ -196,9 +196,9 @@ def modified(*, delivery_failed: bool, undeliverable_here: bool) -> Outcome:
 
 
 def failed_outcome(on_error: OnError) -> Outcome:
-    """The outcome that ``Delivery.processing`` names for a block that raises.
+    """Return the outcome for a ``Delivery.processing`` block that raises.
 
-    :raises TypeError, ValueError: for what names none.
+    :raises TypeError, ValueError: for an invalid ``on_error``.
     """
     check_type("on_error", on_error, str)
     if on_error not in _ON_ERROR:
@@ -207,11 +207,11 @@ def failed_outcome(on_error: OnError) -> Outcome:
 
 
 def block_outcome(core: DeliveryCore, error: BaseException | None, failed: Outcome) -> Outcome | None:
-    """How the block of a delivery settles it at its end; ``None`` if it was settled inside the block.
+    """Return the outcome at the end of a delivery's block; ``None`` if it was settled inside.
 
-    :param error: what the block raised.
-    :param failed: the outcome after an ``Exception``.  A cancellation or an interrupt says nothing about the
-        message, which is released.
+    :param error: the exception of the block.
+    :param failed: the outcome after an ``Exception``.  After a cancellation or an interrupt the message is
+        released: neither is about the message.
     """
     if core.settled:
         return None
@@ -221,21 +221,21 @@ def block_outcome(core: DeliveryCore, error: BaseException | None, failed: Outco
 
 
 def nothing_arrived(seconds: float | None) -> ReceiveTimeout:
-    """The error of a call that got no message in time."""
+    """Return the error of a call that got no message in time."""
     return ReceiveTimeout(f"no message arrived within {seconds} s")
 
 
 def take(core: ReceiverCore, count: int) -> list[DeliveryCore]:
-    """Take at most so many messages from the inbox, on any thread."""
+    """Take at most ``count`` messages from the inbox, on any thread."""
     taken: list[DeliveryCore] = []
     while len(taken) < count:
         try:
             taken.append(core.inbox.popleft())
-        except IndexError:  # also when another thread took it
+        except IndexError:  # also if another thread took it
             break
     return taken
 
 
 def live(core: ReceiverCore, deliveries: Iterable[DeliveryCore]) -> list[DeliveryCore]:
-    """Those of the present session: the primary delivers the others again."""
+    """Return the deliveries of the present session; the primary delivers the others again."""
     return [each for each in deliveries if each.session_number == core.session_number]

@@ -23,12 +23,12 @@ logger = get_logger("haclient")
 
 
 class AsyncSendFuture(asyncio.Future[Outcome]):
-    """For the asyncio API.  Belongs to the event loop of its sender.
+    """A future of the asyncio API.  Belongs to the event loop of its sender.
 
-    :ivar core: its sender.
-    :ivar sender: what sends, and must not be collected before.
-    :ivar entry: its place in the ledger.  The caller sets all: an ``__init__`` in Python would cost as much
-        as the future itself, for each message.
+    :ivar core: the core of its sender.
+    :ivar sender: the sender, kept alive by this reference.
+    :ivar entry: the entry in the ledger.  The caller sets all three: an ``__init__`` in Python would cost as
+        much as the future itself, for each message.
     """
 
     __slots__ = ("core", "entry", "sender")
@@ -38,7 +38,10 @@ class AsyncSendFuture(asyncio.Future[Outcome]):
     sender: object
 
     def set_exception(self, exception: type | BaseException, /) -> None:
-        """Note why the message failed.  Nothing is printed if nobody looks: ``flush`` is for those."""
+        """Set the error of the message.
+
+        asyncio does not warn if it is never read: a program may call ``flush`` only.
+        """
         super().set_exception(exception)
         self.exception()
         logger.debug("a message that was submitted failed: %s", exception)
@@ -55,11 +58,11 @@ class AsyncSendFuture(asyncio.Future[Outcome]):
 
 
 class BlockingSendFuture(LightFuture[Outcome]):
-    """For the blocking API: any thread may cancel it.
+    """A future of the blocking API; any thread may cancel it.
 
-    :ivar core: its sender; the caller sets this, ``thread`` and ``sender``.
-    :ivar sender: what sends, and must not be collected before.
-    :ivar entry: its place in the ledger, once it has one.
+    :ivar core: the core of its sender; the caller sets it, ``thread`` and ``sender``.
+    :ivar sender: the sender, kept alive by this reference.
+    :ivar entry: the entry in the ledger, once it has one.
     """
 
     core: SenderCore
@@ -73,7 +76,7 @@ class BlockingSendFuture(LightFuture[Outcome]):
         cancelled = super().cancel()
         if cancelled:
             self._cancelled = True
-            # Without a loop, or in a forked process, nothing is sent any more.
+            # Without a loop, or in a forked process, no message is sent any more.
             with contextlib.suppress(ConnectionClosed, WrongThread):
                 self.thread.post(self._withdraw_unsent)
         return cancelled

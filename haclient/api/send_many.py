@@ -1,14 +1,14 @@
-"""The messages of one ``send_many``: what each of them waits with, and the result of them all.
+"""The messages of one ``send_many`` call, and their results.
 
 Rules
 -----
-* A message is taken from the iterable when the window allows it, and has a result from then on.
-* A message waits with a ``Slot`` instead of a future: nobody else can wait for it, or cancel it.
-* The end of the sender, and of the call's time, are results of the messages; so is that one cannot be
-  encoded, and the others are sent.  What the iterable raises is raised itself, when the messages before have
-  their outcomes; a note says which.
-* A cancellation or interrupt withdraws what is not on the wire; what is stays in the ledger until it is
-  settled or its connection is lost.
+* A message is read from the iterable when the window allows it, and has a result from then on.
+* A message has a ``Slot`` instead of a future: no other caller can wait for it, or cancel it.
+* The end of the sender, or of the call's time, is a result of the messages.  So is an encoding error; the
+  other messages are sent.  If the iterable raises, the call raises that exception when the messages before
+  have their outcomes; a note counts them.
+* A cancellation or interrupt withdraws the messages that are not on the wire.  The others stay in the ledger
+  until they are settled or their connection is lost.
 
 A ``Batch`` belongs to the event loop of its sender.
 """
@@ -33,8 +33,8 @@ Result: TypeAlias = Outcome | HaclientError
 Sendable: TypeAlias = proton.Message | SendableBody
 
 END = object()
-"""What ``next`` returns when an iterable has no more messages."""
-# So many different reasons fit a screen.
+"""Returned by ``next`` when an iterable has no more messages."""
+# So many different reasons fit on a screen.
 _SHOWN_REASONS = 3
 
 
@@ -48,26 +48,26 @@ class Slot:
         self.index = index
 
     def done(self) -> bool:
-        """Whether the message has a result, or nobody waits for it any more."""
+        """Return whether the message has a result, or the call was abandoned."""
         return self.batch.abandoned or self.batch.results[self.index] is not None
 
     def set_result(self, result: Outcome, /) -> None:
-        """Note the outcome."""
+        """Store the outcome."""
         self.batch.settle(self.index, result)
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """Note why the message was given up."""
+        """Store the error of the message."""
         self.batch.settle(self.index, exception)
 
 
 class Batch:
-    """The messages that one ``send_many`` has taken, in order.
+    """The messages that one ``send_many`` has read, in order.
 
-    :ivar results: what became of each; ``None`` for those that are not settled.
-    :ivar unsettled: how many those are.
-    :ivar abandoned: nobody waits for them any more.
+    :ivar results: the result of each message; ``None`` if it is not settled.
+    :ivar unsettled: number of messages without a result.
+    :ivar abandoned: the caller has stopped waiting.
     :ivar complete: whether the iterable has no more messages.
-    :ivar ended: why the sender takes no more messages.
+    :ivar ended: the error because of which the sender takes no more messages.
     """
 
     __slots__ = ("_core", "_most", "_notify", "abandoned", "complete", "ended", "results", "unsettled")
@@ -84,11 +84,11 @@ class Batch:
 
     @property
     def settled(self) -> int:
-        """How many messages have a result."""
+        """Number of messages with a result."""
         return len(self.results) - self.unsettled
 
     def submit(self, data: bytes) -> None:
-        """Send a message, or note why the sender cannot."""
+        """Send a message, or store the error of the sender."""
         index = len(self.results)
         self.results.append(None)
         self.unsettled += 1
@@ -99,11 +99,11 @@ class Batch:
             self.settle(index, error)
 
     def refuse(self, error: UnencodableValue) -> None:
-        """Note that a message cannot be encoded."""
+        """Store the error of a message that cannot be encoded."""
         self.results.append(error)
 
     def settle(self, index: int, result: Any) -> None:
-        """Note the result of a message."""
+        """Store the result of a message."""
         if self.abandoned or self.results[index] is not None:
             return
         self.results[index] = result
@@ -112,13 +112,13 @@ class Batch:
             self._wake()
 
     def when_unsettled(self, most: int, notify: Callable[[], object]) -> None:
-        """Have a function called once, when no more messages than that are unsettled."""
+        """Call ``notify`` once, when at most ``most`` messages are unsettled."""
         self._most, self._notify = most, notify
         if self.unsettled <= most:
             self._wake()
 
     def expire(self, seconds: float | None) -> None:
-        """Withdraw what is not settled: the time of the call has ended."""
+        """Withdraw the unsettled messages: the time of the call has ended."""
         core = self._core
         for entry, slot in self._entries():
             duplicate_id = duplicate_id_of(entry.data)
@@ -128,7 +128,7 @@ class Batch:
             )
 
     def abandon(self) -> None:
-        """Withdraw what is not on the wire: nobody waits for it."""
+        """Withdraw the messages that are not on the wire: the caller has stopped waiting."""
         entries = self._entries()
         self.abandoned = True
         for entry, _ in entries:
@@ -145,9 +145,9 @@ class Batch:
 
 
 def check(messages: object, *, asynchronous: bool) -> None:
-    """Refuse what is no iterable of messages.
+    """Check that ``messages`` is an iterable of messages.
 
-    :raises TypeError: also for a single body that Python would iterate over.
+    :raises TypeError: if it is not; also for a single body that Python would iterate over.
     """
     if isinstance(messages, str | bytes | bytearray | memoryview | dict):
         raise TypeError(
@@ -190,16 +190,16 @@ async def take(
             else:
                 submit(data)
     finally:
-        # Another call may have the place in the window that this one has waited for, and does not need.
+        # Another call may use the place in the window that this one waited for and does not need.
         core.window_unused()
 
 
 def outcomes(core: SenderCore, batch: Batch, seconds: float | None) -> list[Outcome]:
-    """The outcomes of all messages, none of which is unsettled.
+    """Return the outcomes of all messages, if all are accepted.
 
     :param seconds: the time of the call, which has ended if neither the iterable nor the sender has.
-    :raises SendManyError: when one was not accepted, or some were not taken.
-    :raises HaclientError: when none was taken.
+    :raises SendManyError: if one was not accepted, or some were not read.
+    :raises HaclientError: if none was read.
     """
     results: list[Any] = batch.results
     if batch.complete and not any(isinstance(each, HaclientError) for each in results):
@@ -216,14 +216,14 @@ def outcomes(core: SenderCore, batch: Batch, seconds: float | None) -> list[Outc
 
 
 def note(batch: Batch) -> str:
-    """What became of the messages before an exception of the iterable."""
+    """Return the note for an exception of the iterable: the results of the messages before it."""
     if not batch.results:
         return "send_many had sent nothing"
     return f"send_many had sent before: {_count(batch.results)}"
 
 
 def _count(results: list[Result | None]) -> str:
-    """How many messages were not accepted, and the first reasons."""
+    """Return how many messages were not accepted, with the first reasons."""
     reasons: dict[str, list[int]] = {}
     for index, each in enumerate(results):
         if isinstance(each, HaclientError):

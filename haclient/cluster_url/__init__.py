@@ -1,1 +1,1 @@
-"""The cluster URL and its options: what the user wrote, parsed once.  Pure."""
+"""The cluster URL and its options, parsed once.  Pure."""

@@ -2,10 +2,10 @@
 
 Rules
 -----
-* Pairs are separated by commas.  In keys and values ``,``, ``=`` and ``%`` are percent-encoded, others may
-  be; spaces around them do not count.  A ``=`` after the first one of a pair belongs to the value.
+* Commas separate pairs.  In keys and values ``,``, ``=`` and ``%`` must be percent-encoded, other characters
+  may be; surrounding spaces are ignored.  A second ``=`` in a pair belongs to the value.
 * Escapes that are not UTF-8 become U+FFFD.  A ``%`` without two hex digits is an error.
-* One error and the whole list is void.
+* One error makes the whole list invalid.
 
 Sources: OpenTelemetry specification, resource SDK, "Specifying resource information via an environment
 variable"; W3C Baggage, 3.2.1.
@@ -17,15 +17,15 @@ import re
 from urllib.parse import unquote
 
 MOST_ATTRIBUTES = 128
-"""Attributes of one list; the limit that OpenTelemetry has for a span's."""
+"""Maximum number of attributes in a list; the same as OpenTelemetry's limit for a span."""
 
 _NO_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def parse_attributes(text: str) -> dict[str, str]:
-    """The attributes of a list; of a key that is there twice, the last.
+    """Return the attributes of a list; of a repeated key, the last value.
 
-    :raises ValueError: quotes no value, for it may be long or secret.
+    :raises ValueError: quotes no value, because it may be long or secret.
     """
     found: dict[str, str] = {}
     for number, pair in enumerate(text.split(","), start=1):

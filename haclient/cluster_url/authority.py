@@ -1,17 +1,16 @@
-"""The pieces of an authority: percent-encoding, host, port, user and password.
+"""Parsers for the parts of an authority: percent-encoding, host, port, user and password.
 
-Sources: RFC 3986 sections 2.1 and 3.2 (URI), RFC 6874 (zones of IPv6 addresses), RFC 1123
-section 2.1 (host names), RFC 5890 (A-labels).
+Sources: RFC 3986 sections 2.1 and 3.2 (URI), RFC 6874 (zones of IPv6 addresses), RFC 1123 section 2.1 (host
+names), RFC 5890 (A-labels).
 
 Rules:
 
 - A host has one spelling after parsing: lower case, A-labels, the shortest form of an IPv6 address.
-- Names with an underscore are taken (container networks have them); names that end in a number
-  and are not an IPv4 address are not (they are mistyped addresses).
-- IDNs go through the codec of the standard library, which knows IDNA 2003.  The four characters
-  that IDNA 2008 reads as another name are refused, for a client must not send a password to
-  whoever owns that one.
-- No error quotes a port or anything from before an ``@``.
+- Names with an underscore are accepted: container networks have them.  Names that end in a number and are not
+  an IPv4 address are refused: they are mistyped addresses.
+- IDNs go through the codec of the standard library, which implements IDNA 2003.  The four characters that
+  IDNA 2008 reads as another name are refused: the client must not send a password to the owner of that name.
+- No error quotes a port or any text before an ``@``.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _ESCAPE = "in a user or password write '@' as %40, ':' %3A, '/' %2F, '?' %3F, '#
 
 
 def percent_decode(text: str) -> str:
-    """Undo percent-encoding; the result is UTF-8 and holds no NUL."""
+    """Undo percent-encoding; the result is UTF-8 without NUL."""
     if _BAD_PERCENT.search(text):
         raise ClusterURLError("a '%' is followed by two hexadecimal digits; a '%' itself is written %25")
     # Not "strict": the context of the error would be a UnicodeDecodeError, which carries the password.
@@ -50,7 +49,7 @@ def percent_decode(text: str) -> str:
 
 
 def split_userinfo(authority: str, separator: str = ":") -> tuple[str | None, Secret | None, str]:
-    """``user:password@hosts`` to user, password and hosts."""
+    """Split ``user:password@hosts`` into user, password and hosts."""
     userinfo, at, hosts = authority.rpartition("@")
     if not at:
         return None, None, hosts
@@ -63,15 +62,15 @@ def split_userinfo(authority: str, separator: str = ":") -> tuple[str | None, Se
 
 
 def refuse_late_at(*texts: str) -> None:
-    """An ``@`` after the hosts shows that a password was not escaped; no error may quote it then."""
+    """Refuse an ``@`` after the hosts: a password was not escaped, and no error may quote it."""
     if any("@" in text for text in texts):
         raise ClusterURLError(f"there is an '@' after the hosts; {_ESCAPE}; and the same in values")
 
 
 def split_host_port(text: str, default_port: int) -> tuple[str, int]:
-    """``host``, ``host:port`` or ``[v6]:port`` to host and port.
+    """Split ``host``, ``host:port`` or ``[v6]:port`` into host and port.
 
-    :raises ClusterURLError: when either is missing or wrong.
+    :raises ClusterURLError: if either is missing or wrong.
     """
     match = _HOST_PORT.fullmatch(text)
     if match is None:
@@ -85,14 +84,14 @@ def split_host_port(text: str, default_port: int) -> tuple[str, int]:
 
 
 def parse_port(host: str, text: str) -> int:
-    """A TCP or UDP port; the error does not quote it, for it may be a piece of a password."""
+    """Return a TCP or UDP port; the error does not quote it, since it may be part of a password."""
     if _PORT.fullmatch(text) and 0 < int(text) <= _HIGHEST_PORT:
         return int(text)
     raise ClusterURLError(f"host {host!r}: a port is a number from 1 to {_HIGHEST_PORT}; {_ESCAPE}")
 
 
 def parse_host(text: str) -> str:
-    """A host in its one spelling; the brackets of an IPv6 address are removed."""
+    """Return a host in its one spelling, without the brackets of an IPv6 address."""
     if text.startswith("["):
         return _ipv6(text.removeprefix("[").removesuffix("]"))
     name = _ascii(percent_decode(text)).lower()
@@ -105,21 +104,21 @@ def parse_host(text: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether a parsed host is an IP literal."""
+    """Return whether a parsed host is an IP literal."""
     return _as_address(host) is not None
 
 
 def tls_name(host: str) -> str:
-    """The name that a certificate carries for a host; empty when it is the host itself.
+    """Return the name that a host's certificate carries; empty if it is the host itself.
 
-    A name's final dot and an address's zone are matters of the client's own (RFC 6066 section 3).
+    The final dot of a name and the zone of an address are local to the client (RFC 6066 section 3).
     """
     name = host.removesuffix(".").partition("%")[0]
     return "" if name == host else name
 
 
 def format_host(host: str) -> str:
-    """The host as it stands in a URL."""
+    """Return the host in the form of a URL."""
     return f"[{host.replace('%', '%25')}]" if ":" in host else host
 
 

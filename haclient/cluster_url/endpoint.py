@@ -1,8 +1,8 @@
-"""Where a member can be reached, and how this client learnt of it.
+"""The network endpoint of a member, and how this client learnt of it.
 
-An ``Endpoint`` is a plain fact: host, port, TLS or not.  Two endpoints are the same when
-those three agree; the name that TLS must verify and the origin are carried along but do not
-tell endpoints apart, because the same member is often known by its URL *and* by a redirect.
+An ``Endpoint`` is a plain fact: host, port, TLS or not.  Two endpoints are equal if these three agree.  The
+name that TLS must verify and the origin do not count, because the same member is often known by its URL *and*
+by a redirect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Origin(enum.Enum):
     SEED = "seed"
     """Written in the cluster URL."""
     RESOLVED = "resolved"
-    """An address that DNS gave for a name of the seed list."""
+    """An address that DNS returned for a name of the seed list."""
     PUSHED = "pushed"
     """In the ``failover-server-list`` of a member's Open."""
     REDIRECT = "redirect"
@@ -35,9 +35,9 @@ class Endpoint:
     :param host: a host name or an IP literal without brackets, lower case.
     :param port: TCP port, 1 to 65535.
     :param tls: whether the connection starts with a TLS handshake.
-    :param server_name: the name that the certificate must carry and that SNI sends;
-        empty means ``host``.  For an address found by DNS it is the name the user wrote,
-        for a redirect the ``hostname`` of the redirect.
+    :param server_name: the name that the certificate must carry and that SNI sends; empty means ``host``.
+        For an address found by DNS it is the name the user wrote, for a redirect the ``hostname`` of the
+        redirect.
     :param origin: how it became known.
     """
 
@@ -53,7 +53,7 @@ class Endpoint:
         return self.server_name or self.host
 
     def with_origin(self, origin: Origin) -> Endpoint:
-        """The same endpoint, with another origin."""
+        """Return the same endpoint with another origin."""
         return replace(self, origin=origin)
 
     @property

@@ -1,7 +1,7 @@
 """The errors for a cluster URL, an option or a configuration that cannot be used.
 
-Rules: the text never holds a password, nor anything that may be a piece of one (a port that is
-not a number, whatever stands before an unescaped ``@``).  The errors pickle.
+Rules: the text never holds a password, nor any text that may be part of one: a port that is not a number, or
+the text before an unescaped ``@``.  The errors pickle.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from haclient.printable.text import printable
 
 
 class ClusterURLError(HaclientError, ValueError):
-    """A cluster URL is wrong; the text says what is, and what to write instead.
+    """A cluster URL is wrong; the text names the mistake and the correct form.
 
-    :ivar option: the option at fault, as it was written; ``None`` when it is not an option.
+    :ivar option: the option at fault, as it was written; ``None`` if the mistake is elsewhere.
     """
 
     code = "bad-url"
@@ -29,9 +29,9 @@ class ClusterURLError(HaclientError, ValueError):
 
 
 class ConfigurationError(ClusterURLError):
-    """A key from outside the program is wrong, or one is missing.
+    """A key of a configuration from outside the program is wrong or missing.
 
-    :ivar option: the key; ``None`` when a file as a whole is wrong.
+    :ivar option: the key; ``None`` if a file as a whole is wrong.
     :ivar origin: the key, or the file, by the name that the user knows.
     """
 

@@ -1,13 +1,12 @@
-"""Options of other clients: what each of them is here.
+"""Translation of the options of other clients.
 
 Rules:
 
 - An option with a name of ours is ours.
-- A published option of theirs is mapped, or refused by its name and with a reason: one that is silently
-  dropped is a setting that somebody relies on.  Some are taken with one value only: that which this
-  client has built in.
-- What is refused altogether is not quoted: it may be a password.
-- What they count in passes over the list, this client counts in attempts: a pass is one for each member.
+- A published option of another client is mapped, or refused by its name and with a reason: users rely on
+  their settings, so none is silently dropped.  Some are accepted only with the value that is built in here.
+- If an option is refused in any case, its value is not quoted: it may be a password.
+- Other clients count passes over the list, this client counts attempts: a pass is one attempt per member.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from haclient.cluster_url.option_values import as_text
 from haclient.cluster_url.options import OPTION_NAMES, Options, parse_options
 
 Written = tuple[tuple[str, str], ...]
-"""Options of ours, each with the name by which the user spelt it."""
+"""Our options, each with the name by which the user spelt it."""
 
 _Pairs = Iterable[tuple[str, str]]
 _OURS = {each.name: as_text(each.default) for each in fields(Options)}
@@ -29,12 +28,12 @@ _TRUE = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterpart:
-    """What one option of another client is here.
+    """The translation of one option of another client.
 
-    :param default: theirs, as their manual has it; empty when there is none.
-    :param read: their text, and how many members the list has, to options of ours; ``ValueError`` says why
-        it cannot be.
-    :param ours: the options it may set.
+    :param default: its default there, by the manual; empty if there is none.
+    :param read: translates its text, given the number of members in the list, to our options; ``ValueError``
+        has the reason if that is impossible.
+    :param ours: the options that it may set.
     :param remark: for the table.
     """
 
@@ -48,7 +47,7 @@ class Counterpart:
 
 
 def equal(option: str, default: str, remark: str = "") -> Counterpart:
-    """The same thing under another name."""
+    """The same option under another name."""
     return Counterpart(default=default, read=lambda text, _: {option: text}, ours=(option,), remark=remark)
 
 
@@ -62,7 +61,7 @@ def seconds(*options: str, default: str, remark: str = "") -> Counterpart:
 def milliseconds(option: str, default: str, remark: str = "", *, endless: bool = False) -> Counterpart:
     """A whole number of milliseconds.
 
-    :param endless: whether -1 says that there is no limit.
+    :param endless: whether -1 means no limit.
     """
 
     def read(text: str, _: int) -> Mapping[str, str]:
@@ -76,7 +75,7 @@ def milliseconds(option: str, default: str, remark: str = "", *, endless: bool =
 
 
 def passes(default: str) -> Counterpart:
-    """How often the whole list is tried; -1 has no end."""
+    """Number of passes over the whole list; -1 means no limit."""
 
     def read(text: str, members: int) -> Mapping[str, str]:
         if text == "-1":
@@ -92,7 +91,7 @@ def passes(default: str) -> Counterpart:
 
 
 def words(option: str, default: str, meanings: Mapping[str, str]) -> Counterpart:
-    """One word of a list, whatever its case."""
+    """One word of a list, in upper or lower case."""
 
     def read(text: str, _: int) -> Mapping[str, str]:
         if text.upper() not in meanings:
@@ -108,7 +107,7 @@ def switch(
 ) -> Counterpart:
     """True or false.
 
-    :param on: what true sets here, or why it cannot be; empty when it is so anyway.
+    :param on: the options that true sets here, or why it is refused; empty if true is built in.
     """
 
     def read(text: str, _: int) -> Mapping[str, str]:
@@ -126,7 +125,7 @@ def switch(
 
 
 def only(value: str, default: str, why: str) -> Counterpart:
-    """Taken with the one value that this client has built in."""
+    """An option accepted only with the value that is built in here."""
 
     def read(text: str, _: int) -> Mapping[str, str]:
         if text != value:
@@ -137,7 +136,7 @@ def only(value: str, default: str, why: str) -> Counterpart:
 
 
 def refused(why: str, default: str = "") -> Counterpart:
-    """Nothing here is like it."""
+    """An option without a counterpart here."""
 
     def read(_text: str, _members: int) -> Mapping[str, str]:
         raise ValueError(f"has no counterpart here: {why}")
@@ -157,10 +156,10 @@ def _shown(word: str, meaning: Mapping[str, str] | str) -> str:
 def translate(
     pairs: _Pairs, counterpart: Callable[[str], Counterpart | str], members: int
 ) -> tuple[Options, Written]:
-    """Options from the names and decoded texts of somebody else's URL.
+    """Return the options for the names and decoded texts in another client's URL.
 
-    :param counterpart: what a name is: theirs, or the name of an option of ours.
-    :param members: how many the list has.
+    :param counterpart: returns the translation of a name, or the name of an option of ours.
+    :param members: number of members in the list.
     :raises ClusterURLError: names the option at fault as it was written.
     """
     written: dict[str, str] = {}
@@ -185,7 +184,7 @@ def _translated(spelt: str, text: str, what: Counterpart | str, members: int) ->
 
 
 def counterparts_table(counterparts: Mapping[str, Counterpart]) -> str:
-    """Their options and ours as a Markdown table."""
+    """Return the options of another client and ours as a Markdown table."""
     head = ("| theirs | default | ours | default | remark |", "|---|---|---|---|---|")
     return "\n".join((*head, *(_row(name, each) for name, each in counterparts.items())))
 

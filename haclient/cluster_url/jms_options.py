@@ -1,8 +1,8 @@
-"""What the options of a ``failover:(...)`` URI mean here.
+"""Translation of the options of a ``failover:(...)`` URI.
 
-Qpid JMS and ActiveMQ have such URIs.  The options of the list stand after the parenthesis, in
-Qpid JMS with the prefix ``failover.``, which may be left out; those of the members (``amqp.``,
-``transport.``, ``jms.``) stand inside it, or after ``failover.nested.`` or ``nested.`` outside.
+Qpid JMS and ActiveMQ have such URIs.  The options of the list follow the parenthesis; Qpid JMS prefixes them
+with ``failover.``, which is optional here.  The options of the members (``amqp.``, ``transport.``, ``jms.``)
+are inside it, or outside with the prefix ``failover.nested.`` or ``nested.``.
 
 Sources: "QpidJMS configuration"; "ActiveMQ Classic failover transport reference", and the setters of its
 ``FailoverTransport``; QPIDJMS-336 (an attempt is a pass over the list).
@@ -185,9 +185,9 @@ _LIST: Mapping[str, Counterpart] = {**ACTIVEMQ_LIST, **QPID_JMS_LIST}
 
 
 def parse_failover_options(pairs: Iterable[tuple[str, str]], members: int = 1) -> tuple[Options, Written]:
-    """Options from the names and decoded texts of a failover URI.
+    """Return the options for the names and decoded texts of a failover URI.
 
-    :param members: how many the list has.
+    :param members: number of members in the list.
     :raises ClusterURLError: names the option at fault as it was written.
     """
     return translate(pairs, _counterpart, members)

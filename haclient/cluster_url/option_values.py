@@ -1,8 +1,8 @@
-"""How the values of URL options are written: one small parser for each kind of value.
+"""Parsers for the values of URL options, one for each kind of value.
 
-A parser takes text and returns the value, or raises ``ValueError`` with a text that continues
-"option 'x': ...".  ``as_text`` is its inverse: ``parse(as_text(value)) == value``.
-Values given in Python are turned into text first: there is one validation, not two.
+A parser takes text and returns the value, or raises ``ValueError`` with a text that continues "option 'x':
+...".  ``as_text`` is its inverse: ``parse(as_text(value)) == value``.  Values given in Python are turned into
+text first: there is one validation, not two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from haclient.cluster_url.attribute_list import parse_attributes
 from haclient.cluster_url.authority import parse_host, split_host_port
 
 DNS_PORT = 53
-# Room for any sane wait, while sums of it stay far below what a clock or a timer holds.
+# Longer than any reasonable wait, and sums of it stay far below the limits of a clock or a timer.
 LONGEST_SECONDS = 1e8
 # Delivery numbers are compared by RFC 1982 serial arithmetic, which holds for half of 32 bits
 # (AMQP 1.0 part 2, section 2.8.10).
@@ -46,11 +46,11 @@ class Kind:
     """One kind of value.
 
     :param parse: text to value, or ``ValueError``.
-    :param type: for people.
-    :param accepts: the annotation of a keyword argument, which may be text in every case.
-    :param unit: for people; empty when there is none.
-    :param range: the values allowed, for people; empty when ``type`` says it all.
-    :param choices: every value there is, when they can be listed.
+    :param type: name of the type, for people.
+    :param accepts: the annotation of a keyword argument, which may always be text.
+    :param unit: for people; empty if there is none.
+    :param range: the values allowed, for people; empty if ``type`` is enough.
+    :param choices: every possible value, if they can be listed.
     """
 
     parse: Callable[[str], object]
@@ -62,7 +62,7 @@ class Kind:
 
 
 def seconds(low: float, high: float = LONGEST_SECONDS, *, or_zero: bool = False) -> Kind:
-    """A length of time: ``2.5``, ``250ms``, ``10s``, ``5m``, ``1h``."""
+    """A duration: ``2.5``, ``250ms``, ``10s``, ``5m``, ``1h``."""
 
     def parse(text: str) -> float:
         match = _DURATION.fullmatch(text)
@@ -85,7 +85,7 @@ def whole(low: int, high: int, unit: str = "") -> Kind:
     """A whole number."""
 
     def parse(text: str) -> int:
-        # Ten digits hold every limit; int() refuses some longer ones with a text of its own.
+        # Ten digits are enough for every limit; for more, int() may raise an error with a text of its own.
         if not re.fullmatch(r"-?[0-9]{1,10}", text):
             raise ValueError(f"{text!r} is not a whole number from {low} to {high}")
         return int(_within(int(text), low, high))
@@ -163,7 +163,7 @@ def _nameserver(text: str) -> str:
 
 
 def split_nameserver(text: str) -> tuple[str, int]:
-    """``host``, ``host:port``, ``v6`` or ``[v6]:port`` to host and port."""
+    """Split ``host``, ``host:port``, ``v6`` or ``[v6]:port`` into host and port."""
     bare_ipv6 = text.count(":") > 1 and "[" not in text
     return split_host_port(f"[{text}]" if bare_ipv6 else text, DNS_PORT)
 
@@ -171,19 +171,19 @@ def split_nameserver(text: str) -> tuple[str, int]:
 BOOLEAN = Kind(parse=_boolean, type="boolean", accepts="bool | str")
 TEXT = Kind(parse=_text, type="text")
 PATH = Kind(parse=_text, type="path", accepts="str | os.PathLike[str]")
-# As OpenTelemetry writes them: key=value, with commas between.
+# As in OpenTelemetry: key=value, with commas between.
 ATTRIBUTES = Kind(parse=_attributes, type="attributes")
-# Empty is a value: off, whatever would be without it.
+# Empty is a value: off, whatever the default is.
 DIRECTORY = Kind(parse=_directory, type="directory", accepts="str | os.PathLike[str]")
 HOST = Kind(parse=parse_host, type="host")
 MECHANISMS = Kind(parse=_mechanisms, type="list", accepts="str | tuple[str, ...]")
-# Hosts, each with its port or without.
+# Hosts with or without a port.
 MEMBERS = Kind(parse=_members, type="list", accepts="str | tuple[str, ...]")
 NAMESERVER = Kind(parse=_nameserver, type="address")
 
 
 def as_text(value: object) -> str:
-    """A value as it stands in a URL, before percent-encoding; ``None`` is ``none``.
+    """Return a value as in a URL, before percent-encoding; ``None`` is ``none``.
 
     :raises ValueError: for a type that no option has.
     """

@@ -1,9 +1,9 @@
-"""Every option of a cluster URL: the fields of ``Options`` are the one table of them.
+"""Every option of a cluster URL: the fields of ``Options`` are their only table.
 
-Each field carries its kind of value, its default and one line of meaning; the parser, the keyword
-overrides and the formatter read that.  The page docs/options.md and the signature in ``option_types``
-are generated from it, see ``reference``.  An option may be given in the query of the URL, as a keyword
-argument, as a variable ``HACLIENT_<NAME>``, and as a key of a configuration file.
+Each field has the kind of its value, its default and one line of meaning.  The parser, the keyword overrides
+and the formatter read the table.  The page docs/options.md and the signature in ``option_types`` are
+generated from it, see ``reference``.  An option may be given in the query of the URL, as a keyword argument,
+as a variable ``HACLIENT_<NAME>``, and as a key of a configuration file.
 
 Rules:
 
@@ -11,7 +11,7 @@ Rules:
 - An option that another client has under another name is mapped by that client's table, see
   ``foreign_options``.
 - The options of ``Policy`` have the names and the defaults of ``Policy``.
-- ``none`` is written for "no limit" or "not set", where an option has such a value.
+- ``none`` means "no limit" or "not set", if an option has such a value.
 - Values are percent-decoded already; a ``+`` is a plus.
 """
 
@@ -49,16 +49,16 @@ Delivery = Literal["at-least-once", "at-most-once"]
 
 _POLICY = Policy()
 _KEY = "option"
-# Characters that need no escape in a value; "@" does, see authority.refuse_late_at.
+# Characters that need no escape in a value; "@" needs one, see authority.refuse_late_at.
 _PLAIN = "/:,[]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AboutOption:
-    """What the table says about an option, beside its name and default.
+    """The entry of an option in the table, besides its name and default.
 
     :param optional: whether ``none`` is a value.
-    :param in_signature: whether the generated signature has it; else the factory declares it itself.
+    :param in_signature: whether the generated signature has it; otherwise the factory declares it itself.
     """
 
     kind: Kind
@@ -77,8 +77,7 @@ def _about(
 class Options:
     """The options of a cluster URL.  Times are seconds; ``None`` is no limit, or not set.
 
-    Made by ``parse_options`` and ``with_overrides``, which check the values; the constructor
-    does not.
+    ``parse_options`` and ``with_overrides`` make them and check the values; the constructor checks nothing.
     """
 
     # RFC 8305 section 5: the connection attempt delay is never below 10 ms.
@@ -207,7 +206,7 @@ class Options:
             "while a connection is parked the search waits this long for it; then it starts rounds again",
         ),
     )
-    # Twice this goes into Open as milliseconds in 32 bits; a day is far inside.
+    # Open carries twice this as milliseconds in 32 bits; a day is far below that limit.
     heartbeat: float = field(
         default=10.0,
         metadata=_about(
@@ -237,7 +236,7 @@ class Options:
         default=100,
         metadata=_about(whole(1, MOST_DELIVERIES, "messages"), "messages a receiver asks for in advance"),
     )
-    # 512 is MIN-MAX-FRAME-SIZE, AMQP 1.0 part 2, section 2.4.1; 64 KiB is what brokers commonly take.
+    # 512 is MIN-MAX-FRAME-SIZE, AMQP 1.0 part 2, section 2.4.1; 64 KiB is common among brokers.
     max_frame_size: int = field(
         default=65536,
         metadata=_about(whole(512, 2**32 - 1, "bytes"), "largest frame this client takes"),
@@ -307,7 +306,7 @@ class Options:
         default=None,
         metadata=_about(seconds(0.001), "timeout of a send that names none", optional=True),
     )
-    # proton's BlockingConnection waits as long.
+    # The same as proton's BlockingConnection.
     call_timeout: float | None = field(
         default=60.0,
         metadata=_about(
@@ -316,7 +315,7 @@ class Options:
             optional=True,
         ),
     )
-    # Twice the 60 s for which Artemis by default counts the consumer of a half-open connection.
+    # Artemis counts the consumer of a half-open connection for 60 s by default; this is twice that.
     reattach_timeout: float = field(
         default=120.0,
         metadata=_about(
@@ -349,7 +348,7 @@ class Options:
     )
 
     def policy(self) -> Policy:
-        """The part of the options that discovery uses."""
+        """Return the options that discovery uses."""
         return Policy(**{each.name: getattr(self, each.name) for each in fields(Policy)})
 
 
@@ -363,9 +362,9 @@ OPTION_NAMES = tuple(_FIELDS)
 def parse_options(
     pairs: Iterable[tuple[str, str]], written: Mapping[str, str] = MappingProxyType({})
 ) -> Options:
-    """Options from names and decoded texts.
+    """Return options for names and decoded texts.
 
-    :param written: for errors, how the user spelt a name, where that differs.
+    :param written: the user's spelling of names, for errors, if it differs.
     :raises ClusterURLError: names the option at fault.
     """
     values: dict[str, object] = {}
@@ -378,7 +377,7 @@ def parse_options(
 
 
 def with_overrides(options: Options, **overrides: object) -> Options:
-    """The same options with some replaced, by texts as in a URL or by Python values.
+    """Return the options with some replaced, by texts as in a URL or by Python values.
 
     :raises ClusterURLError: names the option at fault.
     """
@@ -386,12 +385,12 @@ def with_overrides(options: Options, **overrides: object) -> Options:
 
 
 def _quoted(text: str) -> str:
-    # Behind a comma, "x://" would be the URI of another member.
+    # After a comma, "x://" would start the URI of another member.
     return quote(text, safe=_PLAIN).replace("://", "%3A//")
 
 
 def format_options(options: Options) -> str:
-    """The options that differ from their defaults, as the query of a URL; empty when none does."""
+    """Return the options that differ from their defaults, as the query of a URL; empty if none does."""
     values = {name: getattr(options, name) for name in OPTION_NAMES}
     return "&".join(
         f"{name}={_quoted(as_text(value))}"
@@ -401,7 +400,7 @@ def format_options(options: Options) -> str:
 
 
 def refuse_unknown(name: str, spelt: str) -> ClusterURLError:
-    """The error for an option that does not exist, with the likeliest one that does."""
+    """Return the error for an unknown option, with the most similar known one."""
     import difflib  # noqa: PLC0415 - for this error alone
 
     near = difflib.get_close_matches(name.lower().replace("-", "_"), OPTION_NAMES, n=1)

@@ -1,7 +1,7 @@
-"""What the connection options of Qpid's C++ client mean here.
+"""Translation of the connection options of Qpid's C++ client.
 
-There they are a map beside the URL; here they stand in its query: ``amqp:tcp:a:5672?reconnect=true``.
-Words are divided by ``_`` or ``-``, as there.
+There they are a map beside the URL; here they are in its query: ``amqp:tcp:a:5672?reconnect=true``.  Words
+are separated by ``_`` or ``-``, as there.
 
 Source: ``qpid::messaging::ConnectionOptions``; "Programming in Apache Qpid", section "Connection options".
 """
@@ -87,16 +87,16 @@ QPID_CPP: Mapping[str, Counterpart] = MappingProxyType(
 
 
 def divide_urls(pairs: _Pairs) -> tuple[tuple[str, ...], _Pairs]:
-    """The addresses of ``reconnect_urls``, which are more members, and the other options."""
+    """Split off the addresses of ``reconnect_urls``, which are more members, from the other options."""
     urls = [text for name, text in pairs if _normal(name) == RECONNECT_URLS]
     addresses = tuple(each.removeprefix("amqp:") for text in urls for each in text.split(","))
     return addresses, tuple(pair for pair in pairs if _normal(pair[0]) != RECONNECT_URLS)
 
 
 def parse_qpid_options(pairs: Iterable[tuple[str, str]], members: int = 1) -> tuple[Options, Written]:
-    """Options from the names and decoded texts of a URL in Qpid's form.
+    """Return the options for the names and decoded texts of a URL in Qpid's form.
 
-    :param members: how many the list has.
+    :param members: number of members in the list.
     :raises ClusterURLError: names the option at fault as it was written.
     """
     return translate(pairs, _counterpart, members)

@@ -1,4 +1,4 @@
-"""What is generated from the table of options: the page of them, and the signature for type checkers.
+"""Texts generated from the table of options: the options page, and the signature for type checkers.
 
 ``scripts/readme_tables.py`` writes both; tests check that both are current.  No other module imports this.
 """
@@ -40,19 +40,19 @@ class OptionArguments(TypedDict, total=False):
 
 
 def options_table() -> str:
-    """Every option as a Markdown table."""
+    """Return every option as a Markdown table."""
     head = (f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * len(_COLUMNS)}")
     return "\n".join((*head, *map(_row, OPTION_NAMES)))
 
 
 def option_types() -> str:
-    """The source of ``option_types``."""
+    """Return the source of ``option_types``."""
     lines = [f"    {name}: {annotation(name)}" for name in OPTION_NAMES if ABOUT[name].in_signature]
     return _HEAD + "\n".join(lines) + "\n"
 
 
 def annotation(name: str) -> str:
-    """What a keyword argument of that name takes."""
+    """Return the type annotation of a keyword argument."""
     about = ABOUT[name]
     choices = ", ".join(f'"{each}"' for each in about.kind.choices)
     accepts = f"Literal[{choices}]" if choices else about.kind.accepts
@@ -60,7 +60,7 @@ def annotation(name: str) -> str:
 
 
 def aliases(name: str) -> Mapping[str, tuple[str, ...]]:
-    """For each other client, its options that set this one."""
+    """Return, for each other client, its options that set this one."""
     return {
         client: tuple(theirs for theirs, each in counterparts.items() if name in (each.ours or (theirs,)))
         for client, counterparts in _CLIENTS

@@ -1,7 +1,7 @@
-"""One address of the seed list, with the credentials written for it; and credentials as programs give them.
+"""An address of the seed list with its credentials, and credentials given by programs.
 
-Rules: credentials belong to one seed and never move to the next; a password shows itself only
-to ``Secret.reveal()``, never in ``repr``, ``str``, a format string or ``dataclasses.asdict``.
+Rules: credentials belong to one seed and never move to the next.  Only ``Secret.reveal()`` shows a password,
+never ``repr``, ``str``, a format string or ``dataclasses.asdict``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MASK = "***"
 class Secret:
     """A text that must not be shown: ``str``, ``repr`` and formatting give ``***``.
 
-    Not a dataclass, for ``dataclasses.asdict`` would take it apart.
+    Not a dataclass, because ``dataclasses.asdict`` would extract the text.
     """
 
     __slots__ = ("_text",)
@@ -25,7 +25,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for SASL and nobody else."""
+        """Return the text itself, only for SASL."""
         return self._text
 
     def __eq__(self, other: object) -> bool:
@@ -53,9 +53,9 @@ class Credentials:
 class Seed:
     """One entry of the seed list.
 
-    :param endpoint: where it is; for an SRV name its port means nothing.
-    :param user: the user written for this seed, if one was.
-    :param password: ``None`` when there was none; an empty one is a ``Secret("")``.
+    :param endpoint: host and port; the port of an SRV name has no meaning.
+    :param user: the user written for this seed, if any.
+    :param password: ``None`` if there was none; an empty one is a ``Secret("")``.
     """
 
     endpoint: Endpoint

@@ -1,4 +1,4 @@
-"""The cluster URL: which members there are, with which credentials and options.
+"""The cluster URL: the members of a cluster, with their credentials and the options.
 
     amqp://vip                                        one name or address
     amqps://user:pass@a:5671,b,[::1]:5673/?x=y        several; the credentials hold for all
@@ -6,20 +6,20 @@
     amqp+ssl://a:5671                                 as amqps://: ActiveMQ and Amazon MQ print it
     amqp+srv://name, amqps+srv://name                 the SRV records of one name (RFC 2782)
     failover:(amqp://a,amqps://u:p@b:5671)?x=y        Qpid JMS and ActiveMQ; parentheses and a
-                                                      "//" before them may be left out or in
+                                                      "//" before them are optional
     amqp:tcp:a:5672,ssl:b:5671, amqp:u/p@tcp:a:5672   Qpid C++ (AMQP 0-10 section 9.1.2)
 
 Rules:
 
-- One grammar, parsed once.  Whatever is not understood is an error, never dropped.
-- The list keeps its order.  An endpoint named twice counts once; twice with different
-  credentials is an error.
-- Where each member has its scheme, it has its own credentials, or none.  Options inside a member hold
-  for the whole cluster, so every member must have the same ones.
-- No error, ``repr`` or ``str`` holds a password.  ``str(url)`` parses to an equal URL but for
-  its passwords, which are ``***``.
+- One grammar, parsed once.  Text that does not fit the grammar is an error, never dropped.
+- The list keeps its order.  An endpoint named twice counts once; twice with different credentials is an
+  error.
+- If each member has its scheme, it has its own credentials, or none.  Options inside a member apply to the
+  whole cluster, so every member must have the same ones.
+- No error, ``repr`` or ``str`` holds a password.  ``str(url)`` parses to an equal URL, except for the
+  passwords, which are ``***``.
 
-Source: RFC 3986, but for the comma between hosts and for ``failover:``.
+Source: RFC 3986, except the comma between hosts and ``failover:``.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _TLS = re.compile(r"amqps|amqp\+ssl", re.IGNORECASE)
 _URI = re.compile(rf"(?P<scheme>{SCHEME}|amqps?\+srv){_AFTER_SCHEME}", re.IGNORECASE)
 _MEMBER = re.compile(rf"(?P<scheme>{SCHEME}){_AFTER_SCHEME}", re.IGNORECASE)
 _FAILOVER = re.compile(r"(?://)?(?:\((?P<inside>[^()]*)\)|(?P<bare>[^()?]*))(?:\?(?P<query>[^()]*))?")
-# Only a comma before the next URI parts two members: one inside a password stays with it, so that
-# no half of the password is taken for something that an error may quote.
+# Only a comma before the next URI separates two members.  A comma inside a password stays with it, so that no
+# error quotes half of the password.
 _COMMA = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 _QPID_ADDRESS = re.compile(r"(?:(?P<protocol>tcp|ssl|tls):)?(?P<address>.*)")
 _BARE = re.compile(r"[\w.-]+(:[0-9]+)?(,[\w.-]+(:[0-9]+)?)*")
@@ -71,7 +71,7 @@ class ClusterURL:
 
     :param seeds: in the order written, each endpoint once.
     :param srv: whether the one seed is a name whose SRV records list the members.
-    :param written: the options that the text gives, each with the name by which it spells it.
+    :param written: the options in the text, each with the name by which the user spelt it.
     """
 
     seeds: tuple[Seed, ...]
@@ -81,9 +81,9 @@ class ClusterURL:
 
     @classmethod
     def parse(cls, text: str) -> ClusterURL:
-        """Read any of the forms above.
+        """Parse any of the forms above.
 
-        :raises ClusterURLError: says what is wrong; ``.option`` names the option, if it is one.
+        :raises ClusterURLError: names the mistake; ``.option`` is the option at fault, if any.
         """
         _check_characters(text)
         scheme, _, rest = text.partition(":")
@@ -123,7 +123,7 @@ def _no_scheme(text: str) -> ClusterURLError:
     if foreign := _FOREIGN_SCHEME.match(text):
         known = "amqp://, amqps://, amqp+srv://, amqps+srv:// or failover:(...)"
         return ClusterURLError(f"unknown scheme {foreign['scheme']!r}: a cluster URL starts with {known}")
-    # Only what is surely no password is quoted.
+    # Quote the text only if it certainly holds no password.
     form = f"write amqp://{text}" if _BARE.fullmatch(text) else _FORM
     return ClusterURLError(f"a cluster URL starts with amqp:// or amqps://: {form}")
 
@@ -137,7 +137,7 @@ def _parse_uri(match: re.Match[str]) -> ClusterURL:
 
 
 def _parse_list(text: str) -> ClusterURL:
-    """Several URIs with commas between, and the options after the last."""
+    """Parse several URIs with commas between, and the options after the last."""
     addresses, _, query = text.partition("?")
     if _COMMA.search(query):
         raise ClusterURLError(f"options hold for the whole cluster: {_LIST_FORM}")
@@ -182,14 +182,14 @@ def _seed(text: str, user: str | None, password: Secret | None, *, tls: bool) ->
 
 
 def second_site(members: Iterable[str] | None, *, tls: bool) -> tuple[Endpoint, ...]:
-    """The endpoints of the option ``dr``: with TLS where the URL has it, and with its credentials."""
+    """Return the endpoints of the option ``dr``, with TLS if the URL has it."""
     return tuple(_seed(member, None, None, tls=tls).endpoint for member in members or ())
 
 
 def distinct(seeds: Iterable[Seed]) -> tuple[Seed, ...]:
-    """Each endpoint once.
+    """Return each endpoint once.
 
-    :raises ClusterURLError: for one that has different credentials the second time.
+    :raises ClusterURLError: if an endpoint is repeated with different credentials.
     """
     found: dict[Endpoint, Seed] = {}
     for seed in seeds:

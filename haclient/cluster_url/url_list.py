@@ -7,9 +7,9 @@ Rules
 -----
 * An entry without a scheme is a host, or host:port, with the scheme and the credentials of the URL before it.
 * Every other entry has its own credentials, or none.
-* Options hold for the whole cluster, wherever they stand; one that two entries give different values is an
-  error.
-* The entries are in order, and an endpoint named twice counts once, as within one URL.
+* Options apply to the whole cluster, in whatever entry they are.  If two entries give an option different
+  values, it is an error.
+* The entries keep their order, and an endpoint named twice counts once, as within one URL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from haclient.cluster_url.options import with_overrides
 from haclient.cluster_url.seed import Seed
 from haclient.cluster_url.url import SCHEME, ClusterURL, distinct
 
-# What an application may give.
+# The types of the argument.
 URLArgument = str | Sequence[str] | ClusterURL
 
 _EXPECTED = "url: a cluster URL such as 'amqp://host:port,host:port', or a list of them, is expected"
@@ -32,10 +32,10 @@ _HOST = re.compile(r"(\[[0-9A-Za-z:.%]+\]|[^\s:/?#@,\[\]()]+)(:[0-9]+)?")
 
 
 def read_url(given: URLArgument) -> ClusterURL:
-    """The one cluster URL that an argument means.
+    """Return the one cluster URL of an argument.
 
-    :raises TypeError: for what is neither text, a list of texts nor a ``ClusterURL``.
-    :raises ClusterURLError: says what is wrong.
+    :raises TypeError: if it is neither text, a list of texts nor a ``ClusterURL``.
+    :raises ClusterURLError: names the mistake.
     """
     if isinstance(given, ClusterURL):
         return given

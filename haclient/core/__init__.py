@@ -1,20 +1,20 @@
-"""What survives a failover: connections, senders and receivers that outlive their sockets.
+"""Connections, senders and receivers that outlive their sockets.
 
-* ``connection``   one connection: it searches, uses a session, and searches again after each loss
-* ``link_set``     its links, and ``event_publisher``: its events
-* ``waiting``      logs that calls wait for a primary
-* ``attach``       what happens when a peer refuses a link, or ends the connection for it
-* ``episode``      executes the decisions of one search until a session is usable or the search gives up
+* ``connection``   one connection: searches, uses a session, and searches again after each loss
+* ``link_set``     its links; ``event_publisher``: its events
+* ``waiting``      log warnings while calls wait for a primary
+* ``attach``       handling of refused links, and of links that end their connection
+* ``episode``      runs one search until a session is usable or the search gives up
 * ``attempt``      one attempt at one endpoint, from TCP connect to a usable session
-* ``failures``     what a failed attempt means
-* ``container_id`` the id in the Opens of a connection
-* ``cluster``      what the connections of one factory share: topology, dials, the owner of the search
-* ``standby``      one parked connection beside the live one
+* ``failures``     classification of failed attempts
+* ``container_id`` the container id in the Opens of a connection
+* ``cluster``      state shared by the connections of one factory: topology, dials, search owner
+* ``standby``      one parked connection, kept beside the live one
 * ``sender``, ``ledger``, ``message_encoder``   messages sent and not settled
 * ``receiver``, ``delivery``                    messages received and not settled
-* ``quirks``       what a broker needs beyond the specification
+* ``quirks``       deviations of brokers from the specification
 
-Everything here runs on one event loop, and nothing is locked.
+Everything here runs on one event loop and needs no locks.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""One attempt: one try at one endpoint, from TCP connect to a usable session.
+"""One attempt at one endpoint, from TCP connect to a usable session.
 
-Usable means: the Open arrived without ``amqp:connection-establishment-failed``, and the Begin was
+A session is usable when the Open arrived without ``amqp:connection-establishment-failed``, and the Begin was
 answered (docs/internals/discovery.md, rule 3).  An attempt only reports its progress: TCP connected, Open
-received, parked by the member, session usable, or failed.  The search owns its deadline; ``cancel``
-ends it at any point.
+received, parked by the member, session usable, or failed.  The search owns its deadline; ``cancel`` ends the
+attempt at any point.
 
-Parked (docs/storms.md): the Open offers ``haclient:park``, and the Begin is answered when the member
+Parking (docs/storms.md): the member's Open offers ``haclient:park``.  The member answers the Begin when it
 serves and reaches this client's turn.  The generation in that Open may be outdated by then.
 """
 
@@ -39,21 +39,20 @@ from haclient.resolver.resolve import ResolutionError, Resolver
 
 logger = get_logger("haclient")
 
-# A close with it leaves nothing at the port.
+# Closing a socket with this linger option sends RST: the port is free at once.
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectParams:
-    """How to connect to one endpoint, as the factory decided just before the dial.
+    """Parameters to connect to one endpoint, decided by the factory just before the dial.
 
     :param fresh: a callable supplied the credentials, and may supply others next time.
     :param refusal: why not to dial at all (this member refused the credentials already).
-    :param error: what the application's callable raised instead of returning credentials; then there is a
-        ``refusal`` as well.
+    :param error: the exception of the application's callable for credentials; ``refusal`` is set then, too.
     :param exact_properties: Open has the properties of ``settings`` and no others.
     :param verified: whether TLS verifies the certificate of the peer, and the name in it.
-    :param plain_barred: PLAIN must not be used here, for the cluster has SCRAM and this endpoint no TLS.
+    :param plain_barred: PLAIN must not be used: the cluster has offered SCRAM, and this endpoint has no TLS.
     :param on_mechanism: called with the SASL mechanism that the member and the client agreed on, if any.
     :param on_refused: called with the mechanism when the member refuses these credentials.
     :param on_id_in_use: called when the member has another connection with this container id.
@@ -77,7 +76,7 @@ ParamsProvider = Callable[[Endpoint], Awaitable[ConnectParams]]
 
 @dataclass(frozen=True, slots=True)
 class AttemptCallbacks:
-    """What an attempt calls to report its progress, on the event loop.  None may block."""
+    """Callbacks for the progress of an attempt.  Called on the event loop; none may block."""
 
     tcp_connected: Callable[[int], None]
     opened: Callable[[int], None]
@@ -85,9 +84,9 @@ class AttemptCallbacks:
     usable: Callable[[int], None]
     failed: Callable[[int, Failure], None]
     dialling: Callable[[int], None] = lambda _: None
-    """Credentials and address are known; the SYN is sent now."""
+    """Called when credentials and address are known, just before the SYN is sent."""
     answered: Callable[[int], None] = lambda _: None
-    """The peer has sent something, before its Open or with it."""
+    """Called when the peer has sent its first bytes, at the latest with its Open."""
 
 
 class Attempt:
@@ -125,7 +124,7 @@ class Attempt:
         self._in_handshake = False
 
     async def run(self) -> None:
-        """Dial and send Open.  Returns when TCP is connected; the callbacks report what follows."""
+        """Dial and send Open.  Returns when TCP is connected; the callbacks report the rest."""
         loop = asyncio.get_running_loop()
         try:
             self.params = params = await self._make_params()
@@ -154,12 +153,12 @@ class Attempt:
         return replace(params, settings=replace(params.settings, desired_capabilities=asked))
 
     def hand_over(self, number: int, callbacks: AttemptCallbacks) -> None:
-        """Report to other callbacks from now on, under another number."""
+        """Report to other callbacks from now on, under a new number."""
         self.number, self._callbacks = number, callbacks
 
     @property
     def proven(self) -> bool:
-        """True if the peer has proved who it is: by its certificate, or by the server's proof of SCRAM."""
+        """Return whether the peer has proved its identity, by certificate or by SCRAM server proof."""
         if self.engine is None or self.params is None:
             return False
         return self.params.verified or self.engine.incoming.peer_proved
@@ -243,7 +242,7 @@ class Attempt:
     # -- the engine's side --------------------------------------------------------------------
 
     def opened(self, engine: Engine) -> None:
-        """Handle the peer's Open; the Begin, or a Close right after, decides."""
+        """Handle the peer's Open.  The result follows: an answered Begin, or a Close."""
         if self._done:
             return
         refusal = refuse_idle_timeout(engine.transport.remote_idle_timeout)
@@ -268,14 +267,14 @@ class Attempt:
         engine.refuse(link, proton.Condition("amqp:not-allowed", "this client opens its own links"))
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """Handle the peer's Close.  Do not wait for the socket: the peer may leave it open for ever."""
+        """Fail the attempt at the peer's Close; the peer may leave the socket open for ever."""
         self._fail(self._refusal(engine, condition))
         engine.abort()
 
     def _refusal(self, engine: Engine, condition: proton.Condition | None) -> Failure:
         params = self.params
         assert params is not None
-        if self.session is not None:  # not adopted yet, but usable: one loss
+        if self.session is not None:  # the usable session is lost before its adoption
             return failures.from_close(condition, self.endpoint)
         mechanism = sasl.mechanism(engine.transport)
         failure = failures.from_early_close(condition, self.endpoint, mechanism=mechanism, fresh=params.fresh)
@@ -309,7 +308,7 @@ class Attempt:
             fresh=params.fresh,
         )
         if failure.kind is FailureReason.TLS_VERIFICATION and is_address(params.settings.tls_name or ""):
-            # Only proton's TLS (see engine.tls) fails here; asyncio's fails during the connect.
+            # This is proton's TLS (see engine.tls); asyncio's TLS fails during the connect.
             advice = "with EXTERNAL only names are verified, no addresses: set tls_server_name"
             failure = replace(failure, detail=f"{failure.detail}; {advice}")
         if params.plain_barred and failure.condition == failures.UNAUTHORIZED and failure.mechanism is None:
@@ -338,24 +337,25 @@ async def _connect_socket(
 ) -> None:
     """Connect to a literal address without a thread.
 
-    asyncio's own loops do so in ``sock_connect``.  uvloop has a pool of four threads look the address up,
-    where a name server that does not answer somebody else keeps a failover waiting.
+    asyncio's own loops do so in ``sock_connect``.  uvloop looks up even literal addresses in a pool of four
+    threads.  Other lookups that wait for a dead name server could then delay a failover.
 
-    On its own machine a client that dials a port where nobody listens may get that very port as its source.
-    TCP then connects the socket to itself, and the broker could not listen there; the client lets go.
+    If nothing listens at a port of the same machine, TCP may choose that port as the client's source port.
+    It then connects the socket to itself.  The client closes such a socket at once, so that the broker can
+    listen.
 
-    :raises OSError: when nobody is there.
+    :raises OSError: if the connection cannot be made.
     """
     await _connect_to(loop, connection, address)
-    if _met_itself(connection):
+    if _is_connected_to_itself(connection):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
 
-def _met_itself(connection: socket.socket) -> bool:
+def _is_connected_to_itself(connection: socket.socket) -> bool:
     try:
         return bool(connection.getsockname() == connection.getpeername())
-    except OSError:  # it has ended already, as its owner will see
+    except OSError:  # it has ended; the owner of the socket notices
         return False
 
 

@@ -1,16 +1,16 @@
-"""What the connections of one factory share: the topology, the dials, and the owner of the search.
+"""State shared by the connections of one factory: the topology, the dials, and the owner of the search.
 
-One of them finds the primary, the others follow (docs/internals/discovery.md, rule 8).  The topology itself
-is immutable and its update is pure (``discovery.topology``); ``Cluster`` holds the current one and
-wakes the searches that a change concerns.
+One connection finds the primary and the others follow (docs/internals/discovery.md, rule 8).  The topology is
+immutable and its update is pure (``discovery.topology``).  ``Cluster`` holds the current topology and wakes
+the searches that a change concerns.
 
-A thousand connections may wait here at once, so ``Cluster`` wakes few of them: all of them only when the
-known primary changes, otherwise one search for a free dial or for a free ownership.  For the same reason
-no search becomes the owner while a primary is known, except one whose own dial to that primary hangs.
+A thousand connections may wait here at once, so ``Cluster`` wakes few of them.  It wakes all of them only
+when the known primary changes; otherwise it wakes one search for a free dial or a free ownership.  For the
+same reason no search becomes the owner while a primary is known, unless its own dial to that primary hangs.
 
-A free dial is kept for the search that is woken for it, so that no other one takes it meanwhile.  First come
-the searches that have had none, and those that a member reserved a time for: on a busy machine attempts time
-out, and those that dial again would leave no dial to them.  The owner goes ahead: all wait for what it finds.
+A free dial is reserved for the search that is woken for it.  Searches without an attempt so far go first, and
+so do searches with a member's reservation.  On a busy machine attempts time out, and repeated attempts would
+leave them no dial.  The search owner goes before all: every search waits for its result.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from haclient.discovery.topology import Topology, update
 from haclient.resolver.resolve import ResolutionError, Resolver
 from haclient.retry.policy import Policy
 
-# Refused members that are reported, so that no peer can make a client grow without bound.
+# Limit of the refused members to report: no peer can make a client grow without bound.
 _MAX_REPORTED = 64
 
 
 @dataclass(slots=True, eq=False)
 class PendingSearch:
-    """One search under way, as the cluster sees it.
+    """The state of one running search, as the cluster sees it.
 
     :ivar wake: called when the search may have something to do.
-    :ivar dials: its pending attempts; ``dialled_at``: when the last one began.
-    :ivar dialled: it has had an attempt, since the last one that ended with a reservation.
-    :ivar queued: it waits for a free dial; ``offered``: one is kept for it.
+    :ivar dials: number of its pending attempts; ``dialled_at``: when the last one began.
+    :ivar dialled: it has made an attempt since the last one that ended with a reservation.
+    :ivar queued: it waits for a free dial; ``offered``: a dial is reserved for it.
     :ivar idle: it has nothing to do until it may own the search.
     """
 
@@ -61,7 +61,7 @@ class Cluster:
     """The shared state of one factory's connections.  Belongs to one event loop.
 
     :param credentials: whether attempts at endpoints that the URL does not list send credentials.
-    :param answers: those that all factories of the process share.
+    :param answers: the setup answers shared by all factories of the process.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Cluster:
         self._search_owner: PendingSearch | None = None
         self._dials = 0
         self._offered = 0
-        # Those that have had no attempt, and the others.
+        # Searches without an attempt so far, and the other searches.
         self._waiting: tuple[deque[PendingSearch], deque[PendingSearch]] = (deque(), deque())
         self._resolving: dict[Endpoint, asyncio.Task[None]] = {}
         self._refused: set[Endpoint] = set()
@@ -117,7 +117,7 @@ class Cluster:
                 successor.wake()
 
     def may_own_search(self, search: PendingSearch, now: float) -> bool:
-        """Whether this search may go through the list of candidates."""
+        """Return whether this search may go through the list of candidates."""
         if self._search_owner is not None:
             return self._search_owner is search
         hangs = search.dials > 0 and now - search.dialled_at >= self.policy.stagger
@@ -131,11 +131,11 @@ class Cluster:
 
     @property
     def free_dials(self) -> int:
-        """Return how many more attempts the factory allows now, without those that are kept for searches."""
+        """Number of further attempts that the factory allows now, without the reserved dials."""
         return self.policy.max_dials - self._dials - self._offered
 
     def free_for(self, search: PendingSearch) -> int:
-        """Return how many attempts this search may begin now."""
+        """Return the number of attempts that this search may begin now."""
         if search is self._search_owner:
             return self.policy.max_dials - self._dials
         return self.free_dials + search.offered
@@ -155,7 +155,7 @@ class Cluster:
         self._offer_dials()
 
     def wait_for_dial(self, search: PendingSearch) -> None:
-        """Wake this search when a dial is free; before all others if the owner took the one kept for it."""
+        """Queue this search for a free dial; in front if the owner took the dial reserved for it."""
         lost_to_owner = self._withdraw_offer(search)
         if search.queued:
             return
@@ -167,7 +167,7 @@ class Cluster:
             queue.append(search)
 
     def wake_next(self, search: PendingSearch) -> None:
-        """Offer the dial that is kept for a search, which needs none, to the next one."""
+        """Offer the dial reserved for this search, which does not need it, to the next search."""
         if self._withdraw_offer(search):
             self._offer_dials()
 
@@ -177,7 +177,7 @@ class Cluster:
         return offered
 
     def _offer_dials(self) -> None:
-        """Keep each free dial for the search that is the next one."""
+        """Reserve each free dial for the next search in the queue."""
         while self.free_dials > 0 and (search := self._pop_waiting()) is not None:
             search.queued = False
             if search in self._searches:
@@ -186,7 +186,10 @@ class Cluster:
                 search.wake()
 
     def _pop_waiting(self) -> PendingSearch | None:
-        """The owner, or the one that has waited longest, first of those that have had no attempt."""
+        """Remove and return the next search to get a dial, if any.
+
+        The owner comes first, then searches without an attempt so far, then the longest waiting one.
+        """
         owner, (new, others) = self._search_owner, self._waiting
         if owner is not None and owner.queued:
             (new if owner in new else others).remove(owner)
@@ -195,7 +198,7 @@ class Cluster:
             search = new.popleft()
             if not search.dialled:
                 return search
-            others.append(search)  # it was the owner, and did not have to wait
+            others.append(search)  # as the owner it dialled without waiting
         return others.popleft() if others else None
 
     # -- evidence -----------------------------------------------------------------------------
@@ -212,9 +215,9 @@ class Cluster:
             self._search_owner.wake()
 
     def stale_served(self, now: float) -> bool:
-        """Note that a stale primary has served.
+        """Record that a stale primary has served.
 
-        :returns: whether the topology has forgotten the generations for that (``stale_primaries``).
+        :returns: whether the topology therefore forgot the known generations (``stale_primaries``).
         """
         forget = self.stale_primaries.served(now)
         if forget:
@@ -222,9 +225,9 @@ class Cluster:
         return forget
 
     def newly_refused(self, announced: Iterable[Endpoint]) -> list[Endpoint]:
-        """The announced members that the topology refuses and that were not reported yet."""
+        """Return the announced members that the topology refuses and that were not reported yet."""
         topology = self.topology
-        # The address of a listed name that is being looked up is not foreign: the next Open repeats it.
+        # An address may belong to a listed name whose lookup still runs: wait for the next Open to repeat it.
         unknown = any(not (is_literal(e.host) or topology.addresses(e)) for e in topology.listed)
         found = [
             endpoint
@@ -236,11 +239,11 @@ class Cluster:
 
     @property
     def resolving(self) -> bool:
-        """Whether names are being looked up."""
+        """Return whether name lookups are running."""
         return bool(self._resolving)
 
     def resolve(self, failed: Callable[[Endpoint, str], None]) -> None:
-        """Look up every name again, except those whose lookup is running.
+        """Start a lookup of every name, except names whose lookup is running.
 
         :param failed: called with a name that has no address, and the reason.
         """
@@ -251,7 +254,7 @@ class Cluster:
                 )
 
     async def close(self) -> None:
-        """End the lookups."""
+        """Cancel the lookups and close the resolver."""
         tasks = list(self._resolving.values())
         await _cancel_all(tasks)
         await self.resolver.close()

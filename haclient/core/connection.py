@@ -1,16 +1,18 @@
-"""One connection: it searches, uses the session that it finds, and searches again after each loss.
+"""One connection of the application: searches, uses the session found, and searches again after a loss.
 
 Theory of operation
 -------------------
-``_supervise`` is the one task of a connection.  It searches (``episode``), which ends with a session that
-was adopted and has every link attached, waits for its end, calls ``on_disconnected`` on the links, and
-searches again, until the application closes it or the search gives up.  Its links are a ``link_set``, its
-events go through an ``event_publisher``.  The application sees one connection all the while;
-``session_number`` counts its sessions.  Beside the live session it keeps the warm ``standby``, where the
-policy says so, and gives it to the next search.  A ``container_id`` names it in each Open.
+``_supervise`` is the one task of a connection.  It runs a search (``episode``), which ends with an adopted
+session that has every link attached.  When that session ends, it calls ``on_disconnected`` on the links and
+searches again.  It stops when the application closes the connection or the search gives up.
 
-A session that was parked first has no generation until the first Attach reports it; one that is
-older than the newest known is a stale primary, and is dropped then.
+The application sees one connection throughout; ``session_number`` counts its sessions.  Its links are in a
+``link_set``, its events go through an ``event_publisher``, and a ``container_id`` identifies it in each Open.
+If the policy asks for a warm ``standby``, the connection keeps one beside the live session and passes it to
+the next search.
+
+A parked session has no generation until the first Attach reports it.  If that generation is older than the
+newest known one, the peer is a stale primary and the session is dropped.
 
     CONNECTING -> CONNECTED <-> RECONNECTING
          |            |             |
@@ -76,13 +78,13 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What a factory gives each of its connections.
+    """Facts and services that a factory shares with each of its connections.
 
-    :param params_provider: gives the parameters to connect to an endpoint.
+    :param params_provider: returns the parameters to connect to an endpoint.
     :param publish: receives the events.
-    :param name_prefix: how link names begin that the application does not choose.
+    :param name_prefix: prefix of link names that the application does not choose.
     :param credentials: whether attempts at endpoints that the URL does not list send credentials.
-    :param fixed_delays: delays of the drop-in, instead of those of ``options``.
+    :param fixed_delays: delays of the drop-in, instead of those in ``options``.
     """
 
     options: Options
@@ -138,15 +140,15 @@ class ConnectionCore:
         self._unstable: Endpoint | None = None
         self._was_parked = self._is_proven = False
         self._cluster_id: str | None = None
-        self._callable_error: Exception | None = None  # of the first connect
+        self._callable_error: Exception | None = None  # raised during the first connect
 
     # -- the application's side ---------------------------------------------------------------
 
     async def open(self) -> None:
         """Connect.
 
-        :raises ConnectionGaveUp: (or a subclass that says why) when no primary was found.
-        :raises Exception: what the application's callable for credentials raised, but for an ``OSError``.
+        :raises ConnectionGaveUp: (or a more exact subclass) if no primary was found.
+        :raises Exception: raised by the application's callable for credentials, unless it is an ``OSError``.
         """
         self._task = self._loop.create_task(self._supervise(), name=f"haclient connection {self.number}")
         try:
@@ -156,9 +158,9 @@ class ConnectionCore:
             raise
 
     async def close(self) -> None:
-        """Close for good.  Waits for the peer at most ``close_timeout``, whatever state it is in.
+        """Close for good, waiting for the peer at most ``close_timeout`` in any state.
 
-        If cancelled, closes every socket immediately.  ``Closed`` is published all the same.
+        If cancelled, closes every socket immediately.  ``Closed`` is published in any case.
         """
         end = self._loop.time() + self._shared.options.close_timeout
         try:
@@ -184,10 +186,10 @@ class ConnectionCore:
             await asyncio.wait([session_end], timeout=end - self._loop.time())
             engine.abort()
         await self._end_task()
-        self._engine = None  # links that the application keeps hold this
+        self._engine = None  # the application may keep links, and these refer to this connection
 
     def abort(self, reason: str = _CLOSED_HERE) -> None:
-        """Close for good, without a word to the peer and without waiting for anything."""
+        """Close for good, without notifying the peer and without waiting."""
         if self.state not in (State.CLOSED, State.FAILED):
             unsettled = self.links.unsettled
             self._set_closed(ConnectionClosed(_CLOSED))
@@ -201,7 +203,7 @@ class ConnectionCore:
             self._task.cancel()
 
     def warn_never_closed(self) -> None:
-        """Give a ``ResourceWarning`` if the application leaves messages without an outcome."""
+        """Issue a ``ResourceWarning`` if messages have no outcome."""
         if count := self.links.unsettled:
             text = f"{self.name}: the connection was never closed, and {count} messages have no outcome"
             warnings.warn(text, ResourceWarning, stacklevel=1)
@@ -212,7 +214,7 @@ class ConnectionCore:
         try:
             spare: Attempt | None = None
             while True:
-                # Not the attempt itself: it would keep the ended engine through the next search.
+                # Keep no reference to the attempt: it would keep the ended engine during the next search.
                 endpoint = (await self._find(spare)).endpoint
                 self._standby.start(endpoint)
                 assert self._session_end is not None
@@ -227,7 +229,7 @@ class ConnectionCore:
             self._give_up(failure.verdict)
         except asyncio.CancelledError:
             # ``asyncio.run`` cancels every task at its end; nothing else would close the socket then.
-            await asyncio.sleep(0)  # a task that is cancelled with this one may close the connection
+            await asyncio.sleep(0)  # another task that is being cancelled may close the connection first
             if self.error is None:
                 try:
                     self.warn_never_closed()
@@ -238,7 +240,8 @@ class ConnectionCore:
             logger.exception("%s: the connection failed", self.name)
             self._fail_inside(error)
         finally:
-            # Garbage of a loop that never ended it may have been freed in part: proton's objects too.
+            # If the loop never ended this task, the garbage collector does, and may have freed proton's
+            # objects.
             if not isinstance(sys.exception(), GeneratorExit):
                 self._shared.cluster.stale_primaries.disconnected(self.number)
                 if self._engine is not None:
@@ -249,7 +252,7 @@ class ConnectionCore:
         shared = self._shared
         self._events.next_episode()
         if self.session_number == 0:
-            self._events.began = self._loop.time()  # a later episode began with the loss
+            self._events.began = self._loop.time()  # after a loss, ``_drop`` has set it
         self._warnings.search_began()
         peer_close, self._peer_close = self._peer_close, None
         self._search = search = Search(
@@ -271,7 +274,7 @@ class ConnectionCore:
         return await episode.run()
 
     async def _connect_params(self, endpoint: Endpoint) -> ConnectParams:
-        """The factory's parameters, with the identity of this connection."""
+        """Return the factory's parameters, with the identity of this connection."""
         params = await self._shared.params_provider(endpoint)
         if params.error is not None:
             return self._without_credentials(params, params.error)
@@ -283,7 +286,8 @@ class ConnectionCore:
     def _without_credentials(self, params: ConnectParams, error: Exception) -> ConnectParams:
         """End the first connect with the error of the application's callable; retry after a loss.
 
-        An ``OSError`` (which ``TimeoutError`` is) means that the source of credentials is away for a while.
+        An ``OSError`` (``TimeoutError`` is one) means that the source of credentials is temporarily
+        unavailable.
         """
         if self.session_number == 0 and not isinstance(error, OSError) and params.refusal is not None:
             self._callable_error = self._callable_error or error
@@ -293,7 +297,7 @@ class ConnectionCore:
         return params
 
     def attach_ahead(self, attempt: Attempt) -> None:
-        """Attach as many links as the member parks together with this attempt."""
+        """Attach links over a parked attempt, as many as the member parks with it."""
         engine, session = attempt.engine, attempt.begun
         assert engine is not None
         assert session is not None
@@ -301,7 +305,7 @@ class ConnectionCore:
 
     def adopt(self, attempt: Attempt) -> None:
         """Use the session that the search found."""
-        if self.error is not None:  # a member admits who was parked, just after ``close`` ended the search
+        if self.error is not None:  # a member admitted a parked attempt just after ``close`` ended the search
             attempt.cancel()
             return
         self._session_end = self._loop.create_future()
@@ -338,7 +342,7 @@ class ConnectionCore:
             self._events.reconnected(endpoint, generation, cluster, attempts=attempts, replayed=replayed)
 
     def _describe_waiting(self) -> str:
-        """What waits for a primary, and what the last attempt found; empty if nothing waits."""
+        """Describe the waiting calls and messages, and the last failed attempts; empty if nothing waits."""
         calls, messages = self.links.waiting + (not self._first.done()), self.links.unsettled
         if not calls and not messages:
             return ""
@@ -361,7 +365,7 @@ class ConnectionCore:
             self._follow(self.endpoint, target)
 
     def _follow(self, source: Endpoint, target: Endpoint) -> None:
-        """Begin the search at the successor that the lost primary named."""
+        """Start the search at the successor that the lost primary named."""
         shared, cluster = self._shared, self._shared.cluster
         refused = cluster.topology.may_follow(source, target, self._policy, credentials=shared.credentials)
         self._events.successor_named(source, target, refused)
@@ -381,17 +385,17 @@ class ConnectionCore:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that it belongs to."""
+        """The event loop of the connection."""
         return self._loop
 
     @property
     def gave_up(self) -> bool:
-        """Whether its search has ended without a session; its last attempts are reported after that."""
+        """Return whether the search ended without a session.  Its last attempts are reported after that."""
         return self._search is not None and self._search.gave_up
 
     @property
     def is_dialling(self) -> bool:
-        """Whether an attempt of its search is under way, except one that a member parks."""
+        """Return whether an attempt of the search is under way, not counting parked ones."""
         return self._search is not None and self._search.dials > 0
 
     @property
@@ -429,7 +433,7 @@ class ConnectionCore:
             await asyncio.wait([task])
 
     def _read_generation(self, link: SenderLink | ReceiverLink) -> None:
-        """Read the generation from the first answered Attach, after a parked Open."""
+        """Read the generation from the first answered Attach, if the session was parked."""
         if not self._was_parked or self._engine is None:
             return
         generation = episodes.generation_of(peer_fields.properties(link.endpoint))
@@ -454,7 +458,10 @@ class ConnectionCore:
         """Do nothing: the Open arrived before the adoption."""
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """Do nothing: the Begin was answered before the adoption; the peer's own sessions get no answer."""
+        """Do nothing: the Begin was answered before the adoption.
+
+        Sessions that the peer begins get no answer.
+        """
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
         """Refuse a link that the peer attaches on its own."""
@@ -463,13 +470,13 @@ class ConnectionCore:
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """End the session at the primary's Close, without waiting for its socket to close.
 
-        The Close is answered, and outcomes given before it are sent, while the search begins.
+        The client answers the Close and sends the outcomes given before it, while the next search begins.
         """
         assert self.endpoint is not None
         self._peer_close = self.endpoint, failures.from_close(condition, self.endpoint)
         self._finish(CloseReason(condition, by_peer=True))
         engine.leave()
-        if self._lingering is not None:  # one at most: two Closes came within moments
+        if self._lingering is not None:  # keep one at most: two Closes came within moments
             self._lingering.abort()
         self._lingering = engine.lingering
 

@@ -1,14 +1,14 @@
-"""The container id in the Opens of one connection, and whether this process has it in use elsewhere.
+"""The container id in the Opens of one connection, and a check whether this process uses it elsewhere.
 
 Rules
 -----
-* The ``client_id`` that the application gave is the id of every connection of its factory.
-* Else each connection has an id of its own, ``client_id-NUMBER``, over all its reconnects: ActiveMQ Classic
-  refuses a second connection with the same id.
-* A member that still counts a lost connection of this client refuses its id as in use.  Then the next attempt
-  has another one, ``client_id-NUMBER-2`` and so on; but not while a receiver or a reservation depends on it.
-* A given id never changes.  If a connection of this process has it at that very address, the refusal is
-  final: waiting does not help while that connection is open.
+* If the application gave a ``client_id``, every connection of its factory uses it.
+* Otherwise each connection uses an id of its own, ``client_id-NUMBER``, for all its reconnects: ActiveMQ
+  Classic refuses a second connection with the same id.
+* A member that still counts a lost connection of this client refuses its id as in use.  The next attempt then
+  uses ``client_id-NUMBER-2`` and so on, unless a receiver or a reservation depends on the current id.
+* An id given by the application never changes.  If another connection of this process uses it at the same
+  address, the refusal is final: waiting does not help while that connection is open.
 
 Source: OASIS "AMQP Enforcing Connection Uniqueness Version 1.0", section 4.
 """
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 class ContainerId:
     """The container id of one connection.
 
-    :param client_id: that of the factory; ``given``: the one that the application chose, if any.
-    :param number: that of the connection in its factory.
-    :param is_pinned: returns whether something at the peer depends on the id of now.
+    :param client_id: the client id of the factory; ``given``: the one that the application chose, if any.
+    :param number: number of the connection in its factory.
+    :param is_pinned: returns whether something at the peer depends on the current id.
     """
 
     def __init__(self, client_id: str, given: str | None, number: int, is_pinned: Callable[[], bool]) -> None:
@@ -47,16 +47,16 @@ class ContainerId:
 
     @property
     def value(self) -> str:
-        """The id that the next Open has."""
+        """The container id for the next Open."""
         if self._given is not None:
             return self._given
         again = f"-{self._in_use + 1}" if self._in_use else ""
         return f"{self._client_id}-{self._number}{again}"
 
     def apply(self, params: ConnectParams) -> ConnectParams:
-        """The parameters of an attempt of this connection.
+        """Return the parameters of an attempt, with the identity of this connection.
 
-        A busy primary reserves a time for each number, and members report the ``client_id``.
+        A busy primary reserves a time for each connection number, and members report the ``client_id``.
         """
         made = self.value
         settings = replace(params.settings, container_id=made)
@@ -67,13 +67,13 @@ class ContainerId:
         return replace(params, settings=settings, on_id_in_use=partial(self._refused, made))
 
     def _refused(self, refused: str) -> None:
-        # An attempt that was dialled before the last change says nothing about the id of now.
+        # An attempt dialled before the last change of the id says nothing about the current id.
         if self._given is None and refused == self.value and not self._is_pinned():
             self._in_use += 1
 
 
 class OpenConnections:
-    """The connections of this process that are in use, of all its factories; for any thread."""
+    """The open connections of this process, over all factories.  Thread-safe."""
 
     def __init__(self) -> None:
         self._begin()
@@ -84,24 +84,24 @@ class OpenConnections:
         self._engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
     def _check_process(self) -> None:
-        if self._pid != os.getpid():  # those of the parent, and a lock that one of its threads may hold
+        if self._pid != os.getpid():  # after a fork: the connections and the lock are the parent's
             self._begin()
 
     def add(self, engine: Engine) -> None:
-        """Add a connection, until it has ended or is being closed."""
+        """Add a connection."""
         self._check_process()
         with self._lock:
             self._engines.add(engine)
 
     def remove(self, engine: Engine | None) -> None:
-        """Forget one that is being closed: the peer frees its container id."""
+        """Remove a connection that is being closed: the peer frees its container id."""
         self._check_process()
         if engine is not None:
             with self._lock:
                 self._engines.discard(engine)
 
     def have_id_of(self, refused: Engine) -> bool:
-        """Return whether one of them has the container id of this connection, at the same address."""
+        """Return whether another open connection uses this one's container id at the same address."""
         self._check_process()
         with self._lock:
             engines = tuple(self._engines)
@@ -114,4 +114,4 @@ class OpenConnections:
 
 
 OPEN_CONNECTIONS = OpenConnections()
-"""One for the process: a broker counts its connections, whichever factory or container made them."""
+"""One set for the process: a broker counts all its connections, whatever factory made them."""

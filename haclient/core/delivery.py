@@ -1,4 +1,4 @@
-"""One received message, and how to settle it (AMQP 1.0 part 3, section 3.4)."""
+"""A received message and its settlement (AMQP 1.0 part 3, section 3.4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOST = "the delivery's connection was lost"
 class DeliveryCore:
     """A delivery of one session.  ``data`` is the encoded message.
 
-    A message that the peer sent settled has no ``pointer``; settling it changes nothing.
+    If the peer sent the message settled, there is no ``pointer``, and settling the delivery does nothing.
     """
 
     __slots__ = (
@@ -47,30 +47,31 @@ class DeliveryCore:
         self.receiver = receiver
         self.link = link
         self.offset: int | None = None
-        """The place in a stream, for a receiver that keeps it."""
+        """Offset of the message in a stream, if the receiver keeps track of it."""
         self._pointer = pointer
         self._message: Message | None = None
         self._confirmation: Confirmation | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of its receiver, the only one where ``settle`` may be called."""
+        """The event loop of the receiver; ``settle`` may be called only there."""
         return self.receiver.loop
 
     @property
     def address(self) -> str | None:
-        """The node that its receiver receives from."""
+        """Address of the node that the receiver receives from."""
         return self.receiver.address
 
     @property
     def message(self) -> Message:
-        """The message, decoded when first asked for, without its duplicate-detection id.
+        """The message without its duplicate-detection id, decoded on first use.
 
-        :raises UndecodableMessage: when it is not an AMQP message, or no Python value holds it.
+        :raises UndecodableMessage: if it is not an AMQP message, or no Python value can represent it.
         """
         message = self._message
         if message is None:
-            # The id belongs to the send that is over: with it, the message sent on would be taken for a copy.
+            # The id belongs to the original send.  If it were kept, a broker would drop the forwarded message
+            # as a duplicate.
             message, found = codec.decode_apart(self.data)
             self._duplicate_id = None if codec.is_automatic(found) else found
             self._message = message
@@ -78,44 +79,44 @@ class DeliveryCore:
 
     @property
     def duplicate_id(self) -> Any:
-        """The id that the message was sent with; ``None`` for one that this package made."""
-        _ = self.message  # decoded by now
+        """The duplicate-detection id that the sender set; ``None`` for an id that this package generated."""
+        _ = self.message  # decode the message
         return self._duplicate_id
 
     @property
     def sent_settled(self) -> bool:
-        """Return whether the peer sent it settled."""
+        """Return whether the peer sent the message settled."""
         return self._pointer is None
 
     @property
     def stale(self) -> str | None:
-        """Why it cannot be settled any more; ``None`` if it can."""
+        """Reason why the delivery can no longer be settled; ``None`` if it can."""
         receiver = self.receiver
         if self.session_number != receiver.session_number:
             return receiver.stale_reason
-        # The link is dead from the end of its engine on, which the receiver notices later.
+        # The link is dead as soon as its engine ends; the receiver notices later.
         return LOST if self.link.dead else None
 
     @property
     def comes_again(self) -> bool:
-        """Whether it cannot be settled any more, or its accept was not confirmed."""
+        """Return whether the message will be redelivered: it is stale, or its accept was not confirmed."""
         if self._confirmation is not None:
             return self._confirmation.stale
         return not self.settled and self.stale is not None
 
     def check_unsettled(self) -> None:
-        """Check that nothing has settled the delivery.
+        """Check that the delivery is not settled yet.
 
-        :raises AlreadySettled: it was settled before.
+        :raises AlreadySettled: if it is.
         """
         if self.settled:
             raise AlreadySettled("the delivery is settled already")
 
     def mark_settled(self) -> None:
-        """Mark as settled, if the delivery can be settled now.
+        """Mark the delivery as settled.
 
-        :raises StaleDelivery: its connection is lost, or its receiver is closed.
-        :raises AlreadySettled: it was settled before.
+        :raises StaleDelivery: if its connection is lost, or its receiver is closed.
+        :raises AlreadySettled: if it was settled before.
         """
         reason = self.stale
         if reason is not None:
@@ -125,11 +126,11 @@ class DeliveryCore:
         self.settled = True
 
     def confirm(self) -> Confirmation:
-        """Accept it, and ask the primary to confirm that; what is under way when it is called again.
+        """Accept the delivery and ask the primary to confirm.  A second call returns the same confirmation.
 
-        :raises ValueError: its receiver was made without ``confirm``.
-        :raises StaleDelivery: its connection is lost, or its receiver is closed.
-        :raises AlreadySettled: it was settled before, in another way.
+        :raises ValueError: if its receiver was made without ``confirm``.
+        :raises StaleDelivery: if its connection is lost, or its receiver is closed.
+        :raises AlreadySettled: if it was already settled by other means.
         """
         if self._confirmation is None:
             confirmations = _confirmations(self.receiver)
@@ -139,20 +140,20 @@ class DeliveryCore:
 
     @property
     def confirms(self) -> bool:
-        """Whether its receiver has the primary confirm what is accepted."""
+        """Return whether the receiver asks the primary to confirm accepted deliveries."""
         return self.receiver.confirmations is not None
 
     def report_stale(self, error: StaleDelivery) -> None:
-        """Publish that the block of the delivery could not settle it."""
+        """Publish that the ``with`` block of the delivery could not settle it."""
         self.receiver.on_stale(self.receiver.name, self.receiver.address, str(error))
 
     @property
     def confirming(self) -> bool:
-        """Whether the primary was asked to confirm it."""
+        """Return whether the primary was asked to confirm this delivery."""
         return self._confirmation is not None
 
     def settle(self, outcome: Outcome) -> None:
-        """Send the outcome of a delivery marked as settled, unless its connection was lost meanwhile."""
+        """Send the outcome of a delivery marked as settled, unless its connection is lost."""
         if self.session_number != self.receiver.session_number:
             return
         if self.offset is not None:
@@ -164,14 +165,14 @@ class DeliveryCore:
 def mark_accepted(
     receiver: ReceiverCore, deliveries: Sequence[DeliveryCore], *, mark: bool = True
 ) -> list[DeliveryCore]:
-    """Mark deliveries of a receiver as settled, apart from the stale ones.
+    """Mark the deliveries of a receiver as settled, except the stale ones.
 
-    :param mark: only check them if it is false.
-    :returns: the marked ones.
-    :raises ValueError: when one is of another receiver; none is marked then.
-    :raises AlreadySettled: when one was settled before, or is here twice; none is marked then.
+    :param mark: if false, only check them.
+    :returns: the deliveries that are not stale.
+    :raises ValueError: if one belongs to another receiver; none is marked then.
+    :raises AlreadySettled: if one was settled before, or is listed twice; none is marked then.
     """
-    # Without a call for each: there may be thousands.
+    # No call for each delivery: there may be thousands.
     if [each for each in deliveries if each.receiver is not receiver]:
         raise ValueError(
             "a delivery is settled by the receiver that got it: one of these is of another receiver"
@@ -188,11 +189,11 @@ def mark_accepted(
 def confirm_all(
     receiver: ReceiverCore, deliveries: Sequence[DeliveryCore]
 ) -> list[tuple[DeliveryCore, Confirmation | None]]:
-    """Accept deliveries of a receiver, and ask the primary to confirm them, apart from the stale ones.
+    """Accept deliveries of a receiver, except the stale ones, and ask the primary to confirm them.
 
-    :returns: each with its confirmation; ``None`` for a stale one.
-    :raises ValueError: see ``mark_accepted``; also when the receiver was made without ``confirm``.
-    :raises AlreadySettled: when one was settled in another way, or is here twice; none is accepted then.
+    :returns: each delivery with its confirmation; ``None`` for a stale one.
+    :raises ValueError: see ``mark_accepted``; also if the receiver was made without ``confirm``.
+    :raises AlreadySettled: if one was settled by other means, or is listed twice; none is accepted then.
     """
     _confirmations(receiver)
     if len(set(deliveries)) < len(deliveries):
@@ -210,6 +211,6 @@ def _confirmations(receiver: ReceiverCore) -> Confirmations:
 
 
 def accept_all(deliveries: Iterable[DeliveryCore]) -> None:
-    """Send the outcome *accepted* of deliveries that are marked as settled."""
+    """Send the outcome *accepted* for deliveries marked as settled."""
     for each in deliveries:
         each.settle(ACCEPTED)

@@ -1,12 +1,12 @@
-"""Drives one search: from the start, or a loss, until a session is usable or the search gives up.
+"""Drives one search, from the start or a loss until a session is usable or the search gives up.
 
-The search decides (``discovery.search``, pure); ``Episode`` executes its decisions, feeds it the
-results, and reports both as events.  It owns the attempts: when ``run`` returns or is
-cancelled, every attempt but the adopted one has ended.
+The search decides (``discovery.search``, pure).  ``Episode`` executes its decisions, feeds it the results,
+and reports both as events.  It owns the attempts: when ``run`` returns or is cancelled, every attempt except
+the adopted one has ended.
 
-A parked attempt gives its dial back at once, and claims no generation: that of its Open may be outdated when
-the peer answers the Begin.  Its links are attached while it is parked, and the peer answers them together
-with the Begin; so ``Episode`` adopts it in the very call that reports the Begin, before the links get theirs.
+A parked attempt frees its dial at once and claims no generation: the one in its Open may be outdated when the
+peer answers the Begin.  Its links are attached while it is parked, and the peer answers them together with
+the Begin.  So ``Episode`` adopts it in the call that reports the Begin, before the answers reach the links.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from haclient.discovery.topology import SELF_INFLICTED
 from haclient.errors import ConnectionGaveUp
 from haclient.retry.fleet import FleetSize, announced_fleet
 
-# A member numbers a message with its generation above 40 bits of sequence, in the 63 bits of its store
-# (``broker_stub.queueing.message``): it cannot serve in a generation from 2^23 on.
+# No member can serve in a generation from 2^23 on: it numbers messages with its generation above 40 bits of
+# sequence, in the 63 bits of its store (``broker_stub.queueing.message``).
 _GENERATIONS = 2**23
 
 
 class Observer(Protocol):
-    """What an episode reports to.  Calls must not block or raise."""
+    """Interface for the reports of an episode.  Calls must not block or raise."""
 
     def attempt_started(self, number: int, endpoint: Endpoint) -> None:
         """Report a dial."""
@@ -55,28 +55,28 @@ class Observer(Protocol):
         """Report an attempt that a member parks until it serves."""
 
     def redirected(self, record: AttemptRecord) -> None:
-        """Report that a passive member named another endpoint."""
+        """Report that a passive member redirected to another endpoint."""
 
     def member_refused(self, by: Endpoint, member: Endpoint) -> None:
-        """Report that a member announced one that must not be given the credentials."""
+        """Report that ``by`` announced a member that must not be given the credentials."""
 
     def backing_off(self, decision: decide.BackOff) -> None:
         """Report the wait before the next round: no member served."""
 
     def unresolved(self, name: Endpoint, reason: str) -> None:
-        """Report a name without an address, so that there was nothing to dial."""
+        """Report that a name has no address to dial."""
 
     def generations_forgotten(
         self, endpoint: Endpoint, generation: int | None, cluster: str | None, highest: int | None
     ) -> None:
-        """Report that this stale primary may serve now, because for long none but such have."""
+        """Report that this stale primary may serve: for a long time only stale primaries have answered."""
 
 
 class Owner(Protocol):
-    """What adopts the session.  It belongs to the same event loop."""
+    """Interface of the connection that adopts the session.  Belongs to the same event loop."""
 
     def attach_ahead(self, attempt: Attempt) -> None:
-        """Attach links over an attempt that a member parks; the member parks them as well."""
+        """Attach links over an attempt that a member parks; the member parks them, too."""
 
     def adopt(self, attempt: Attempt) -> None:
         """Take over the attempt whose session is usable."""
@@ -127,7 +127,7 @@ class Episode:
         )
 
     def resume(self, attempt: Attempt) -> None:
-        """Start with an attempt that is parked already, and may be usable by now."""
+        """Add an attempt that is parked already, and may be usable by now."""
         number = self.search.resume(attempt.endpoint, self._loop.time())
         self._observer.attempt_started(number, attempt.endpoint)
         self._attempts[number] = attempt
@@ -143,7 +143,7 @@ class Episode:
         """Search until a session is usable.
 
         :returns: the attempt that was adopted.
-        :raises GaveUpError: when the search gives up.
+        :raises GaveUpError: if the search gives up.
         """
         self._cluster.join(self._pending)
         self._running = True
@@ -168,7 +168,7 @@ class Episode:
     # -- decisions ----------------------------------------------------------------------------
 
     def _advance(self) -> decide.Decision:
-        """Execute the decisions that need no wait; returns the first one that does, or ends the search."""
+        """Execute decisions up to one that waits or ends the search, and return that one."""
         while True:
             decision = self._next()
             self._report_ended()
@@ -281,7 +281,7 @@ class Episode:
         self.search.tcp_connected(number, self._loop.time())
 
     def _opened(self, number: int) -> None:
-        """Learn the members that the peer's Open names, whatever kind of member it is."""
+        """Learn the members that the peer's Open lists, whatever the role of the peer."""
         attempt = self._attempts[number]
         members = pushed_members(attempt)
         if members:
@@ -299,7 +299,7 @@ class Episode:
         self._parked.add(number)
         self._cluster.release_dial(self._pending)
         self._observer.attempt_parked(number, attempt.endpoint)
-        if len(self._parked) == 1:  # the search abandons a second one; a link is attached at one member
+        if len(self._parked) == 1:  # the search abandons a second one; a link is attached at one member only
             self._owner.attach_ahead(attempt)
         self._woken.set()
 
@@ -313,10 +313,10 @@ class Episode:
 
     def _failed(self, number: int, failure: Failure) -> None:
         attempt = self._attempts.get(number)
-        if attempt is None:  # it broke just after it was adopted: its owner sees that
+        if attempt is None:  # it broke just after its adoption: the owner handles that
             return
         failure = self.search.attempt_ended(number, self._loop.time(), failure)
-        if failure.is_reservation:  # the member says when this attempt goes on
+        if failure.is_reservation:  # the member reserved a time for the next attempt
             self._pending.dialled = False
         self._attempt_ended(number, attempt.endpoint, failure)
         self._woken.set()
@@ -343,7 +343,7 @@ class Episode:
 
 
 def give_up_error(verdict: decide.GiveUp, now: float) -> ConnectionGaveUp:
-    """The error for the application that says why a search gave up, and when."""
+    """Return the error for the application, with the reason and time of giving up."""
     error = _error_of(verdict)
     error.gave_up_at = now
     error.condition = condition_of(verdict.reason)
@@ -374,7 +374,7 @@ def _error_of(verdict: decide.GiveUp) -> ConnectionGaveUp:
 
 
 def _at(record: AttemptRecord | None, verdict: decide.GiveUp) -> str:
-    """Where, and why."""
+    """Describe the endpoint of the refusal and its reason."""
     if record is None:
         return f": {verdict.detail}"
     failure = record.failure
@@ -386,7 +386,7 @@ def _at(record: AttemptRecord | None, verdict: decide.GiveUp) -> str:
     return f"{text}: {failure.detail}" if by_close else text
 
 
-# What a refusal means with a mechanism that has no password.
+# Reason of a refusal, for mechanisms without a password.
 _REFUSALS = {
     "ANONYMOUS": "it lets nobody in without a user",
     "EXTERNAL": "it does not accept the certificate of this client",
@@ -394,7 +394,7 @@ _REFUSALS = {
 
 
 def _with_code(error: ConnectionGaveUp, last: Collection[AttemptRecord]) -> ConnectionGaveUp:
-    """The error, with the code that the last attempt at every endpoint has, if that is more exact."""
+    """Set the more exact code on the error if the last attempts at all endpoints share one."""
     codes = {record.failure.exact_code for record in last}
     if len(codes) == 1 and (code := codes.pop()):
         error.code = code
@@ -402,7 +402,7 @@ def _with_code(error: ConnectionGaveUp, last: Collection[AttemptRecord]) -> Conn
 
 
 def _announced(attempt: Attempt) -> Claim:
-    """Read the claim in the peer's Open.  A parked one names no generation: it may be outdated."""
+    """Return the claim in the peer's Open; without a generation if parked, since that may be outdated."""
     if attempt.engine is None or attempt.parked:
         return Claim(proven=attempt.proven)
     properties = attempt.engine.peer_properties
@@ -410,14 +410,14 @@ def _announced(attempt: Attempt) -> Claim:
 
 
 def _announced_fleet(attempt: Attempt) -> FleetSize | None:
-    """What the peer's Open announces; ``None`` for a parked one: the peer was no primary then."""
+    """Return the fleet size that the peer's Open announces; ``None`` if parked: it was no primary then."""
     if attempt.engine is None or attempt.parked:
         return None
     return announced_fleet(attempt.engine.peer_properties)
 
 
 def generation_of(properties: Mapping[str, Any]) -> int | None:
-    """The generation in the properties of an Open or an Attach; ``None`` for one that no member can have."""
+    """Return the generation in the properties of an Open or Attach; ``None`` if missing or impossible."""
     generation = properties.get("haclient:generation")
     if not isinstance(generation, int) or isinstance(generation, bool):
         return None
@@ -425,13 +425,13 @@ def generation_of(properties: Mapping[str, Any]) -> int | None:
 
 
 def cluster_of(properties: Mapping[str, Any]) -> str | None:
-    """The cluster id in the properties of an Open or an Attach."""
+    """Return the cluster id in the properties of an Open or an Attach."""
     cluster = properties.get("haclient:cluster")
     return None if cluster is None else str(cluster)
 
 
 def pushed_members(attempt: Attempt) -> tuple[Endpoint, ...]:
-    """The ``failover-server-list`` of the peer's Open, as Qpid JMS reads it: a list of maps."""
+    """Return the ``failover-server-list`` of the peer's Open: a list of maps, as in Qpid JMS."""
     if attempt.engine is None:
         return ()
     listed = attempt.engine.peer_properties.get("failover-server-list")

@@ -3,8 +3,9 @@
 The episode reports its search here (``episode.Observer``), the connection everything else.  Sequence numbers
 have no gaps, and every event carries the number of the current episode.
 
-When the first round of an episode has failed it logs a warning with every endpoint and its answer.  After a
-loss it does so only if nobody answered in AMQP: a backup that is not primary yet is how each failover begins.
+When the first round of an episode fails, the publisher logs a warning with every endpoint and its answer.
+After a loss it does so only if no endpoint answered in AMQP: every failover begins with a backup that is not
+primary yet.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("haclient")
 
-# Seconds: a time of day says no more when a deadline is as far as that.
+# Seconds: beyond a day, the deadline is logged as a duration and not as a time of day.
 _DAY = 86400.0
-# Seconds: a busy peer closes its window for moments, and an operator wants to know of more than that soon.
+# Seconds: a busy peer closes its window for moments, but operators should soon hear of longer blocks.
 _BLOCKED_AFTER = 1.0
-# What an attempt ends with when nothing at the endpoint speaks AMQP with the client.
-_NOBODY = frozenset(
+# Failures at an endpoint where nothing speaks AMQP with the client.
+_NO_AMQP = frozenset(
     {
         FailureReason.UNRESOLVED,
         FailureReason.REFUSED,
@@ -50,11 +51,11 @@ _NOBODY = frozenset(
 
 
 class EventPublisher:
-    """Belongs to the event loop of its connection.
+    """Publishes events on the event loop of its connection.
 
     :param connection: number of the connection.
     :ivar began: when the current episode began, by the loop's clock; a loss sets it for the next one.
-    :ivar closed: the connection is closed: the lookups that still run report nothing.
+    :ivar closed: the connection is closed; lookups that still run report nothing.
     :ivar deadline: when the current episode gives up, by the loop's clock; infinite without a deadline.
     :ivar unresolved_names: the names without an address in the current episode.
     """
@@ -76,12 +77,12 @@ class EventPublisher:
         self._connection = connection
         self._sequence = 0
         self._episode = 0
-        # The last failure at each endpoint in the first round; ``None`` after it.
+        # The last failure at each endpoint in the first round; ``None`` after that round.
         self._first_round: dict[Endpoint, Failure] | None = None
         self._block_watch: _BlockWatch | None = None
 
     def next_episode(self) -> None:
-        """Count the episode that begins."""
+        """Begin the next episode."""
         self._episode += 1
         self._first_round = {}
         self.unresolved_names.clear()
@@ -102,7 +103,7 @@ class EventPublisher:
         self._emit(events.Parked, attempt=number, endpoint=endpoint)
 
     def redirected(self, record: AttemptRecord) -> None:
-        """Publish that a passive member named another endpoint."""
+        """Publish that a passive member redirected to another endpoint."""
         self._note(record)
         failure = record.failure
         assert failure.redirect is not None
@@ -118,7 +119,7 @@ class EventPublisher:
         )
 
     def member_refused(self, by: Endpoint, member: Endpoint) -> None:
-        """Publish that a member announced one that must not be given the credentials."""
+        """Publish that ``by`` announced a member that must not be given the credentials."""
         detail = (
             f"{member} is announced as a member and is not in the domain of one: list it in the URL, or set "
             "redirects=any, to send the credentials there"
@@ -145,7 +146,7 @@ class EventPublisher:
 
     def _warn_of_first_round(self) -> None:
         found, self._first_round = self._first_round, None
-        if not found or (self._episode > 1 and any(each.kind not in _NOBODY for each in found.values())):
+        if not found or (self._episode > 1 and any(each.kind not in _NO_AMQP for each in found.values())):
             return
         name = events.connection_name(self._client_id, self._connection)
         answers, limit = describe_failures(found.items()), self._describe_deadline()
@@ -163,7 +164,7 @@ class EventPublisher:
     def generations_forgotten(
         self, endpoint: Endpoint, generation: int | None, cluster: str | None, highest: int | None
     ) -> None:
-        """Publish that this stale primary may serve now, because for long none but such have."""
+        """Publish that this stale primary may serve: for a long time only stale primaries have answered."""
         self._emit(
             events.GenerationsForgotten,
             endpoint=endpoint,
@@ -216,7 +217,7 @@ class EventPublisher:
         )
 
     def watch(self, window: SessionWindow, endpoint: Endpoint) -> None:
-        """Publish from now on when the primary of this session takes no messages, and when it does again."""
+        """Publish ``Blocked`` and ``Unblocked`` for this session from now on."""
         self._block_watch = _BlockWatch(
             self._loop,
             window,
@@ -225,7 +226,7 @@ class EventPublisher:
         )
 
     def close(self) -> None:
-        """Note that the connection is closed."""
+        """Stop publishing blocks and unresolved names: the connection is closed."""
         self.closed = True
         self._stop_watch()
 
@@ -235,7 +236,7 @@ class EventPublisher:
             self._block_watch = None
 
     def disconnected(self, endpoint: Endpoint, reason: CloseReason, *, unsettled: int) -> None:
-        """Publish a loss, as of the time when it began the next episode."""
+        """Publish a loss, with the time when it happened."""
         self._stop_watch()
         self._emit(
             events.Disconnected,
@@ -275,7 +276,7 @@ class EventPublisher:
             self._emit(events.Unsettled, count=count, reason=reason, link=link, address=address)
 
     def delivery_stale(self, link: str, address: str | None, reason: str) -> None:
-        """Publish that the block of a delivery could not settle it, unless the connection has ended."""
+        """Publish that the ``with`` block of a delivery could not settle it, while the connection is open."""
         if not self.closed:
             self._emit(events.DeliveryStale, link=link, address=address, reason=reason)
 
@@ -291,7 +292,7 @@ class EventPublisher:
         )
 
     def connection_closed(self) -> None:
-        """Publish the end of the connection by its application."""
+        """Publish that the application closed the connection."""
         self._emit(events.Closed)
 
     def _emit(self, kind: Callable[..., events.Event], /, *, at: float | None = None, **facts: Any) -> None:
@@ -312,10 +313,10 @@ class EventPublisher:
 
 
 class _BlockWatch:
-    """Watches one session's window, and ignores moments: a busy peer may let it be used up.
+    """Watches one session's window, and ignores short closures: a busy peer may let it be used up.
 
     :param began: called when the window has been closed for ``_BLOCKED_AFTER``.
-    :param ended: called when it is open again after that, with the seconds that it was closed.
+    :param ended: called when it opens again after that, with the seconds that it was closed.
     """
 
     def __init__(

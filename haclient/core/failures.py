@@ -1,7 +1,7 @@
-"""What a failed attempt means: socket errors, AMQP conditions and SASL outcomes as ``Failure``.
+"""Classification of failed attempts: socket errors, AMQP conditions and SASL outcomes as ``Failure``.
 
-Sources: AMQP 1.0 part 2, sections 2.8.15 to 2.8.17 (error conditions; the redirect's info map);
-part 5, section 5.3.3.6 (SASL codes); docs/internals/discovery.md, rules 4 to 6.
+Sources: AMQP 1.0 part 2, sections 2.8.15 to 2.8.17 (error conditions; the redirect's info map); part 5,
+section 5.3.3.6 (SASL codes); docs/internals/discovery.md, rules 4 to 6.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ INVALID_FIELD = "amqp:invalid-field"
 ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
 UNAUTHORIZED = "amqp:unauthorized-access"
 REFUSED_BY_CLOSE = "unauthorized"
-"""The code of a peer that refuses the user by a Close, after SASL."""
+"""Error code if a peer refuses the user by a Close, after SASL succeeded."""
 _MAX_PORT = 65535
 _UNREACHABLE = frozenset(
     {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EHOSTDOWN}
 )
 _TLS_FAILURE = "SSL Failure"
 _TLS_VERIFY = "certificate verify failed"
-# What OpenSSL finds wrong with the first bytes of a peer that does not speak TLS.
+# OpenSSL's reasons when the first bytes of a peer are not TLS.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
 _NO_TLS_TEXT = "wrong version number"
 _PLAIN_PORT = "the peer does not speak TLS here: write amqp:// instead of amqps://, or take the TLS port"
-# It accepts the connection, writes the reason into its log, and closes without a word.
+# Such a broker accepts the connection, logs the reason, and closes without an AMQP frame.
 _LIMIT = "a broker at its limit of connections (ActiveMQ: maximumConnections)"
 _NO_MECHANISM = "no SASL mechanism in common"
 
@@ -50,7 +50,7 @@ _NO_MECHANISM = "no SASL mechanism in common"
 def from_socket_error(error: Exception, *, in_handshake: bool = False) -> Failure:
     """Classify a failed TCP connect, a failed TLS handshake, or a broken socket.
 
-    :param in_handshake: TCP was connected, and TLS was not.
+    :param in_handshake: whether the error happened during the TLS handshake.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return Failure(kind=FailureReason.TLS_VERIFICATION, detail=error.verify_message or str(error))
@@ -113,11 +113,11 @@ def from_early_close(
 ) -> Failure:
     """Classify the peer's Close before the session was usable.
 
-    ``unauthorized-access`` is then what a failure of SASL is: Artemis lets everybody pass as ANONYMOUS, and
-    refuses the user by the Close.  With a ``retry-after`` the peer asks the client to come back, which is
-    another answer.
+    ``unauthorized-access`` then counts as a SASL failure: Artemis lets every user pass as ANONYMOUS, and
+    refuses the user by the Close.  If the Close has a ``retry-after``, the peer asks the client to come back,
+    and the Close is classified as usual.
 
-    :param mechanism: what SASL let the client in with.
+    :param mechanism: the SASL mechanism that succeeded.
     :param fresh: a callable supplied the credentials, and may supply others next time.
     """
     failure = from_close(condition, source)
@@ -128,10 +128,10 @@ def from_early_close(
 
 
 def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | None:
-    """The endpoint that a redirect's info map names, or ``None`` when it names none.
+    """Return the endpoint in a redirect's info map, or ``None`` if it names none.
 
-    Without a ``scheme`` the connection is as secure as the one that was redirected; without a
-    ``port`` it goes to the same port of the other host, or to the scheme's own if that differs.
+    Without a ``scheme`` the new connection uses TLS if the redirected one did.  Without a ``port`` it goes to
+    the same port of the new host, or to the scheme's default port if the scheme differs.
     """
     fields = {str(key): value for key, value in info.items()}
     names = [fields.get(key) or "" for key in ("network-host", "hostname", "scheme")]
@@ -149,7 +149,10 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
 
 
 def loss_kind(reason: CloseReason) -> LossKind:
-    """Classify the end of a connection that was usable.  A socket can time out, too: TCP repeats in vain."""
+    """Classify the end of a usable connection.
+
+    Silence includes a socket whose TCP retransmissions timed out.
+    """
     if reason.by_peer:
         return LossKind.CLOSE
     if reason.silent or isinstance(reason.error, TimeoutError):
@@ -158,7 +161,7 @@ def loss_kind(reason: CloseReason) -> LossKind:
 
 
 def from_silence(*, tls: bool) -> Failure:
-    """A peer that accepted the TCP connection, and closed it before it sent a byte."""
+    """Describe a peer that accepted the TCP connection, and closed it before it sent a byte."""
     detail = "the peer closed the socket before it sent a byte: " + (
         f"is there a member behind it, or is it {_LIMIT}?"
         if tls
@@ -178,7 +181,7 @@ def from_engine_error(
 ) -> Failure:
     """Classify a connection that proton found broken: SASL, TLS, framing, idle time-out.
 
-    :param greeting: what the peer has sent; ``None`` after its Open.
+    :param greeting: the bytes that the peer has sent; ``None`` after its Open.
     :param fresh: a callable supplied the credentials, and may supply others next time.
     """
     name = condition.name if condition else None
@@ -205,11 +208,11 @@ def from_engine_error(
 
 
 def without_open(failure: Failure, transport: proton.Transport, hostname: str | None) -> Failure:
-    """Name what a peer may refuse that let the client in, and ended the connection without an Open.
+    """Add the likely cause if a peer ends the connection after SASL, without an Open.
 
-    RabbitMQ 4 does so, three seconds later, for a virtual host that it does not have or the user may not use.
+    RabbitMQ 4 does so after three seconds if the virtual host does not exist or is forbidden to the user.
 
-    :param hostname: the one that the Open asked for, if it is not that of the peer.
+    :param hostname: the hostname in the client's Open, if it differs from the peer's.
     """
     if hostname is None or failure.kind is not FailureReason.ENDED or SASL(transport).outcome != SASL.OK:
         return failure
@@ -218,7 +221,7 @@ def without_open(failure: Failure, transport: proton.Transport, hostname: str | 
 
 
 def credentials_refused(transport: proton.Transport) -> bool:
-    """Whether the peer refused the credentials for good in SASL."""
+    """Return whether the peer refused the credentials for good in SASL."""
     layer = SASL(transport)
     return bool(layer.mech) and layer.outcome in (SASL.AUTH, SASL.PERM)
 
@@ -256,7 +259,7 @@ def _sasl_failure(
 
 
 def _no_mechanism(settings: Settings, offered: tuple[str, ...]) -> str:
-    """Why no mechanism was chosen: what the peer offers, what this client may use, and what to change."""
+    """Explain why no mechanism was chosen: the peer's offer, this client's mechanisms, and the remedy."""
     usable = usable_mechanisms(settings)
     if not offered:
         return f"{_NO_MECHANISM} with the peer; this client may use {_listed(usable)}"
@@ -294,13 +297,16 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _names_container_id(info: Mapping[Any, Any]) -> bool:
-    """Whether the field at fault is the container id, as ActiveMQ, Artemis and Qpid say that it is in use."""
+    """Return whether ``invalid-field`` is the container id.
+
+    ActiveMQ, Artemis and Qpid report an id in use this way.
+    """
     value = {str(key): item for key, item in info.items()}.get("invalid-field")
     return isinstance(value, str) and str(value) == "container-id"
 
 
 def _retry_after(info: Mapping[Any, Any]) -> float | None:
-    """``retry-after`` in seconds; ``None`` for anything but a finite number of milliseconds."""
+    """Return ``retry-after`` in seconds; ``None`` unless it is a finite number of milliseconds."""
     value = {str(key): item for key, item in info.items()}.get("retry-after")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return None

@@ -1,16 +1,16 @@
-"""The ledger: every message that the primary has not settled yet, in order of sending.
+"""The ledger: every message that the primary has not settled yet, in sending order.
 
 Rules
 -----
-* An entry stays until the primary settles it, the application withdraws it, or (at most once)
-  its connection is lost after it was sent.
-* After a loss every remaining entry is sent again before anything newer, in its old order and
-  whole: the ledger keeps the encoded bytes, never proton's delivery.
-* ``window`` bounds the entries, and so the memory: an entry that leaves drops its bytes, and of the
-  withdrawn ones few stay in ``unsent``.
+* An entry stays until the primary settles it, the application withdraws it, or (with at-most-once) its
+  connection is lost after it was sent.
+* After a loss every remaining entry is sent again before anything newer, in the old order and complete: the
+  ledger keeps the encoded bytes, never proton's delivery.
+* ``window`` bounds the entries, and so the memory.  A removed entry drops its bytes, and only a few withdrawn
+  entries stay in ``unsent``.
 
-Pure: no clock, no socket, no event loop.  Source: docs/guarantees.md; Apache Artemis manual,
-"Duplicate Message Detection" (why the same id must go out with the second copy).
+Pure: no clock, no socket, no event loop.  Source: docs/guarantees.md; Apache Artemis manual, "Duplicate
+Message Detection" (why the second copy must carry the same id).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from haclient.outcome import Outcome
 
 
 class Waiter(Protocol):
-    """What an entry resolves: an ``asyncio.Future`` or a ``concurrent.futures.Future``."""
+    """The future of a message's outcome: an ``asyncio.Future`` or a ``concurrent.futures.Future``."""
 
     def done(self) -> bool:
-        """Whether it has an outcome, an error, or was cancelled."""
+        """Return whether the future has a result, an error, or was cancelled."""
 
     def set_result(self, result: Outcome, /) -> None:
         """Report the outcome of the message."""
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """Report that the message was given up."""
+        """Report the error that ended the sending of the message."""
 
 
-# So many withdrawn entries, without their bytes, are cheaper to keep than to look for.
+# Withdrawn entries tolerated in ``unsent``: keeping them, without bytes, is cheaper than searching.
 _SLACK = 16
 
 W = TypeVar("W", bound=Waiter)
@@ -46,9 +46,9 @@ class Entry(Generic[W]):
 
     :ivar data: the encoded message.
     :ivar waiter: the future of its outcome.
-    :ivar delivery: proton's delivery while on the wire of the current connection.
-    :ivar sent: whether it was ever handed to a connection; ``was_lost``: to one that was lost since.
-    :ivar late_outcome: the outcome, or its error, that arrived when the waiter was cancelled already.
+    :ivar delivery: proton's delivery, if it was sent over the current connection.
+    :ivar sent: whether any connection was given it; ``was_lost``: whether such a connection was lost.
+    :ivar late_outcome: the outcome or error that arrived after the waiter was cancelled.
     """
 
     __slots__ = ("data", "delivery", "late_outcome", "sent", "waiter", "was_lost")
@@ -69,7 +69,7 @@ class Ledger(Generic[W]):
     def __init__(self, window: int) -> None:
         self.window = window
         self.unsent: deque[Entry[W]] = deque()
-        """Entries that are to go out over the current connection, oldest first."""
+        """Entries to send over the current connection, oldest first."""
         # An ordered set: entries are equal only to themselves.
         self._entries: dict[Entry[W], Entry[W]] = {}
 
@@ -77,7 +77,7 @@ class Ledger(Generic[W]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Entry[W]]:
-        """The entries, oldest first."""
+        """Iterate over the entries, oldest first."""
         return iter(self._entries)
 
     def __contains__(self, entry: object) -> bool:
@@ -85,31 +85,32 @@ class Ledger(Generic[W]):
 
     @property
     def sent(self) -> int:
-        """Entries that have left at least once."""
+        """Number of entries that were sent at least once."""
         return sum(entry.sent for entry in self._entries.values())
 
     @property
     def full(self) -> bool:
-        """Whether the window is used up."""
+        """Return whether the window is used up."""
         return len(self._entries) >= self.window
 
     def add(self, data: bytes, waiter: W) -> Entry[W]:
-        """Take responsibility for a message; the caller sends it or puts it into ``unsent``."""
+        """Add a message.  The caller sends it or puts it into ``unsent``."""
         entry = Entry(data, waiter)
         self._entries[entry] = entry
         return entry
 
     def remove(self, entry: Entry[W]) -> bool:
-        """Remove an entry that is settled or withdrawn; ``False`` if it was removed before."""
+        """Remove a settled or withdrawn entry; return ``False`` if it was removed before."""
         if self._entries.pop(entry, None) is None:
             return False
         entry.data, entry.delivery = b"", None
         return True
 
     def withdraw(self, entry: Entry[W]) -> bool:
-        """Remove an entry that the application does not want any more; ``False`` if it was removed before."""
+        """Remove an entry that the application withdraws; return ``False`` if it was removed before."""
         removed, unsent = self.remove(entry), self.unsent
-        # Searching for each would take long; so from time to time all that have left are removed at once.
+        # Searching ``unsent`` for each entry would be slow: remove all withdrawn entries at once, now and
+        # then.
         if len(unsent) > (2 * len(self._entries) + _SLACK if self._entries else 0):
             kept = [each for each in unsent if each in self._entries]
             unsent.clear()
@@ -119,8 +120,8 @@ class Ledger(Generic[W]):
     def on_disconnected(self, *, keep_sent: bool) -> list[Entry[W]]:
         """Prepare the entries for the next connection.
 
-        :param keep_sent: send again what was sent (at least once) instead of giving it up.
-        :returns: the entries given up, whose delivery nobody can know.
+        :param keep_sent: send again the entries that were sent (at-least-once), instead of giving them up.
+        :returns: the entries given up; whether they were delivered is unknown.
         """
         given_up = [] if keep_sent else [entry for entry in self._entries if entry.sent]
         for entry in given_up:
@@ -133,7 +134,7 @@ class Ledger(Generic[W]):
         return given_up
 
     def clear(self) -> list[Entry[W]]:
-        """Give everything up (the sender is closed) and return it."""
+        """Remove and return all entries, when the sender is closed."""
         entries = list(self._entries)
         for entry in entries:
             self.remove(entry)

@@ -1,9 +1,9 @@
 """The links of one connection: they outlive its sessions, and are attached again over each new one.
 
-A link whose ``attach`` raises (the application's ``configure``) fails alone; the others go on.  So does one
-whose Attach is larger than the peer's frames, or ends the connection again and again (``suspects``).  A link
-that the peer refuses for a while is attached again (``attach``).  One that is beyond what
-the peer allows waits while another one is being closed, and fails otherwise.
+A link fails alone in three cases: its ``attach`` raises (the application's ``configure``), its Attach is
+larger than the peer's frames, or it ends the connection again and again (``suspects``).  A link that the peer
+temporarily refuses is attached again (``attach``).  A link beyond the peer's limit waits while another link
+is being closed, and fails otherwise.
 
 Source: AMQP 1.0 part 2, section 2.6.1 (names of links).
 """
@@ -49,21 +49,21 @@ logger = get_logger("haclient")
 
 L = TypeVar("L", SenderCore, ReceiverCore)
 
-# Times ``attempt_timeout``, in which a peer accepts a whole session.
+# Times ``attempt_timeout``: a peer that answers no Attach for so long loses its session.
 _ANSWER_PATIENCE = 3
-# As a peer would refuse what is beyond its limits.
+# The condition of peers for links beyond their limits.
 _TOO_MANY = "amqp:resource-limit-exceeded"
 
 
 class LinkSet:
     """Creates the links of a connection, and attaches them over its sessions.
 
-    :param connection_name: that of the connection in log lines.
-    :param name_prefix: how link names begin that the application does not choose.
+    :param connection_name: name of the connection in log lines.
+    :param name_prefix: prefix of link names that the application does not choose.
     :param on_attached: called at the peer's answer to each Attach.
     :param on_waiting: called when something begins to wait for a session.
-    :param rng: draws the delays of links that are attached again.
-    :param reporter: publishes those.
+    :param rng: random source for the delays of links that are attached again.
+    :param reporter: publishes the reports of links.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LinkSet:
         self._on_attached = on_attached
         self._on_waiting = on_waiting
         self._links: dict[LinkCore, None] = {}
-        # Of the links that are not closed, by direction.
+        # Names of the links that are not closed, by direction.
         self._names: dict[tuple[type, str], None] = {}
         self._named = 0
         self._error: HaclientError | None = None
@@ -99,9 +99,9 @@ class LinkSet:
         self._answers = AnswerWatch(
             loop, _ANSWER_PATIENCE * options.attempt_timeout, self._waits_for_answer, self._end_session
         )
-        # The links beyond what the peer allows, while another one is being closed or tried.
+        # Links beyond the peer's limit, while another link is being closed or tried.
         self._without_handle: dict[LinkCore, None] = {}
-        # The links attached already over a parked connection, which may become the session.
+        # Links already attached over a parked connection, which may become the session.
         self._attached_ahead: dict[LinkCore, Engine] = {}
 
     # -- the application's side ---------------------------------------------------------------
@@ -116,8 +116,8 @@ class LinkSet:
     ) -> SenderCore:
         """Create a sender; its ``opened`` is done when the primary accepts the link.
 
-        :raises ValueError: when the connection has a sender of this name, or the address is empty.
-        :raises TypeError: for an argument of a type that it cannot have.
+        :raises ValueError: if the connection has a sender of this name, or the address is empty.
+        :raises TypeError: for an argument of an invalid type.
         """
         check_text("address", address, optional=True)
         check_callable("configure", configure)
@@ -148,10 +148,10 @@ class LinkSet:
     ) -> ReceiverCore:
         """Create a receiver; its ``opened`` is done when the primary accepts the link.
 
-        :param credit: 0 grants none but what the application adds.
-        :raises ValueError: when the connection has a receiver of this name, the credit is not possible, or
-            there is an address for a dynamic node.
-        :raises TypeError: for an argument of a type that it cannot have.
+        :param credit: 0 lets the application grant all credit.
+        :raises ValueError: if the connection has a receiver of this name, the credit is out of range, or a
+            dynamic node is given an address.
+        :raises TypeError: for an argument of an invalid type.
         """
         check_text("address", address, optional=True)
         check_callable("configure", configure)
@@ -189,8 +189,8 @@ class LinkSet:
     ) -> ReceiverCore:
         """Create a receiver of a subscription.
 
-        :raises ValueError: when the name or the client id is missing, or the name is in use.
-        :raises TypeError: for an argument of a type that it cannot have.
+        :raises ValueError: if the name or the client id is missing, or the name is in use.
+        :raises TypeError: for an argument of an invalid type.
         """
         check_text("topic", topic)
         check_text("name", name, optional=True)
@@ -212,7 +212,7 @@ class LinkSet:
     def unsubscribe(self, name: str, topic: str | None) -> subscriptions.Removal:
         """Begin to remove a durable subscription.
 
-        :raises ValueError: when the connection has a receiver of it, or it cannot be found by its name.
+        :raises ValueError: if the connection has a receiver of it, or its name alone does not identify it.
         """
         check_text("name", name, optional=True)
         check_text("topic", topic, optional=True)
@@ -233,7 +233,7 @@ class LinkSet:
     def register(self, core: L) -> L:
         """Add a link, and attach it if there is a session.
 
-        :raises HaclientError: when the connection is closed.
+        :raises HaclientError: if the connection is closed.
         """
         if self._error is not None:
             raise another(self._error)
@@ -250,7 +250,7 @@ class LinkSet:
         if engine is not None and session is not None and engine.close_reason is None:
             try:
                 self._attach_first(core, engine, session)
-            except BaseException:  # the application's ``configure``
+            except BaseException:  # raised by the application's ``configure``
                 del self._links[core]
                 self._reattachment.forget(core)
                 raise
@@ -258,7 +258,7 @@ class LinkSet:
         return core
 
     def _link_name(self, kind: type[LinkCore], name: str | None) -> str:
-        """The name of a new link: peers take two of one name and direction for one (section 2.6.1)."""
+        """Return the name of a new link, unique per direction as peers require (section 2.6.1)."""
         check_text("name", name, optional=True)
         if name:
             if (kind, name) in self._names:
@@ -289,55 +289,55 @@ class LinkSet:
         self._without_handle.pop(core, None)
         if self._suspect_messages.one_by_one:
             self._suspect_messages.go_on()
-        if isinstance(core, SenderCore) and self._error is None:  # else the connection counts all of them
+        if isinstance(core, SenderCore) and self._error is None:  # else the connection reports them
             self._reporter.unsettled(core.abandoned, str(core.error), link=core.name, address=core.address)
 
     @property
     def unsettled(self) -> int:
-        """How many messages have no outcome yet."""
+        """Number of messages without an outcome."""
         return sum(link.unsettled for link in tuple(self._links))  # any thread may ask
 
     @property
     def senders(self) -> int:
-        """How many senders are open."""
+        """Number of open senders."""
         return sum(isinstance(link, SenderCore) for link in tuple(self._links))
 
     @property
     def receivers(self) -> int:
-        """How many receivers are open."""
+        """Number of open receivers."""
         return sum(isinstance(link, ReceiverCore) for link in tuple(self._links))
 
     @property
     def pin_container_id(self) -> bool:
-        """Return whether a receiver continues, after a loss, what the peer keeps for its container id."""
+        """Return whether after a loss a receiver continues state that the peer keeps for its container id."""
         return any(link.pins_container_id for link in self._links if isinstance(link, ReceiverCore))
 
     @property
     def starved(self) -> bool:
-        """Whether messages of a sender wait because the primary gives no credit."""
+        """Return whether messages of a sender wait because the primary gives no credit."""
         return any(link.starved for link in self._links if isinstance(link, SenderCore))
 
     @property
     def blocked(self) -> bool:
-        """Return whether messages of a sender wait because the primary takes nothing."""
+        """Return whether messages of a sender wait because the primary's session window is closed."""
         return any(link.blocked and link.ledger for link in self._links if isinstance(link, SenderCore))
 
     @property
     def waiting(self) -> int:
-        """How many calls wait on a link."""
+        """Number of calls that wait on a link."""
         return sum(link.waiting for link in self._links)
 
     async def flush(self) -> None:
-        """Wait until everything that its senders took before is settled or withdrawn.
+        """Wait until all messages submitted before are settled or withdrawn.
 
-        :raises HaclientError: when a sender ended with messages among it.
+        :raises HaclientError: if a sender ended before some of them had an outcome.
         """
         await in_parallel(link.flush() for link in self._links if isinstance(link, SenderCore))
 
     # -- the connection's side ----------------------------------------------------------------
 
     def attach_ahead(self, engine: Engine, session: proton.Session) -> None:
-        """Attach as many links as a member parks together with a parked connection."""
+        """Attach links over a parked connection, as many as a member parks with it."""
         links = () if self._suspects.one_by_one else self._links
         ready = (link for link in links if link.may_attach_ahead and not self._reattachment.is_apart(link))
         self._attached_ahead = dict.fromkeys(itertools.islice(ready, MAX_PARKED_LINKS), engine)
@@ -345,7 +345,7 @@ class LinkSet:
             self._attach_guarded(link, engine, session)
 
     def on_connected(self, engine: Engine, session: proton.Session, endpoint: Endpoint) -> int:
-        """Attach every link over a new session.  Returns how many messages are sent again."""
+        """Attach every link over a new session; return the number of messages that will be sent again."""
         self._engine, self._session = engine, session
         engine.sessions.on_free = self._attach_waiting
         self._reattachment.session_began(endpoint, self._links)
@@ -358,13 +358,13 @@ class LinkSet:
         return replayed
 
     def on_disconnected(self, reason: CloseReason) -> int:
-        """Prepare every link for the next session.  Returns how many messages were unsettled."""
+        """Prepare every link for the next session; return the number of unsettled messages."""
         self._engine = self._session = None
         self._queue.clear()
         self._without_handle.clear()
         self._answers.stop()
         self._reattachment.session_ended()
-        refused = self._reattachment.refused_by_end  # that link is known; the others are innocent
+        refused = self._reattachment.refused_by_end  # the refused link is known; the others are not accused
         unanswered = [link for link in self._links if link.unanswered and not refused]
         unsettled = self.unsettled
         guilty = self._suspect_messages.session_ended(reason, unanswered=bool(unanswered))
@@ -374,7 +374,7 @@ class LinkSet:
         for link in tuple(self._links):
             link.on_disconnected()
         if self._suspect_messages.one_by_one:
-            self._suspect_messages.go_on()  # some may have been given up
+            self._suspect_messages.go_on()  # some suspects may have been given up
         self._fail_guilty(unanswered, reason)
         return unsettled
 
@@ -449,7 +449,8 @@ class LinkSet:
     def _attach_again(self, link: LinkCore) -> bool:
         if self._engine is not None and self._engine.close_reason is None:
             if not self._engine.writable:
-                # proton would send this Attach before the Detach of the same name, which is not written yet.
+                # The earlier Detach is not written yet, and proton would send the Attach of the same name
+                # before it.
                 return False
             self._queue.add(link)
         return True
@@ -465,12 +466,12 @@ class LinkSet:
     def _attach_guarded(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
         try:
             attach_or_fail(link, engine, session)
-        except Exception as error:  # the application's ``configure``
+        except Exception as error:  # raised by the application's ``configure``
             logger.exception("%s: the link to %r cannot be attached", self._connection_name, link.address)
             link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
 
     def _session_of(self, link: LinkCore, engine: Engine, shared: proton.Session) -> proton.Session | None:
-        """The session to attach a link over; ``None`` when it waits, or has failed."""
+        """Return the session to attach a link over; ``None`` if the link waits or has failed."""
         try:
             own = self._reattachment.session_of(link, engine, shared)
             if own is None and link.refusal is not None:
@@ -486,7 +487,7 @@ class LinkSet:
         return None
 
     def _attach_waiting(self) -> None:
-        """Attach the links that wait for a handle, until one has to wait on."""
+        """Attach the links that wait for a handle, until one must wait again."""
         while self._without_handle:
             link = next(iter(self._without_handle))
             del self._without_handle[link]

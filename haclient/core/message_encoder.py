@@ -1,17 +1,17 @@
-"""Encodes what one sender sends: durable or not, with duplicate-detection ids and what a hook adds.
+"""Encodes the messages of one sender, with durability, duplicate-detection ids and additions of a hook.
 
 Rules
 -----
-* A message is encoded where ``send`` is called: on the caller's thread in the blocking API.
-* A body that is sent without a message becomes one for a hook alone.
-* Whether messages are durable is said by the sender or the send: proton's message cannot say that it was not
-  said.  It is written into the bytes, and the message that the application holds is not changed.
+* A message is encoded where ``send`` is called: in the blocking API on the caller's thread.
+* A bare body is made a message only if there is a hook.
+* The sender or the call decides whether a message is durable: in proton's message, "unset" and "not durable"
+  look the same.  The flag is written into the bytes; the application's message is not changed.
 * A message that is not durable gets no automatic id, unless the primary keeps ids no longer than messages
-  (``quirks``): another broker may have the id after a failover and not the message, and would drop the copy
-  that is sent again as one that it has.
+  (``quirks``).  After a failover another broker may have kept the id without the message.  It would then drop
+  the copy that is sent again as a duplicate.
 * A hook takes one frozen dataclass and returns another.  Its additions go into the encoded bytes only: the
-  message that the application holds is not changed, and a replay after a failover sends the same bytes.
-* What a hook raises, ``send`` raises.
+  application's message is not changed, and a replay after a failover sends the same bytes.
+* ``send`` raises the exception of a hook.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message that a sender is about to encode.
+    """A message about to be encoded, as the hook sees it.
 
-    :param address: the sender's; ``None`` for the anonymous terminus.
-    :param message: the application's, not to be changed.
+    :param address: the sender's address; ``None`` for the anonymous terminus.
+    :param message: the application's message; must not be changed.
     """
 
     address: str | None
@@ -45,7 +45,7 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What a hook adds to an encoded message; entries of the message of the same name are replaced.
+    """Entries that a hook adds to an encoded message; they replace entries of the same name.
 
     :param annotations: message annotations, by symbol.
     :param properties: application properties.
@@ -59,16 +59,16 @@ EncodeHook = Callable[[OutgoingMessage], Additions | None]
 
 
 def check_encoding(*, durable: object, on_encode: object) -> None:
-    """Check what an application passes for the encoder of a sender.
+    """Check the application's arguments for the encoder of a sender.
 
-    :raises TypeError: for an argument of a type that it cannot have.
+    :raises TypeError: for an argument of an invalid type.
     """
     check_flag("durable", durable)
     check_callable("on_encode", on_encode)
 
 
 class MessageEncoder:
-    """Encodes messages one after another.  Not for use by two threads at once."""
+    """Encodes messages one after another.  Not thread-safe."""
 
     __slots__ = ("_address", "_core", "_durable", "_encode", "_encode_with_id", "_hook", "_numbers", "_stem")
 
@@ -91,10 +91,10 @@ class MessageEncoder:
         *,
         durable: bool | None = None,
     ) -> bytes:
-        """The message, or one of this body, as bytes; see ``engine.codec`` for the errors.
+        """Return the encoded message, or body; see ``engine.codec`` for the errors.
 
-        :param duplicate_id: the application's, which wins over any other; ``None`` for a new one.
-        :param durable: whether this message is durable; ``None`` for what the sender says.
+        :param duplicate_id: the application's id, which overrides any other; ``None`` for a new one.
+        :param durable: whether this message is durable; ``None`` for the sender's setting.
         """
         encode: Callable[..., bytes] = self._encode
         if durable is None:

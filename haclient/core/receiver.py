@@ -2,19 +2,20 @@
 
 Rules
 -----
-* ``credit`` is a window: credit at the peer, messages in the inbox, those that a call has just taken and the
-  credit that is still to be granted add up to it.
+* ``credit`` is a window.  It counts the credit at the peer, the messages in the inbox, the messages just
+  taken by a call and the credit still to be granted.
 * With ``credit=0`` the application grants the credit: it gets as many messages as it asked for, no more.
-* A primary that sends more than it ever had credit for loses the link: the inbox is bounded by the window.
-* A drain takes the credit back.  None is granted until a call waits for a message, nor over a new session.
-* A receiver of a stream goes on where it was (``streams``).
-* After a loss the inbox is emptied, for the new primary delivers those messages again, and the
-  new link is granted the window once, and nothing of the old link's credit.
-* No credit is granted before the peer's Attach where that decides whether its messages are the wanted ones,
-  nor where its delivery-count may begin at another number than 0 (``quirks``).
-* The link is not attached to a peer that is known to grant what it does not apply (``quirks``).
-* A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.  What waits
-  to be confirmed outlives its session (``confirmations``).
+* If a primary sends more than it had credit for, the link is closed: the window bounds the inbox.
+* A drain takes the credit back.  No credit is granted until a call waits for a message, even over a new
+  session.
+* A receiver of a stream continues at its last position (``streams``).
+* After a loss the inbox is emptied: the new primary delivers those messages again.  The new link is granted
+  the window once, and none of the old link's credit.
+* Credit waits for the peer's Attach if that decides whether its messages are the wanted ones.  It also waits
+  if the peer's delivery-count may not begin at 0 (``quirks``).
+* The link is not attached to a peer known to grant features that it does not apply (``quirks``).
+* A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.  Deliveries
+  that wait to be confirmed outlive their session (``confirmations``).
 
 Source: AMQP 1.0 part 2, section 2.6.7 (flow control, drain).
 """
@@ -56,12 +57,12 @@ MAX_CREDIT = 2**31 - 1
 
 
 class ReceiverCore:
-    """The receiving half of one link name, over as many connections as it takes.
+    """The receiving half of one link name, over any number of connections.
 
-    :param address: the node to receive from; ``None`` with ``dynamic`` asks the peer for a
-        temporary one (AMQP 1.0 part 3, section 3.5.3), a new one after each failover.
-    :param credit: the window; 0 grants nothing but what ``add_credit`` asks for.
-    :param confirm: ask the peer to confirm what is accepted (rcv-settle-mode *second*).
+    :param address: the node to receive from; ``None`` with ``dynamic`` asks the peer for a temporary one
+        (AMQP 1.0 part 3, section 3.5.3), a new one after each failover.
+    :param credit: the window; with 0 the receiver grants only the credit of ``add_credit``.
+    :param confirm: ask the peer to confirm accepted deliveries (rcv-settle-mode *second*).
     """
 
     def __init__(
@@ -84,26 +85,26 @@ class ReceiverCore:
         self.opened: asyncio.Future[None] = loop.create_future()
         self.error: HaclientError | None = None
         self.closed_here = False
-        """Whether the application closed it, or its connection."""
+        """True if the application closed the receiver or its connection."""
         self.stale_reason = LOST
-        """Why deliveries of former sessions cannot be settled."""
+        """Reason why deliveries of earlier sessions cannot be settled."""
         self.on_closed: Callable[[], None] = lambda: None
         self.on_attached: Callable[[ReceiverLink], None] = lambda _: None
         self.on_accepted: Callable[[ReceiverLink], None] = lambda _: None
         """Called when the peer accepts the link, over each connection."""
         self.on_waiting: Callable[[], None] = lambda: None
         self.on_stale: Callable[[str, str | None, str], None] = lambda *_: None
-        """Called with the link, the address and the reason when a block could not settle its delivery."""
+        """Called with link, address and reason when a ``with`` block could not settle its delivery."""
         self.on_detached: OnDetached[ReceiverLink] | None = None
-        """Decides about a Detach: the error that closes the receiver, or ``None`` if it is attached again."""
+        """Decides about a Detach: the error that closes the receiver, or ``None`` to attach it again."""
         self.refusal: HaclientError | None = None
-        """Why the peer refuses the link for now, while it waits to be attached again."""
+        """Error of the peer's temporary refusal, while the link waits to be attached again."""
         self.redirected_to: str | None = None
-        """The node that the peer named instead, over this connection."""
+        """Node that the peer's redirect named, for this connection."""
         self.credit = credit
         self.loop = loop
         self.confirmations = Confirmations(loop) if confirm else None
-        """The deliveries that wait to be confirmed; ``None`` if the peer was not asked to confirm any."""
+        """Deliveries that wait to be confirmed; ``None`` without ``confirm``."""
         self.position = StreamPosition()
         self._dynamic = dynamic
         self._browse = browse
@@ -112,9 +113,9 @@ class ReceiverCore:
         self._link: ReceiverLink | None = None
         self._answered = False
         self._peer_properties: Mapping[str, Any] = {}
-        # Whether the peer's Attach was checked, where it has to be; before that no credit is granted.
+        # True once the peer's Attach was checked, or if it needs no check.  No credit is granted before.
         self._checked = False
-        # With ``credit=0``: what the application asked for and has not received.
+        # With ``credit=0``: messages that the application asked for and has not received.
         self._requested = 0
         self._to_grant = 0
         self._drained = False
@@ -132,12 +133,12 @@ class ReceiverCore:
             self._requested = max(0, self._requested - count)
             return
         self._to_grant += count
-        # Half a window at a time: one flow frame for many messages, and the pipe never runs dry.
+        # Grant half a window at a time: one Flow for many messages, and the peer never runs out of credit.
         if self._to_grant * 2 >= self.credit:
             self._grant()
 
     def put_back(self, deliveries: Iterable[DeliveryCore]) -> None:
-        """Return to the inbox what a call took, credit included, and could not give to the application."""
+        """Return undelivered messages of a call to the inbox, with their credit."""
         kept = [each for each in deliveries if each.session_number == self.session_number]
         self.inbox.extendleft(reversed(kept))
         if self.credit:
@@ -148,11 +149,11 @@ class ReceiverCore:
             self._wake_next()
 
     def add_credit(self, count: int) -> None:
-        """Ask for so many more messages.
+        """Ask for ``count`` more messages.
 
-        :raises TypeError: when it is no whole number.
-        :raises ValueError: when it is no positive number, too large, or the receiver grants its own credit.
-        :raises HaclientError: when the receiver is closed.
+        :raises TypeError: if ``count`` is no whole number.
+        :raises ValueError: if ``count`` is not positive or too large, or the receiver grants its own credit.
+        :raises HaclientError: if the receiver is closed.
         """
         count = check_whole("count", count)
         if self.credit:
@@ -170,11 +171,11 @@ class ReceiverCore:
         self._grant()
 
     async def drain(self) -> None:
-        """Take the credit back: wait until the peer has sent what it had, and nothing more can arrive.
+        """Take the credit back: wait until the peer has sent its available messages and no more can arrive.
 
-        A failover ends it: the new link gets no credit, either.
+        A failover ends the wait; the new link gets no credit, either.
 
-        :raises HaclientError: when the receiver is closed.
+        :raises HaclientError: if the receiver is closed.
         """
         self.check_open()
         self._drained = True
@@ -196,14 +197,14 @@ class ReceiverCore:
     async def wait_message(self) -> None:
         """Wait until the inbox holds a message.
 
-        :raises HaclientError: when the receiver is closed.
+        :raises HaclientError: if the receiver is closed.
         """
         await self.wait_messages(1)
 
     async def wait_messages(self, needed: int) -> None:
-        """Wait until the inbox holds so many messages.
+        """Wait until the inbox holds ``needed`` messages.
 
-        :raises HaclientError: when the receiver is closed.
+        :raises HaclientError: if the receiver is closed.
         """
         while len(self.inbox) < needed:
             self.check_open()
@@ -223,13 +224,13 @@ class ReceiverCore:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a primary that it can receive from."""
+        """Return whether there is a primary to receive from."""
         return self._link is not None and not self._link.dead and self.refusal is None
 
     def close(self, error: HaclientError | None = None, *, keep: bool | None = None) -> None:
-        """Close the link; the queue gets back the messages in the inbox.
+        """Close the link; the messages in the inbox go back to the queue.
 
-        :param keep: detach it only: the source stays at the peer, as a durable one does in any case.
+        :param keep: only detach the link, so that the source stays at the peer; always so if it is durable.
         """
         if self.error is None:
             self.closed_here = True
@@ -244,32 +245,33 @@ class ReceiverCore:
 
     @property
     def may_attach_ahead(self) -> bool:
-        """Return whether it may be attached to a session whose Begin is not answered yet.
+        """Return whether it may be attached before the Begin of the session is answered.
 
-        A subscription that the peer cannot share ends the receiver, so that peer has to be the primary.
+        A receiver of a shared subscription may not: it fails if the peer cannot share, and only the primary
+        may decide that.
         """
         return not self._source.is_shared
 
     @property
     def waiting(self) -> int:
-        """How many calls wait."""
+        """Number of waiting calls."""
         return len(self._waiting) + (not self.opened.done())
 
     @property
     def was_open(self) -> bool:
-        """Whether the peer has ever accepted the link."""
+        """Return whether the peer has ever accepted the link."""
         return self.opened.done()
 
     @property
     def unanswered(self) -> bool:
-        """Whether the peer has not answered its Attach yet."""
+        """Return whether the peer has not answered the Attach yet."""
         return self._link is not None and not self._answered
 
     @property
     def pins_container_id(self) -> bool:
-        """Return whether the peer may keep something for its container id after a loss.
+        """Return whether the peer may keep state for the container id after a loss.
 
-        ``configure`` may ask for anything.
+        A receiver with ``configure`` counts: it may ask for anything.
         """
         is_own = self._source.durable and GLOBAL not in self._source.capabilities
         return is_own or self.confirmations is not None or self._configure is not None
@@ -277,7 +279,7 @@ class ReceiverCore:
     def attach(self, engine: Engine, session: proton.Session) -> None:
         """Attach the link over a session, and grant the window.
 
-        :raises LinkRefused: if the peer's Open says already that it cannot be had.
+        :raises LinkRefused: if the peer's Open rules the source out.
         """
         refusal = self._source.refusal_ahead(engine.connection, self.address)
         if refusal is not None:
@@ -352,7 +354,7 @@ class ReceiverCore:
             if not waiter.done():
                 waiter.set_result(None)
         self.on_closed()
-        # The application may keep the receiver: not the connection with it.
+        # The application may keep the receiver; do not let it keep the connection.
         self.on_closed = self.on_waiting = lambda: None
         self.on_attached = self.on_accepted = lambda _: None
         self.on_detached = None
@@ -360,7 +362,7 @@ class ReceiverCore:
     # -- the engine's side --------------------------------------------------------------------
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """Handle the peer's Attach; a Detach with an error follows at once if it has no source."""
+        """Handle the peer's Attach.  If it has no source, a Detach with an error follows."""
         source = link.endpoint.remote_source
         self._answered = True
         if source.address is None and not (self._source.is_lookup and source.type):
@@ -384,7 +386,7 @@ class ReceiverCore:
         if not self.opened.done():
             self.opened.set_result(None)
             if self.address and not self._dynamic:
-                attached = link.endpoint.source.address or self.address  # what was asked of this peer
+                attached = link.endpoint.source.address or self.address  # as requested from this peer
                 workarounds.advise_address(self._peer_properties, self.name, attached, receives=True)
         self.on_attached(link)
         self._checked = True
@@ -392,7 +394,7 @@ class ReceiverCore:
         self.on_accepted(link)
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """End the receiver, unless it is attached again: the peer refused or detached the link."""
+        """End the receiver at the peer's Detach, unless it is to be attached again."""
         if link is not self._link:
             return
         decide = self.on_detached
@@ -415,7 +417,7 @@ class ReceiverCore:
                 self._end_drain()
 
     def confirmed(self, link: ReceiverLink, token: Confirmation, outcome: Outcome | None) -> None:
-        """Note that the peer settled a delivery that was accepted."""
+        """Record that the peer settled an accepted delivery."""
         if self.confirmations is not None:
             self.confirmations.confirmed(token, outcome)
             self._grant()
@@ -450,7 +452,7 @@ class ReceiverCore:
     # -- inside -------------------------------------------------------------------------------
 
     def _grant(self) -> None:
-        """Grant what is to be granted, if this is the time for it."""
+        """Grant the pending credit if the receiver may have more now."""
         link, stopped = self._link, self._drained or self._draining is not None
         if self.confirmations is not None and self.confirmations.too_many:
             return
@@ -459,7 +461,7 @@ class ReceiverCore:
             self._to_grant = 0
 
     def _resume(self, needed: int = 1) -> None:
-        """End the drain, for a call waits for messages; and grant everything if it needs that many."""
+        """End the drain because a call waits for messages; grant all pending credit if the call needs it."""
         if self._draining is not None or not self.credit:
             return
         at_peer = 0 if self._link is None else self._link.credit
@@ -477,7 +479,7 @@ class ReceiverCore:
 
     def _end_session(self, stale_reason: str) -> None:
         self._link = None
-        if self._dynamic and self.confirmations is not None:  # the next node is another one
+        if self._dynamic and self.confirmations is not None:  # the next dynamic node is a different one
             self.confirmations.fail(StaleDelivery(f"{stale_reason} before the accept was confirmed"))
         self.session_number += 1
         self.stale_reason = stale_reason

@@ -1,9 +1,8 @@
 """A sender that outlives its connections.
 
-``submit`` puts an encoded message into the ledger and, when the link has credit, on the wire;
-``settled`` resolves its waiter.  Between two connections the ledger waits; see ``ledger`` for
-what is sent again.  Both APIs use this class: the asyncio one directly, the blocking one
-through its loop thread.
+``submit`` puts an encoded message into the ledger and, if the link has credit, on the wire; ``settled``
+resolves its waiter.  Between two connections the messages wait in the ledger, which has the rules of replay.
+Both APIs use this class: the asyncio one directly, the blocking one through its loop thread.
 """
 
 from __future__ import annotations
@@ -40,17 +39,16 @@ if TYPE_CHECKING:
     from haclient.engine.links import SenderLink
     from haclient.engine.protocol import Engine
 
-# What a done or cancelled future raises when it is given an outcome.
+# Raised by a done or cancelled future that is given an outcome.
 _DONE = (asyncio.InvalidStateError, concurrent.futures.InvalidStateError)
 
 
 class SenderCore:
-    """The sending half of one link name, over as many connections as it takes.
+    """The sending half of one link name, over any number of connections.
 
-    :param address: the node to send to; ``None`` is the anonymous terminus (AMQP 1.0
-        part 3, section 3.5.1: the message's ``to`` decides).
+    :param address: the node to send to; ``None`` is the anonymous terminus (AMQP 1.0 part 3, section 3.5.1).
     :param window: unsettled messages at most.
-    :param capabilities: those that the target is to have.
+    :param capabilities: capabilities requested of the target.
     :param at_most_once: at a loss, give up the messages on the wire instead of sending them again.
     """
 
@@ -71,17 +69,17 @@ class SenderCore:
         self.opened: asyncio.Future[None] = loop.create_future()
         self.error: HaclientError | None = None
         self.ids_live_with_messages = False
-        """Whether the primary that it is, or was last, attached to keeps ids no longer than messages."""
+        """True if the current or last primary keeps ids no longer than messages."""
         self.on_closed: Callable[[], None] = lambda: None
         self.on_attached: Callable[[SenderLink], None] = lambda _: None
         self.on_waiting: Callable[[], None] = lambda: None
         self.on_detached: OnDetached[SenderLink] | None = None
-        """Decides about a Detach: the error that closes the sender, or ``None`` if it is attached again."""
+        """Decides about a Detach: the error that closes the sender, or ``None`` to attach it again."""
         self.refusal: HaclientError | None = None
-        """Why the peer refuses the link for now, while it waits to be attached again."""
+        """Error of the peer's temporary refusal, while the link waits to be attached again."""
         self.redirected_to: str | None = None
-        """The node that the peer named instead, over this connection."""
-        self.suspects = SuspectMessages()  # those of its connection replace them
+        """Node that the peer's redirect named, for this connection."""
+        self.suspects = SuspectMessages()  # the link set replaces it
         self._loop = loop
         self._at_most_once = at_most_once
         self._configure = configure
@@ -89,14 +87,14 @@ class SenderCore:
         self._engine: Engine | None = None
         self._link: SenderLink | None = None
         self._answered = False
-        # The link's credit, counted along: asking proton costs a C call a message.
+        # Our count of the link's credit: asking proton costs a C call per message.
         self._credit = 0
         # The peer's max-message-size, once the link is attached.
         self._max_size = sys.maxsize
         self.abandoned = 0
-        """Messages without an outcome at its end, but for those whose futures were cancelled."""
+        """Messages without an outcome when the sender ended, except those whose futures were cancelled."""
         self._waiting_for_window: deque[asyncio.Future[None]] = deque()
-        # The calls of ``flush``, each with what was unsettled when it began, oldest first.
+        # The calls of ``flush``, each with the entries unsettled when it began, oldest first.
         self._flushing: dict[asyncio.Future[HaclientError | None], deque[Entry[Waiter]]] = {}
 
     # -- the application's side ---------------------------------------------------------------
@@ -104,19 +102,19 @@ class SenderCore:
     def submit(self, data: bytes, waiter: Waiter) -> Entry[Waiter]:
         """Take responsibility for an encoded message.  Never blocks; see ``wait_window``.
 
-        A message that is larger than the primary takes fails at once, and alone.
+        If the message is larger than the primary allows, it fails at once, and only it.
 
-        :raises HaclientError: when the sender is closed.
+        :raises HaclientError: if the sender is closed.
         """
         if self.error is not None:
             raise another(self.error)
         ledger = self.ledger
         if len(data) > self._max_size:
-            self._wake_waiters()  # the place in the window is another call's
+            self._wake_waiters()  # the message needs no place in the window
             _fail(waiter, too_large(len(data), self._max_size, self.address))
             return Entry(b"", waiter)
         entry = ledger.add(data, waiter)
-        # A link is dead from the end of its engine on, and not only from ``on_disconnected``.
+        # A link is dead as soon as its engine ends, before ``on_disconnected`` is called.
         link, engine = self._link, self._engine
         if self._credit > 0 and not ledger.unsent and not link.dead and engine.writable:  # type: ignore[union-attr]
             self._credit -= 1
@@ -131,7 +129,7 @@ class SenderCore:
         return entry
 
     def submit_last(self, data: bytes, waiter: Waiter) -> Entry[Waiter]:
-        """``submit``, and write now instead of at the end of this turn of the loop: nothing follows in it."""
+        """Submit a message and write at once: the caller sends no more in this iteration of the loop."""
         engine = self._engine
         if engine is None:
             return self.submit(data, waiter)
@@ -145,7 +143,7 @@ class SenderCore:
     async def wait_window(self) -> None:
         """Wait until the window allows another message.
 
-        :raises HaclientError: when the sender is closed meanwhile.
+        :raises HaclientError: if the sender is closed meanwhile.
         """
         while self.ledger.full and self.error is None:
             waiter = self._loop.create_future()
@@ -162,15 +160,15 @@ class SenderCore:
             raise another(self.error)
 
     def window_unused(self) -> None:
-        """Let another call have the place in the window that a call has waited for, and does not use."""
+        """Wake another waiting call, because the woken one does not use its place in the window."""
         self._wake_waiters()
 
     def withdraw(self, entry: Entry[Waiter]) -> bool | None:
-        """Withdraw an entry: it is not sent any more, and its outcome is ignored.
+        """Withdraw an entry: do not send it any more, and ignore its outcome.
 
-        An entry that is no longer in the ledger is left alone: its delivery may be another message's by now.
+        An entry that is no longer in the ledger is ignored: another message may use its delivery by now.
 
-        :returns: ``False`` when nothing of it was ever on the wire (so it was not delivered), otherwise
+        :returns: ``False`` if no byte of it was ever on the wire (so it was not delivered), otherwise
             ``None``.
         """
         if self._withdraw_unbegun(entry):
@@ -186,14 +184,14 @@ class SenderCore:
         return None if entry.sent else False
 
     def withdraw_unsent(self, entry: Entry[Waiter]) -> None:
-        """Withdraw an entry that is not on the wire; one that is stays until it is settled or lost."""
+        """Withdraw an entry unless it is on the wire; then it stays until it is settled or lost."""
         if entry.delivery is None:
             self.withdraw(entry)
         elif self._withdraw_unbegun(entry):
             self._wake_waiters()
 
     def _withdraw_unbegun(self, entry: Entry[Waiter]) -> bool:
-        """Withdraw an entry that the link has, if nothing of it is on the wire; whether it is withdrawn."""
+        """Withdraw an entry given to the link, if no byte is on the wire; return whether it was withdrawn."""
         link = self._link
         if entry.delivery is None or link is None or not link.withdraw(entry.delivery, len(entry.data)):
             return False
@@ -207,9 +205,9 @@ class SenderCore:
             self.suspects.go_on()
 
     async def flush(self) -> None:
-        """Wait until everything submitted before is settled or withdrawn, whatever is submitted meanwhile.
+        """Wait until all messages submitted before are settled or withdrawn; ignore later ones.
 
-        :raises HaclientError: when the sender ended, now or earlier, with messages among it.
+        :raises HaclientError: if the sender ended, now or earlier, before some of them had an outcome.
         """
         error = self.error if self.abandoned else None
         if self.ledger:
@@ -223,7 +221,7 @@ class SenderCore:
             raise another(error)
 
     def close(self, error: HaclientError | None = None) -> None:
-        """Close the link; what is not settled yet fails with ``LinkClosed``."""
+        """Close the link; unsettled messages fail with ``LinkClosed``."""
         if self.error is None:
             if self._link is not None:
                 self._link.close()
@@ -232,52 +230,52 @@ class SenderCore:
     # -- the connection's side ----------------------------------------------------------------
 
     may_attach_ahead = True
-    """Whether it may be attached to a session whose Begin is not answered yet."""
+    """True: it may be attached before the Begin of the session is answered."""
 
     @property
     def connected(self) -> bool:
-        """Whether there is a primary that it can send to."""
+        """Return whether there is a primary to send to."""
         return self._link is not None and not self._link.dead and self.refusal is None
 
     @property
     def lacks_credit(self) -> bool:
-        """Whether there is a primary that lets it send nothing."""
+        """Return whether there is a primary that gives no credit."""
         credit = self._link.credit if self._link is not None and self.suspects.one_by_one else self._credit
         return self.connected and self._answered and credit <= 0
 
     @property
     def starved(self) -> bool:
-        """Whether messages wait because of that."""
+        """Return whether messages wait for credit."""
         return self.lacks_credit and bool(self.ledger.unsent)
 
     @property
     def blocked(self) -> bool:
-        """Return whether there is a primary that takes nothing: its session window is closed."""
+        """Return whether the primary's session window is closed."""
         return self.connected and self._engine is not None and not self._engine.incoming.window.is_open
 
     @property
     def unsettled(self) -> int:
-        """How many messages have no outcome yet."""
+        """Number of messages without an outcome."""
         return len(self.ledger)
 
     @property
     def waiting(self) -> int:
-        """How many calls wait, beside those for the outcome of a message."""
+        """Number of waiting calls, not counting waits for the outcome of a message."""
         return len(self._waiting_for_window) + len(self._flushing) + (not self.opened.done())
 
     @property
     def to_replay(self) -> int:
-        """How many of them were sent over a lost connection: they are sent again."""
+        """Number of entries sent before: after a loss they are sent again."""
         return self.ledger.sent
 
     @property
     def was_open(self) -> bool:
-        """Whether the peer has ever accepted the link."""
+        """Return whether the peer has ever accepted the link."""
         return self.opened.done()
 
     @property
     def unanswered(self) -> bool:
-        """Whether the peer has not answered its Attach yet."""
+        """Return whether the peer has not answered the Attach yet."""
         return self._link is not None and not self._answered
 
     def attach(self, engine: Engine, session: proton.Session) -> None:
@@ -297,29 +295,29 @@ class SenderCore:
         engine.attach(link)
 
     def detach(self) -> None:
-        """Detach the link, which is attached over another session next; nothing was sent on it."""
+        """Detach an unused link, which is then attached over another session."""
         if self._link is not None:
             self._link.close()
         self.on_disconnected()
 
     def on_disconnected(self) -> None:
-        """Keep the entries for the next link; at most once, those that were sent are given up."""
+        """Keep the entries for the next link; with at-most-once, give up the sent ones."""
         self._clear_link()
         for entry in self.ledger.on_disconnected(keep_sent=not self._at_most_once):
             _fail(entry.waiter, DeliveryUnknown("the connection was lost before the message was settled"))
         self._wake_waiters()
 
     def writable_again(self) -> None:
-        """Go on sending: the socket takes bytes again."""
+        """Continue sending: the socket takes bytes again."""
         self.use_credit()
 
     @property
     def is_sending(self) -> bool:
-        """Return whether its link has messages that the primary has not settled."""
+        """Return whether the link has messages that the primary has not settled."""
         return self._link is not None and self._link.unsettled > 0
 
     def give_up(self, entry: Entry[Waiter], error: HaclientError) -> None:
-        """Remove a message from the ledger, for this reason."""
+        """Remove a message from the ledger and fail it with this error."""
         self.ledger.withdraw(entry)
         _fail(entry.waiter, error)
         self._wake_waiters()
@@ -339,7 +337,7 @@ class SenderCore:
             self.opened.exception()
         self._wake_waiters()
         self.on_closed()
-        # The application may keep the sender: not the connection with it.
+        # The application may keep the sender; do not let it keep the connection.
         self.on_closed = self.on_waiting = lambda: None
         self.on_attached = lambda _: None
         self.on_detached = None
@@ -347,7 +345,7 @@ class SenderCore:
     # -- the engine's side --------------------------------------------------------------------
 
     def link_opened(self, link: SenderLink) -> None:
-        """Handle the peer's Attach; a Detach with an error follows at once if it has no target."""
+        """Handle the peer's Attach.  If it has no target, a Detach with an error follows."""
         if link.endpoint.remote_target.address is not None or self.address is None:
             self.refusal = None
             self._limit_size(int(link.endpoint.remote_max_message_size or sys.maxsize))
@@ -360,14 +358,14 @@ class SenderCore:
         self.on_attached(link)
 
     def _limit_size(self, size: int) -> None:
-        """Give up what is larger than this primary takes: it would cost the link, and all behind it."""
+        """Give up messages larger than this primary allows: each would cost the link."""
         self._max_size = size
         for entry in [each for each in self.ledger if len(each.data) > size]:
             delivered = None if entry.sent else False
             self.give_up(entry, too_large(len(entry.data), size, self.address, delivered=delivered))
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """End the sender, unless it is attached again: the peer refused or detached the link."""
+        """End the sender at the peer's Detach, unless it is to be attached again."""
         if link is not self._link:
             return
         decide = self.on_detached
@@ -378,7 +376,7 @@ class SenderCore:
             self.fail(error)
 
     def credit_given(self, link: SenderLink) -> None:
-        """Send what the new credit allows; give it back if the peer drains and nothing is unsent."""
+        """Send as the new credit allows; return unused credit if the peer drains."""
         if link is self._link:
             self.use_credit()
             if not self.ledger.unsent and link.drain:
@@ -386,7 +384,7 @@ class SenderCore:
                 self.use_credit()
 
     def use_credit(self) -> None:
-        """Send what the credit allows, and the suspects."""
+        """Send as the credit and the search for suspect messages allow."""
         link, suspects = self._link, self.suspects
         if link is None:
             return
@@ -394,7 +392,7 @@ class SenderCore:
         if suspects.one_by_one:
             self._credit = min(self._credit, int(suspects.may_send))
         self._pump()
-        if suspects.one_by_one:  # a new message has to ask, too
+        if suspects.one_by_one:  # each new message must wait for its turn, too
             self._credit = 0
 
     def settled(self, _link: SenderLink, token: Any, outcome: Outcome | None) -> None:
@@ -405,7 +403,7 @@ class SenderCore:
             self._wake_waiters()
         if self.suspects.one_by_one:
             self.suspects.go_on()
-        # No check whether it is done: another thread may cancel it in between.
+        # No check for a done waiter: another thread may cancel it at any moment.
         try:
             if outcome is ACCEPTED:
                 entry.waiter.set_result(outcome)
@@ -435,12 +433,12 @@ class SenderCore:
             self._credit -= 1
             entry.delivery = link.send(entry.data, entry)
             entry.sent = True
-        # Cancelled entries have left the window without being settled.
+        # Cancelled entries have left the window unsettled.
         if self._waiting_for_window or self._flushing:
             self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        """Wake the calls that wait for the window, and those that wait for outcomes."""
+        """Wake the calls of ``wait_window`` and ``flush`` that can go on."""
         free = self.ledger.window - len(self.ledger)
         waiting = self._waiting_for_window
         while waiting and (free > 0 or self.error is not None):
@@ -452,7 +450,7 @@ class SenderCore:
             self._wake_flushes()
 
     def _wake_flushes(self) -> None:
-        """Wake each ``flush`` whose messages have left the ledger; all of them at the end of the sender."""
+        """Wake each ``flush`` whose messages have left the ledger; all of them when the sender ends."""
         ledger, error = self.ledger, self.error
         for waiter, pending in self._flushing.items():
             while pending and (pending[0] not in ledger or (error is not None and pending[0].waiter.done())):
@@ -464,7 +462,7 @@ class SenderCore:
 def too_large(
     size: int, limit: int, address: str | None, *, delivered: bool | None = False
 ) -> MessageTooLarge:
-    """The error for a message that is larger than the primary takes for this address."""
+    """Return the error for a message that is larger than the primary allows for this address."""
     node = "" if address is None else f" for {quoted(address)}"
     text = f"the message has {size} bytes, and the primary takes {limit} at most{node}"
     return MessageTooLarge(text, size, limit, delivered=delivered)
@@ -481,7 +479,7 @@ def _not_accepted(outcome: Outcome | None) -> HaclientError:
 
 
 def _with_delivery(error: HaclientError, *, sent: bool) -> HaclientError:
-    """The same error for one message, with ``delivered`` set."""
+    """Return a copy of the error for one message, with ``delivered`` set."""
     if isinstance(error, LinkClosed):
         return LinkClosed(str(error), error.condition, delivered=None if sent else False)
     if isinstance(error, ConnectionClosed):

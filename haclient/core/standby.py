@@ -1,27 +1,32 @@
 """The warm standby: one parked connection at another member, beside the live one (docs/storms.md).
 
-While the connection is up, this keeps a second one at a member that is not its primary, with TCP, TLS,
-SASL and Open done and the Begin not answered.  When the live one is lost, the next search begins with it;
-if that member is promoted, all that is left to do is to answer a Begin.
+While the connection is up, this keeps a second one at a member that is not its primary.  TCP, TLS, SASL and
+Open are done, and the Begin is not answered.  When the live one is lost, the next search begins with it.  If
+that member is promoted, it only has to answer the Begin.
 
 Rules
 -----
-1. The standby has no links and no messages, and gives the topology no evidence.  It asks its member only
-   to park the connection.
-2. It uses a dial of the factory only until it is parked, and starts no attempt when no dial is free.
+1. The standby has no links and no messages, and gives the topology no evidence.  It asks its member only to
+   park the connection.
+2. It uses a dial of the factory only until it is parked, and starts no attempt if no dial is free.
 3. The policy's backoff separates its attempts, and ``retry-after`` counts as everywhere.  It follows no
    redirect: a redirect names the primary, and the live connection is there.
-4. It leaves a member that answers without parking alone for a long while: that is an ordinary broker, and
-   will not change.  So it does with one that refuses the credentials: asking again would lock the account.
+4. If a member answers without parking, the standby avoids it for a long time: it is an ordinary broker.  It
+   also avoids a member that refuses the credentials: repeated attempts could lock the account.
 5. When the live connection is lost, the standby goes to the search as it is, or not at all.
 
-A parked connection whose Begin is answered while the live one is up stays as it is, usable and unused.
-Either the live primary is about to end, or this client has not noticed its end yet; then
-the usable session saves the whole search.  Or the promotion was wrong: then the member closes, and nothing
-is lost.  Moving to it would be a guess, because the live one may be the true primary; using both
-would be two primaries at once.  The client sends nothing over it before the live one has ended, so there
-is always one.  Its generation is unknown before the first Attach; ``connection`` drops it when that reports
-an older one than the topology knows.
+The Begin of the standby may be answered while the live connection is up.  The standby then stays as it is,
+usable and unused.  There are two possible reasons:
+
+* The live primary is about to end, or this client has not noticed its end yet.  The usable session then saves
+  the whole search.
+* The promotion was wrong.  The member then closes the standby, and nothing is lost.
+
+Moving to the standby would be a guess, because the live primary may be the true one.  Using both would mean
+two primaries at once.  So the client sends nothing over the standby before the live connection has ended.
+
+The standby's generation is unknown before the first Attach.  If that reports a generation older than the
+topology knows, ``connection`` drops the session.
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ _HOPELESS = frozenset({FailureReason.AUTHENTICATION, FailureReason.TLS_VERIFICAT
 
 
 class Standby:
-    """Keeps the standby of one connection.  Belongs to its event loop.
+    """Maintains the standby of one connection.  Belongs to its event loop.
 
     :param rng: the random source of its backoff.
     """
@@ -57,7 +62,7 @@ class Standby:
         self._task: asyncio.Task[None] | None = None
         self._shunned: dict[Endpoint, float] = {}
         self._tried: Endpoint | None = None
-        self._try: _Try | None = None
+        self._try: _StandbyAttempt | None = None
 
     def start(self, primary: Endpoint) -> None:
         """Start the standby beside a live connection to this primary."""
@@ -91,13 +96,13 @@ class Standby:
             await asyncio.sleep(self._backoff.next(retry_after).delay)
             retry_after = None
             member = self._next(primary)
-            if member is None:  # members join and leave: look again now and then
+            if member is None:  # members join and leave: check again from time to time
                 await asyncio.sleep(self._policy.backoff_max)
             elif self._cluster.free_dials > 0:
                 retry_after = await self._park_at(member)
 
     def _next(self, primary: Endpoint) -> Endpoint | None:
-        """The next candidate, in turn."""
+        """Return the next candidate, round-robin."""
         now = self._loop.time()
         others = [each for each in self._cluster.topology.candidates() if each != primary]
         if self._tried in others:
@@ -106,9 +111,9 @@ class Standby:
         return next((each for each in others if self._shunned.get(each, now) <= now), None)
 
     async def _park_at(self, member: Endpoint) -> float | None:
-        """Make one attempt, to its end.  Returns its ``retry_after``."""
+        """Make one attempt and wait for its end; return its ``retry_after``."""
         self._tried = member
-        self._try = mine = _Try(self._cluster, self._params_provider, member)
+        self._try = mine = _StandbyAttempt(self._cluster, self._params_provider, member)
         try:
             await self._dial(mine)
             if mine.is_held:
@@ -121,7 +126,7 @@ class Standby:
             self._shun(member)
         return None if mine.failure is None else mine.failure.retry_after
 
-    async def _dial(self, mine: _Try) -> None:
+    async def _dial(self, mine: _StandbyAttempt) -> None:
         search = PendingSearch(lambda: None)
         self._cluster.take_dial(search, self._loop.time())
         try:
@@ -133,7 +138,7 @@ class Standby:
         finally:
             self._cluster.release_dial(search)
 
-    async def _hold(self, mine: _Try) -> None:
+    async def _hold(self, mine: _StandbyAttempt) -> None:
         since = self._loop.time()
         await mine.ended.wait()
         if self._loop.time() - since >= self._policy.stable_after:
@@ -141,14 +146,14 @@ class Standby:
 
     def _shun(self, member: Endpoint) -> None:
         long = max(self._policy.backoff_max, self._policy.park_timeout)
-        # Spread: all clients of an ordinary broker would otherwise ask it in the same moment.
+        # Random, so that not all clients of an ordinary broker ask it again at the same moment.
         self._shunned[member] = self._loop.time() + self._rng.uniform(long, 2 * long)
 
 
-class _Try:
+class _StandbyAttempt:
     """One attempt of the standby, and its result.
 
-    :ivar settled: it is parked, or over; ``over``: it has ended.
+    :ivar decided: set when it is parked or has ended; ``ended``: set when it has ended.
     :ivar handed_over: it belongs to the search.
     """
 
@@ -163,12 +168,12 @@ class _Try:
 
     @property
     def is_held(self) -> bool:
-        """Whether the member parks it now, or has admitted it meanwhile."""
+        """Return whether the member still parks it, or has admitted it."""
         return self.attempt.parked and not self.ended.is_set()
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether asking again soon would bring the same answer."""
+        """Return whether another attempt soon would get the same answer."""
         refused = self.failure is not None and self.failure.kind in _HOPELESS
         return refused or (self._answered and not self.attempt.parked)
 

@@ -1,6 +1,7 @@
-"""Waits for several calls, and warns that calls wait for a primary: after 5 s, and then every 30 s.
+"""Warnings that calls wait for a primary, and a helper to wait for several calls.
 
-A connection has one timer at most, and none while it has a session or nothing waits; a call has none.
+The first warning comes after 5 s, the next ones every 30 s.  A connection has one timer at most, and none
+while it has a session or nothing waits.  Calls have no timers.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("haclient")
 
-# Longer than a failover that goes well, and sooner than somebody looks why nothing happens.
+# Seconds: longer than a successful failover, and sooner than users start to investigate.
 _FIRST = 5.0
-# Often enough to be seen beside other lines, and two a minute at most.
+# Seconds: visible among other log lines, and two a minute at most.
 _NEXT = 30.0
 
 
 class WaitWarnings:
-    """Belongs to the event loop of its connection.
+    """Logs warnings while calls of a connection wait for a primary.  Belongs to its event loop.
 
-    :param name: that of the connection in log lines.
-    :param waiting: describes what waits for a primary; empty if nothing does.
+    :param name: name of the connection in log lines.
+    :param waiting: describes the waiting calls and messages; empty if there are none.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, waiting: Callable[[], str]) -> None:
@@ -36,19 +37,19 @@ class WaitWarnings:
         self._not_before = 0.0
 
     def search_began(self) -> None:
-        """Warn from now on; the calls that were made before wait from now on."""
+        """Allow warnings from now on; calls made before count as waiting from now on."""
         self._began = self._not_before = self._loop.time()
         if self._waiting():
             self.call_waits()
 
     def call_waits(self) -> None:
-        """Note that a call begins to wait, or that a message does."""
+        """Start the timer: a call or a message begins to wait."""
         if self._began is None or self._timer is not None:
             return
         self._timer = self._loop.call_at(max(self._loop.time() + _FIRST, self._not_before), self._warn)
 
     def search_ended(self) -> None:
-        """Warn no more: there is a session, or the connection is closed."""
+        """Stop warning: there is a session, or the connection is closed."""
         self._began = None
         if self._timer is not None:
             self._timer.cancel()
@@ -66,7 +67,7 @@ class WaitWarnings:
 
 
 async def in_parallel(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all of them; then raise what the first one raised that failed."""
+    """Wait for all calls, then raise the first error among them."""
     for error in await asyncio.gather(*calls, return_exceptions=True):
         if error is not None:
             raise error

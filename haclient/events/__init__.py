@@ -1,7 +1,7 @@
 """The events of a connection: one frozen record for each.
 
-Sinks subscribe to them (``ConnectionFactory(on_event=...)``, ``connection.events()``, logging).
-No event holds a credential or a message body.  Times are seconds.
+Sinks subscribe to them (``ConnectionFactory(on_event=...)``, ``connection.events()``, logging).  No event
+holds a credential or a message body.  Times are seconds.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Failure
 
-# The cause of ``GaveUp`` for a defect of this package; the others are in ``discovery.decision.GiveUpReason``.
+# Cause of ``GaveUp`` for a defect of this package; the others are in ``discovery.decision.GiveUpReason``.
 INTERNAL_ERROR = "internal-error"
 
 
 def connection_name(client_id: str, number: int) -> str:
-    """How log lines name a connection: ``orders-service/1``."""
+    """Return the name of a connection in log lines, such as ``orders-service/1``."""
     return f"{client_id}/{number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Which connection published an event, and when.
+    """The connection that published an event, and the time.
 
-    :param client_id: that of the factory.
+    :param client_id: client id of the factory.
     :param connection: number of the connection within its factory, from 1.
     :param sequence: number of the event within its connection, from 1, without gaps.
     :param time: seconds since the Unix epoch, by the wall clock.
@@ -42,7 +42,7 @@ class Stamp:
 
     @property
     def connection_name(self) -> str:
-        """How log lines name the connection."""
+        """Name of the connection in log lines."""
         return connection_name(self.client_id, self.connection)
 
 
@@ -57,9 +57,9 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """An attempt did not end in a usable session; ``record.failure`` says why.
+    """An attempt ended without a usable session; ``record.failure`` has the reason.
 
-    ``record.number`` is 0 for a name without an address, which could not even be dialled.
+    ``record.number`` is 0 for a name without an address, which could not be dialled.
     """
 
     stamp: Stamp
@@ -68,9 +68,9 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A member parks this attempt until it serves: the attempt goes on without a deadline.
+    """A member parks this attempt until it serves: the attempt continues without a deadline.
 
-    An attempt that was parked beside the live connection already has no such event.
+    An attempt that was already parked beside the live connection has no such event.
     """
 
     stamp: Stamp
@@ -80,13 +80,13 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Redirected:
-    """A member named another endpoint.
+    """A member redirected to another endpoint.
 
-    ``followed`` is false for a target the policy does not allow, for a loop and for a chain
-    that is too long; and for a member of a ``failover-server-list`` that must not be given the
-    credentials, which is published once.
+    ``followed`` is false if the policy does not allow the target, for a loop, and for a chain that is too
+    long.  It is also false for a member of a ``failover-server-list`` that must not be given the credentials;
+    this is published once.
 
-    :param record: the attempt that ended so; ``None`` for a primary that closed a live connection, and
+    :param record: the attempt that was redirected; ``None`` for a primary that closed a live connection, and
         for a ``failover-server-list``.
     """
 
@@ -104,10 +104,10 @@ class BackingOff:
 
     Round 0 is the wait after a loss, before the first round.
 
-    :param base: the ceiling under which the delay was drawn.
-    :param retry_after: the delay that a server asked for, if one did.
-    :param floor: the least that it could have been; ``base`` itself where nothing was drawn, and ``None``
-        where something else than the draw decided.
+    :param base: upper limit of the random delay.
+    :param retry_after: the delay that a server asked for, if any.
+    :param floor: lower limit of the delay.  Equal to ``base`` if the delay was not random, and ``None`` if
+        something else than the random draw decided.
     """
 
     stamp: Stamp
@@ -122,8 +122,8 @@ class BackingOff:
 class Connected:
     """The first usable session of a connection.
 
-    :param attempts: attempts it took; ``duration``: seconds since the episode began.
-    :param cluster: the name of the cluster, if the primary names one.
+    :param attempts: number of attempts made; ``duration``: seconds since the episode began.
+    :param cluster: the name of the cluster, if the primary announces one.
     """
 
     stamp: Stamp
@@ -136,11 +136,11 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Reconnected:
-    """Usable again after a loss.
+    """The connection is usable again after a loss.
 
     :param replayed: unsettled messages that are sent again.
     :param duration: seconds since the loss.
-    :param cluster: the name of the cluster, if the primary names one.
+    :param cluster: the name of the cluster, if the primary announces one.
     """
 
     stamp: Stamp
@@ -156,11 +156,11 @@ class LossKind(enum.StrEnum):
     """How a connection to the primary ended."""
 
     CLOSE = "close"
-    """The broker closed it by a Close, as one does that is stopped."""
+    """The broker sent a Close, as when it is stopped."""
     CUT = "cut"
     """The socket ended without a Close, as when the broker's process is killed."""
     SILENCE = "silence"
-    """Nothing came for the heartbeat's time: machine or network are gone, or the process stands still."""
+    """The peer was silent for the heartbeat time: machine or network failed, or the process hangs."""
     ERROR = "error"
     """The client ended it: the broker broke the protocol, ended the session or left a link unanswered."""
 
@@ -170,7 +170,7 @@ class Disconnected:
     """The connection to the primary ended; a new episode begins.
 
     :param unsettled: messages sent and not settled.
-    :param condition: the AMQP error condition, when there was one.
+    :param condition: the AMQP error condition, if any.
     :param kind: how it ended.
     """
 
@@ -186,11 +186,11 @@ class Disconnected:
 class LinkRetrying:
     """The primary refused a sender or receiver for now; the client attaches it again after ``delay`` seconds.
 
-    :param link: its name.
+    :param link: name of the link.
     :param address: the node; after a redirect the one that the primary named.
-    :param reason: what the primary said.
+    :param reason: the primary's description.
     :param condition: the AMQP error condition; ``amqp:link:redirect`` is followed without a delay.
-    :param refusals: how often this connection has refused it.
+    :param refusals: number of refusals over this connection.
     """
 
     stamp: Stamp
@@ -204,9 +204,9 @@ class LinkRetrying:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The primary takes no messages: for a second it has kept the session's window closed.
+    """The primary takes no messages: it has kept the session's window closed for a second.
 
-    RabbitMQ does so in a memory or disk alarm.  It ends with ``Unblocked``, or else with the connection:
+    RabbitMQ does so in a memory or disk alarm.  The block ends with ``Unblocked``, or with the connection:
     ``Disconnected``, ``GaveUp`` or ``Closed``.
     """
 
@@ -230,9 +230,9 @@ class Unblocked:
 class Unsettled:
     """A sender, or the whole connection, ended with messages that have no outcome.
 
-    They may have arrived or not.  For a whole connection it comes just before ``Closed`` or ``GaveUp``.
+    They may have arrived or not.  For a whole connection it precedes ``Closed`` or ``GaveUp``.
 
-    :param count: how many.
+    :param count: number of messages.
     :param reason: why it ended.
     :param link: the name of the sender; empty for the whole connection.
     :param address: the node of the sender; ``None`` also for the anonymous terminus.
@@ -247,7 +247,7 @@ class Unsettled:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStale:
-    """The block of a delivery (``with delivery:``) ended, and the delivery could not be settled any more.
+    """The block of a delivery (``with delivery:``) ended after the delivery could no longer be settled.
 
     The primary delivers its message again.
 
@@ -264,10 +264,10 @@ class DeliveryStale:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """No primary was found within what the policy allows, or there is a defect here; the connection is dead.
+    """The connection failed: no primary was found within the limits of the policy, or haclient has a defect.
 
     :param cause: in one word, see ``discovery.decision.GiveUpReason``, or ``INTERNAL_ERROR``.
-    :param attempts: attempts it took; ``duration``: seconds since the episode began.
+    :param attempts: number of attempts made; ``duration``: seconds since the episode began.
     """
 
     stamp: Stamp
@@ -280,11 +280,11 @@ class GaveUp:
 
 @dataclass(frozen=True, slots=True)
 class GenerationsForgotten:
-    """For ``refusal_timeout`` only stale primaries have served: the client forgets the generations it knew.
+    """Only stale primaries served for ``refusal_timeout``: the client forgets the known generations.
 
     Either the newer primary is lost, or the generation was wrong.  The next stale primary may serve again.
 
-    :param endpoint: the stale primary that served last; ``generation`` and ``cluster``: what it announces.
+    :param endpoint: the stale primary that served last; ``generation`` and ``cluster``: announced by it.
     :param highest: the generation of that cluster that the client knew.
     """
 

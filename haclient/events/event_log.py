@@ -2,10 +2,10 @@
 
 Rules
 -----
-* Publishing never blocks and never raises: a callback runs on a thread of its own, an iterator
-  reads from a bounded queue of its own.
+* Publishing never blocks and never raises: a callback runs on a thread of its own, an iterator reads from a
+  bounded queue of its own.
 * A subscriber that falls behind loses its oldest events; ``dropped`` counts them.
-* A callback that raises is logged and called again for the next event.
+* A callback that raises is logged, and called again for the next event.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("haclient")
 
-# An hour of a client that cannot connect, at the longest backoff, several times over.
+# Several hours of a client that cannot connect, at the longest backoff.
 QUEUE_SIZE = 10_000
-# Long enough to run what is queued at a clean exit, short enough not to hold one up.
+# Long enough to run the queued callbacks at a clean exit, short enough not to delay it.
 _JOIN_TIMEOUT = 0.2
 
 
 class Subscription(Protocol):
-    """What events are published to."""
+    """Interface of a receiver of events."""
 
     def put(self, event: Event) -> None:
         """Take one event."""
@@ -62,13 +62,13 @@ class CallbackSubscription:
                 self._queue.popleft()
                 self.dropped += 1
             self._queue.append(event)
-            if self._thread is None or not self._thread.is_alive():  # it did not survive a fork
+            if self._thread is None or not self._thread.is_alive():  # a fork does not copy the thread
                 self._thread = threading.Thread(target=self._run, name="haclient events", daemon=True)
                 self._thread.start()
             self._ready.notify()
 
     def end(self) -> None:
-        """Let the queued events run, but do not wait long for them."""
+        """Accept no more events, and wait a moment for the queued ones."""
         with self._ready:
             self._closed = True
             self._ready.notify()
@@ -93,19 +93,18 @@ class CallbackSubscription:
 
 
 def _anywhere() -> None:
-    """Allow a call on any event loop: ``put`` is called on the one that waits."""
+    """Allow a call on any event loop: ``put`` runs on the waiter's loop."""
 
 
 class AsyncEvents:
-    """An asynchronous iterator over the events of a connection; ends when that is closed, or when this is.
+    """An asynchronous iterator over the events of a connection, until either is closed.
 
-    As a context manager it closes at the end of the block.  It keeps its connection.
+    As a context manager it closes at the end of the block.  It keeps its connection alive.
 
-    :ivar dropped: events lost because nobody took them in time.
-
-    :param name: that of the connection in log lines.
-    :param connection: what must not be collected before this is.
-    :param check: raises for a call that is made elsewhere than on the event loop of the connection.
+    :ivar dropped: events lost because they were not read in time.
+    :param name: name of the connection in log lines.
+    :param connection: the connection to keep alive.
+    :param check: raises if the call is not made on the event loop of the connection.
     """
 
     def __init__(
@@ -131,12 +130,12 @@ class AsyncEvents:
         self._ready.set()
 
     def end(self) -> None:
-        """End after the events that are queued: no more follow."""
+        """End after the queued events."""
         self._ended = True
         self._ready.set()
 
     async def close(self) -> None:
-        """Close: the iteration ends, also one that waits, and what is queued is dropped.
+        """Close: end the iteration, even one that waits, and drop the queued events.
 
         :raises WrongThread: on another event loop than the connection's.
         """
@@ -149,7 +148,7 @@ class AsyncEvents:
         return self
 
     async def __anext__(self) -> Event:
-        self._check()  # an event is set on the loop of the connection, and would wake no waiter of another
+        self._check()  # ``put`` sets the event on the connection's loop, and wakes no waiter of another one
         while not self._queue:
             if self._ended:
                 raise StopAsyncIteration
@@ -168,14 +167,13 @@ class AsyncEvents:
 
 
 class BlockingEvents:
-    """An iterator over the events of a connection; ends when that is closed, or when this is.
+    """An iterator over the events of a connection, until either is closed.  Thread-safe.
 
-    As a context manager it closes at the end of the block.  It keeps its connection.  Any thread may use it.
+    As a context manager it closes at the end of the block.  It keeps its connection alive.
 
-    :ivar dropped: events lost because nobody took them in time.
-
-    :param name: that of the connection in log lines.
-    :param connection: what must not be collected before this is.
+    :ivar dropped: events lost because they were not read in time.
+    :param name: name of the connection in log lines.
+    :param connection: the connection to keep alive.
     """
 
     def __init__(self, name: str = "", connection: object = None) -> None:
@@ -199,13 +197,13 @@ class BlockingEvents:
             self._ready.notify()
 
     def end(self) -> None:
-        """End after the events that are queued: no more follow."""
+        """End after the queued events."""
         with self._ready:
             self._ended = True
             self._ready.notify_all()
 
     def close(self) -> None:
-        """Close: the iteration ends, also one that waits, and what is queued is dropped."""
+        """Close: end the iteration, even one that waits, and drop the queued events."""
         with self._ready:
             self.closed = self._ended = True
             self._queue.clear()
@@ -279,7 +277,7 @@ class LogSubscription:
                 logger.debug("%s: %s", prefix, type(event).__name__)
 
     def end(self) -> None:
-        """Nothing is queued."""
+        """Do nothing: no event is queued."""
 
 
 def _log_block(prefix: str, event: events.Blocked | events.Unblocked) -> None:

@@ -1,1 +1,1 @@
-"""What the connections of one factory share: how to connect, the events, the thread of blocking calls."""
+"""State shared by the connections of a factory: parameters, events, and the thread of blocking calls."""

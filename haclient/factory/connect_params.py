@@ -1,13 +1,13 @@
-"""Computes, just before an attempt, the parameters to connect to an endpoint: settings, TLS and credentials.
+"""The parameters to connect to an endpoint, computed just before an attempt: settings, TLS, credentials.
 
 Rules
 -----
 * Credentials of one seed of the URL are never sent to another one.
-* A member that lets the client use SCRAM shows that its cluster has it: from then on no member of that
-  site gets PLAIN without TLS, for whoever stands in for a member could ask for it.
+* If a member lets the client use SCRAM, its cluster supports SCRAM.  From then on no member of that site gets
+  PLAIN without TLS: an impostor could ask for it.
 * A callable is asked before each attempt; credentials that an endpoint refused are not sent there again.
-* The error of the application's callable may hold a secret: only its type is reported.  At the first connect
-  ``core.connection`` raises it unchanged, unless it is an ``OSError``.
+* The error of the application's callable may hold a secret: only its type is reported.  During the first
+  connect ``core.connection`` raises it unchanged, unless it is an ``OSError``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ CredentialsProvider = Callable[[], GivenCredentials | Awaitable[GivenCredentials
 
 
 def as_credentials(given: object, origin: str = "credentials") -> Credentials:
-    """A pair as ``Credentials``.
+    """Return a pair as ``Credentials``.
 
-    :param origin: for the error, where it came from.
-    :raises TypeError: for anything else; it shows only the type, for the value may be a password.
+    :param origin: source of the pair, for the error.
+    :raises TypeError: for anything else; shows only the type, because the value may be a password.
     """
     if isinstance(given, Credentials):
         user, password = given.user, given.password
@@ -64,10 +64,10 @@ _FIELDS = ("user", "password")
 def choose_credentials(
     user: str | None, password: str | None, credentials: GivenCredentials | CredentialsProvider | None
 ) -> Credentials | CredentialsProvider | None:
-    """The credentials that the arguments of ``connect`` mean; ``None`` for those of the URL.
+    """Return the credentials in the arguments of ``connect``; ``None`` for the URL's credentials.
 
     :raises ClusterURLError: for two arguments that set the same thing, and for a password without a user.
-    :raises TypeError: for what can be no credentials.
+    :raises TypeError: for an argument of an invalid type.
     """
     if credentials is not None and not (user is None and password is None):
         given = "user" if password is None else "password"
@@ -80,15 +80,15 @@ def choose_credentials(
 
 
 def seed_credentials(seed: Seed) -> Credentials:
-    """The credentials that the URL has for one seed."""
+    """Return the URL's credentials for one seed."""
     return Credentials(user=seed.user, password=seed.password.reveal() if seed.password is not None else None)
 
 
 class CredentialsSource:
-    """Finds the credentials for an endpoint: the application's, or the URL's.
+    """Source of the credentials for an endpoint: the application's, or the URL's.
 
-    :param given: the argument of the factory, which wins.
-    :param topology: returns what is known about the cluster.
+    :param given: the argument of the factory, which overrides the URL.
+    :param topology: returns the known state of the cluster.
     """
 
     def __init__(
@@ -102,22 +102,22 @@ class CredentialsSource:
         self._topology = topology
 
     def is_dr(self, endpoint: Endpoint) -> bool | None:
-        """Whether it is a member of the second site; ``None`` when it is listed in neither."""
+        """Return whether the endpoint is a member of the second site; ``None`` if neither site lists it."""
         topology = self._topology()
         return topology.is_dr(endpoint) if topology is not None else None
 
     def is_trusted(self, endpoint: Endpoint, name: str) -> bool:
-        """True if a certificate with this name proves that a member is there, and not just anybody."""
+        """Return whether a certificate with this name proves that the peer is a member."""
         topology = self._topology()
         return topology is not None and topology.is_trusted(replace(endpoint, host=name))
 
     @property
     def for_unlisted(self) -> bool:
-        """Whether an endpoint that the URL does not list would be given any."""
+        """Return whether endpoints that the URL does not list get credentials."""
         return self._given is not None or self._of_every_seed().user is not None
 
     async def ask(self, endpoint: Endpoint) -> tuple[Credentials, bool]:
-        """The credentials for one attempt, and whether another attempt may get others."""
+        """Return the credentials for one attempt, and whether the next attempt may get others."""
         given = self._given
         if given is None:
             return self._from_url(endpoint), False
@@ -139,7 +139,7 @@ class CredentialsSource:
         return everywhere.pop() if len(everywhere) == 1 else Credentials()
 
 
-# For the error of a function that returns anything else.
+# Origin for the error if the credentials function returns anything else.
 _RETURNED = "the credentials function returned something else"
 
 
@@ -153,10 +153,10 @@ def _call(function: CredentialsProvider) -> GivenCredentials | Awaitable[GivenCr
 class EndpointParams:
     """Makes the ``ConnectParams`` of every attempt of a factory.
 
-    :param client_id: returns the container id; it is another one after a fork.
+    :param client_id: returns the container id, which changes after a fork.
     :param context: replaces the ``tls_*`` options.
     :param in_use: called with the credentials of each attempt, before they are used.
-    :raises ClusterURLError: when a TLS option is wrong.
+    :raises ClusterURLError: if a TLS option is wrong.
     """
 
     def __init__(
@@ -180,13 +180,13 @@ class EndpointParams:
             msg = "option 'sasl_mechanisms': EXTERNAL takes tls_ca, tls_cert and tls_key, not an ssl_context"
             raise ClusterURLError(msg, "sasl_mechanisms")
         if context is None and (options.tls_ca or options.tls_cert):
-            self._context = self._load()  # now, for a wrong path is an error of the caller's
+            self._context = self._load()  # load now, so that the caller gets the error of a wrong path
         self._domain: SSLDomain | None = None
         self._refused: dict[Endpoint, tuple[Credentials, str | None]] = {}
         self._scram_sites: set[bool | None] = set()
 
     async def params_for(self, endpoint: Endpoint) -> ConnectParams:
-        """Settings, TLS and credentials for one attempt."""
+        """Return settings, TLS and credentials for one attempt."""
         try:
             credentials, fresh = await self._source.ask(endpoint)
             self._in_use(credentials)
@@ -213,7 +213,7 @@ class EndpointParams:
 
     @property
     def shows_certificate(self) -> bool:
-        """True if a peer with TLS may see a client certificate: a context does not tell what it holds."""
+        """Return whether a TLS peer may see a client certificate; assumed for the application's context."""
         return self._options.tls_cert is not None or self._is_own_context
 
     def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:
@@ -238,7 +238,7 @@ class EndpointParams:
             self._scram_sites.add(self._source.is_dr(endpoint))
 
     def _is_scram_known(self, endpoint: Endpoint) -> bool:
-        """Whether a member of the same site, or of one that may be the same, has offered SCRAM."""
+        """Return whether a member of the same, or possibly the same, site has offered SCRAM."""
         is_dr, sites = self._source.is_dr(endpoint), self._scram_sites
         return bool(sites) if is_dr is None else not sites.isdisjoint({is_dr, None})
 
@@ -259,10 +259,10 @@ class EndpointParams:
         return self._context
 
     def _is_verified(self, endpoint: Endpoint) -> bool:
-        """Return whether TLS verifies that a member is there.
+        """Return whether TLS verifies that the peer is a member.
 
-        A certificate without its name is no proof, and nor is one with the name of a stranger: a redirect may
-        lead to anybody, and everybody can have a certificate of his own name.
+        An unchecked name in the certificate proves nothing, and neither does the name of an unknown host.  A
+        redirect may lead to any host, and anyone can get a certificate for his own name.
         """
         name = endpoint.tls_name
         if self._options.tls_server_name is None and not self._source.is_trusted(endpoint, name):

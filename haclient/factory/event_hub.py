@@ -9,11 +9,11 @@ from haclient.events.event_log import AsyncEvents, BlockingEvents, LogSubscripti
 
 
 class EventHub:
-    """The subscriptions of one factory, each to one connection or to all; the log is the first."""
+    """The subscriptions of one factory, each to one connection or to all; the first is the log."""
 
     def __init__(self) -> None:
         self._subscriptions: dict[Subscription, int | None] = {LogSubscription(): None}
-        # An iterator that the application has dropped, closed or not, must not collect events.
+        # Weak references: an iterator that the application has dropped must not collect events.
         self._iterators: weakref.WeakKeyDictionary[AsyncEvents | BlockingEvents, int | None] = (
             weakref.WeakKeyDictionary()
         )
@@ -23,7 +23,7 @@ class EventHub:
         self._subscriptions[subscription] = connection
 
     def subscribe_iterator(self, iterator: AsyncEvents | BlockingEvents, connection: int | None) -> None:
-        """Like ``subscribe``, for as long as the application keeps the iterator."""
+        """Subscribe an iterator for as long as the application keeps it."""
         self._iterators[iterator] = connection
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -34,7 +34,7 @@ class EventHub:
         subscription.end()
 
     def publish(self, connection: int, event: Event) -> None:
-        """Send an event of a connection to its subscriptions; they end with the connection."""
+        """Send an event of a connection to its subscriptions; the last event of the connection ends them."""
         for iterator in [each for each in self._iterators if each.closed]:
             del self._iterators[iterator]
         for subscription, wanted in (*self._subscriptions.items(), *self._iterators.items()):

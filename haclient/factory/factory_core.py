@@ -1,13 +1,13 @@
 """The core of a connection factory, shared by both APIs: URL, options, connections, topology.
 
-``connect_params`` decides how to connect to an endpoint, ``event_hub`` publishes what happens, and
-``recorder_setup`` writes it down where telemetry is on.
+``connect_params`` decides how to connect to an endpoint, ``event_hub`` publishes events, and
+``recorder_setup`` records them if telemetry is on.
 
-A factory that a forked process inherits gets a new identity at its first use there: another client id,
-unless the application chose it, another random source and other link names; and it drops what belongs to
-the parent's event loop.  Else all children would back off in step, and take each other's links.
+When a forked process first uses an inherited factory, the factory gets a new identity: a new client id
+(unless the application chose it), random source and link names.  It also drops all state of the parent's
+event loop.  Otherwise all children would back off in step, and take each other's links.
 
-It serves one event loop at a time: when that one is closed, the next one gets connections of its own.
+It serves one event loop at a time: after that loop is closed, the next one gets connections of its own.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from haclient.telemetry.sink import EventCallback, Sink, callbacks
 class FactoryArguments(OptionArguments, total=False):
     """The keyword arguments of ``connect`` and ``ConnectionFactory``.
 
-    Those here are explained at ``FactoryCore``; the others are the URL options of that name, as text or as
-    values.
+    ``FactoryCore`` explains the arguments listed here.  The others are the URL options of that name, as text
+    or as values.
     """
 
     user: str | None
@@ -67,28 +67,28 @@ class FactoryArguments(OptionArguments, total=False):
 
 
 def check_one_timeout(timeout: float | None, options: OptionArguments) -> None:
-    """Refuse ``timeout`` of ``connect`` beside the option that it overrides.
+    """Check that ``timeout`` of ``connect`` and the option that it overrides are not both given.
 
-    :raises ClusterURLError: says so.
+    :raises ClusterURLError: if they are.
     """
     if timeout is not None and "startup_deadline" in options:
         msg = "argument 'timeout': startup_deadline sets the same; give one of them"
         raise ClusterURLError(msg, "timeout")
 
 
-# Two pods with one ``client_id`` meet by chance once in four billion.
+# Two pods with one ``client_id`` get the same digits by chance once in four billion.
 _RANDOM_DIGITS = 8
 # Makes the random source of a factory's backoff and SRV; ``haclient.testing.random_source`` replaces it.
 new_random = random.Random
-# A broker does not know which factory a connection is from: it serves all of a process in one queue.
+# For the process: a broker does not see factories and serves all connections of a process in one queue.
 _SETUP_ANSWERS = SetupAnswers()
 
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """Who a factory is in one process.
+    """The identity of a factory in one process.
 
-    :param name_prefix: how link names begin that the application does not choose.
+    :param name_prefix: prefix of link names that the application does not choose.
     """
 
     pid: int
@@ -101,16 +101,16 @@ class FactoryCore:
     """The part of a connection factory that both APIs share.
 
     :param url: a cluster URL, parsed or not, or a list of them (``cluster_url.url_list``).
-    :param user: overrides the credentials of the URL, together with ``password``.
+    :param user: overrides the credentials in the URL, together with ``password``.
     :param credentials: overrides them as well: a pair, or a callable that returns one and is asked before
         each attempt (on a thread, unless it is a coroutine function).
     :param ssl_context: overrides the ``tls_*`` options; not for SASL EXTERNAL, see ``engine.tls``.
-    :param desired_capabilities: what to ask of the peer in Open (AMQP 1.0 part 2, section 2.7.1).
+    :param desired_capabilities: capabilities to ask of the peer in Open (AMQP 1.0 part 2, section 2.7.1).
     :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
     :param telemetry: overrides the option of that name: a directory, or settings; empty for off.
     :param options: any URL option by its name; they override the URL.
-    :raises ClusterURLError: when the URL or an option is wrong, and for two arguments that set the same.
-    :raises TypeError: for an argument of a type that it cannot have.
+    :raises ClusterURLError: if the URL or an option is wrong, or two arguments set the same option.
+    :raises TypeError: for an argument of an invalid type.
     """
 
     def __init__(
@@ -158,23 +158,24 @@ class FactoryCore:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connections: dict[ConnectionCore, None] = {}
-        # The closing of what nobody can use any more; the loop itself keeps no task.
+        # Tasks that close abandoned connections; the loop itself keeps only weak references to tasks.
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
     def client_id(self) -> str:
-        """The container id of its connections, or what that begins with."""
+        """The container id of its connections, or the prefix of their ids."""
         return self._in_this_process().client_id
 
     @property
     def topology(self) -> Topology | None:
-        """What is known about the cluster; ``None`` before the first connect."""
+        """The known state of the cluster; ``None`` before the first connect."""
         return self._shared.cluster.topology if self._shared else None
 
     def connection(self, *, timeout: float | None = None) -> ConnectionCore:
-        """A new connection, not opened yet.  Must be called on the event loop.
+        """Make a new connection without opening it.  Must be called on the event loop.
 
-        :param timeout: seconds for the first connect; ``startup_deadline`` by default, ``math.inf`` for none.
+        :param timeout: seconds for the first connect; ``startup_deadline`` by default, ``math.inf`` for no
+            limit.
         """
         if self._closed:
             raise ConnectionClosed("the factory is closed")
@@ -191,13 +192,13 @@ class FactoryCore:
         return core
 
     async def open_connection(self, *, timeout: float | None = None) -> ConnectionCore:
-        """A new connection, when it is usable."""
+        """Open a new connection, and return it when it is usable."""
         core = self.connection(timeout=timeout)
         await core.open()
         return core
 
     def shared(self) -> Shared:
-        """The state that the connections share, also for a caller without a connection; on the event loop."""
+        """Return the state that the connections share.  Must be called on the event loop."""
         self._on_this_loop()
         if self._shared is None:
             self._shared = self._share()
@@ -205,48 +206,48 @@ class FactoryCore:
 
     @property
     def used(self) -> bool:
-        """Whether it has connected."""
+        """Return whether the factory was used on an event loop."""
         return self._loop is not None
 
     @property
     def pid(self) -> int:
-        """The process in which it was used last."""
+        """Id of the process that used it last."""
         return self._identity.pid
 
     @property
     def closed(self) -> bool:
-        """Whether the application closed it."""
+        """Return whether the application closed it."""
         return self._closed
 
     @property
     def unsettled(self) -> int:
-        """How many messages of its connections have no outcome yet."""
+        """Number of messages of its connections without an outcome."""
         return sum(core.links.unsettled for core in tuple(self._connections))
 
     @property
     def connections(self) -> int:
-        """How many of its connections are open."""
+        """Number of open connections."""
         return len(self._connections)
 
     @property
     def starved(self) -> bool:
-        """Whether messages of a sender wait because the primary gives no credit."""
+        """Return whether messages of a sender wait because the primary gives no credit."""
         return any(core.links.starved for core in tuple(self._connections))
 
     @property
     def blocked(self) -> bool:
-        """Return whether messages of a sender wait because the primary takes nothing."""
+        """Return whether messages of a sender wait because the primary's session window is closed."""
         return any(core.links.blocked for core in tuple(self._connections))
 
     async def flush(self) -> None:
-        """Wait until everything that was sent on its connections before is settled; see ``LinkSet.flush``."""
+        """Wait until all messages sent before are settled; see ``LinkSet.flush``."""
         self._on_this_loop()
         await in_parallel(core.links.flush() for core in self._connections)
 
     async def close(self) -> None:
-        """Close every connection, then everything they shared.
+        """Close every connection, then their shared state.
 
-        Who cancels it waits no longer: every socket is closed now.
+        If cancelled, closes every socket immediately.
         """
         self._on_this_loop()
         self._closed = True
@@ -254,7 +255,7 @@ class FactoryCore:
         try:
             await asyncio.gather(*(core.close() for core in cores))
         finally:
-            for core in cores:  # ``gather`` cancels before they begin those that it has only just started
+            for core in cores:  # a cancelled ``gather`` may cancel ``close`` before it begins
                 core.abort()
             shared, self._shared = self._shared, None
             self._events.close()
@@ -262,11 +263,11 @@ class FactoryCore:
                 await shared.cluster.close()
 
     def abandon(self, loop: asyncio.AbstractEventLoop, core: ConnectionCore | None = None) -> None:
-        """Close a connection, or everything, that nobody can use any more; from any thread, without a lock.
+        """Close an abandoned connection, or the whole factory; from any thread, without a lock.
 
-        :param loop: that of the connections.
+        :param loop: event loop of the connections.
         """
-        with contextlib.suppress(RuntimeError):  # it is closed, and so are its sockets
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and so are its sockets
             loop.call_soon_threadsafe(self._close_abandoned, core)
 
     def _close_abandoned(self, core: ConnectionCore | None) -> None:
@@ -278,7 +279,7 @@ class FactoryCore:
         task.add_done_callback(self._closing.discard)
 
     async def close_if_open(self) -> None:
-        """Close, unless the application did, or never connected; as the last thing on its event loop."""
+        """Close the factory at the end of its event loop, unless it is closed or never connected."""
         await asyncio.gather(*self._closing, return_exceptions=True)
         if not self._closed and self._loop is not None:
             try:
@@ -295,7 +296,7 @@ class FactoryCore:
     def subscribe(self, subscription: AsyncEvents | BlockingEvents, connection: int | None) -> None:
         """Send the events of one connection (or of all, with ``None``) to an iterator, while it is kept.
 
-        The iterator ends if the connection is.
+        The iterator ends at once if the connection has ended.
         """
         if connection is not None and all(core.number != connection for core in self._connections):
             subscription.end()
@@ -304,12 +305,12 @@ class FactoryCore:
 
     def _new_identity(self) -> _Identity:
         client_id = self.options.client_id or f"haclient-{uuid.uuid4()}"
-        # Not by the random source, which a test may seed.
+        # Not from the random source, which a test may seed.
         name_prefix = f"{client_id}-{uuid.uuid4().hex[:_RANDOM_DIGITS]}"
         return _Identity(os.getpid(), client_id, name_prefix, new_random())
 
     def _in_this_process(self) -> _Identity:
-        """The identity; a new one in a forked process, which also drops the parent's connections."""
+        """Return the identity; in a forked process make a new one, and drop the parent's connections."""
         if self._identity.pid != os.getpid():
             self._identity = self._new_identity()
             self._leave_loop()
@@ -318,7 +319,7 @@ class FactoryCore:
     def _on_this_loop(self) -> None:
         """Serve the running event loop from now on.
 
-        :raises WrongThread: while another one is open.
+        :raises WrongThread: if another loop is served and not closed.
         """
         self._in_this_process()
         running = asyncio.get_running_loop()
@@ -335,7 +336,7 @@ class FactoryCore:
 
     def _share(self) -> Shared:
         options, identity = self.options, self._identity
-        # A certificate names its client to whoever asks for it, as credentials do.
+        # Like credentials, a client certificate reveals its owner to any server that asks for it.
         credentials = self.credentials.for_unlisted or self._endpoint_params.shows_certificate
         resolver = Resolver(nameserver=options.nameserver, timeout=options.dns_timeout, rng=identity.rng)
         return Shared(

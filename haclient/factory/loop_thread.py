@@ -1,19 +1,19 @@
 """Runs an event loop on a thread of its own, for the blocking API.
 
-Heartbeats go on while the application computes, because they do not need its thread.
+Heartbeats continue while the application computes, because they do not need its thread.
 
 Rules
 -----
-* ``call`` runs a coroutine and waits for it; ``post`` queues a callback and returns.  Posts
-  are batched: one wake-up of the loop for all that are queued before it runs.  What a thread posts is done
-  before what it calls afterwards.
-* The thread, and with it the event loop and its descriptors, starts with the first call.  Until then a forked
-  process may use what it inherits; the parent and every child start a thread of their own.
-* The thread lives in the process that started it.  After a fork, and on the loop thread
-  itself, both raise ``WrongThread`` instead of waiting for ever.
-* It is a thread of the operating system.  Greenlets of one thread share its running event loop, so where
-  gevent or eventlet has put greenlets in place of threads, the first call raises ``WrongThread``.
-* The thread ends with ``stop``, with the garbage collection of its owner, or with the process; the last two
+* ``call`` runs a coroutine and waits for it; ``post`` queues a callback and returns.  Posts are batched: one
+  wake-up of the loop serves all that are queued before it runs.  The posts of a thread run before its later
+  calls.
+* The first call starts the thread, and with it the event loop and its descriptors.  Until then a forked
+  process may use an inherited factory; the parent and every child start a thread of their own.
+* The thread lives in the process that started it.  After a fork, and on the loop thread itself, both raise
+  ``WrongThread`` instead of waiting for ever.
+* It is a thread of the operating system.  Greenlets of one thread share its running event loop, so the first
+  call raises ``WrongThread`` if gevent or eventlet has replaced threads by greenlets.
+* The thread ends with ``stop``, with the garbage collection of its owner, or with the process.  The last two
   never raise, and take no lock: the collector may run in the middle of a call here.
 """
 
@@ -37,12 +37,12 @@ logger = get_logger("haclient")
 
 T = TypeVar("T")
 
-# At the end of the process: long enough for a loop that only has to stop.
+# Seconds to wait at the end of the process: enough for a loop that only has to stop.
 _JOIN_TIMEOUT = 1.0
 _CLOSED = "the factory is closed"
 
 
-# What to write instead of the patch that replaces threads, and how a greenlet then makes a blocking call.
+# The patch to use instead of one that replaces threads, and how a greenlet then makes a blocking call.
 _INSTEAD = {
     "gevent": "gevent.monkey.patch_all(thread=False, select=False); call by gevent.get_hub().threadpool",
     "eventlet": "eventlet.monkey_patch(thread=False); call by eventlet.tpool",
@@ -50,12 +50,12 @@ _INSTEAD = {
 
 
 def check_threads() -> None:
-    """Refuse greenlets in place of threads.
+    """Check that greenlets have not replaced threads.
 
-    :raises WrongThread: says what to do.
+    :raises WrongThread: if they have; says how to patch instead.
     """
     gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
-    # gevent's selectors, of ``select``, wait for ever on a thread whose hub has nothing else to do.
+    # gevent's selectors (patched by ``select``) wait for ever on a thread whose hub has no other work.
     if gevent is not None and any(map(gevent.is_module_patched, ("threading", "_thread", "selectors"))):
         found = "gevent"
     elif eventlet is not None and eventlet.is_monkey_patched("thread"):
@@ -66,9 +66,9 @@ def check_threads() -> None:
 
 
 class LoopThread:
-    """Starts with the first call.
+    """An event loop on a thread that starts with the first call.
 
-    :param finish: run at the end, on the loop, before everything that is left there is cancelled.
+    :param finish: run on the loop at the end, before all remaining tasks are cancelled.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -82,21 +82,21 @@ class LoopThread:
         self._finalizer: Callable[[], object] = lambda: None
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = False
-        # Nothing reaches the loop once ``stop`` has begun: it could be left lying there for ever.
+        # No work may reach the loop once ``stop`` has begun: it might never run.
         self._lock = threading.Lock()
         self._stopped = False
 
     @property
     def started(self) -> bool:
-        """Whether there was a call, and so a thread."""
+        """Return whether the thread was started."""
         return self._thread is not None
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for its result.
 
-        An interrupt (``KeyboardInterrupt``) cancels it.
+        An interrupt (``KeyboardInterrupt``) cancels the coroutine.
 
-        :raises ConnectionClosed: also when ``stop`` ends the loop meanwhile.
+        :raises ConnectionClosed: after ``stop``, also if it ends the loop meanwhile.
         """
         try:
             self.check()
@@ -104,13 +104,13 @@ class LoopThread:
                 self._check_running()
                 if self._thread is None:
                     self._start()
-                if self._posted:  # the thread that wakes the loop for it may not have done so yet
+                if self._posted:  # another thread may be about to wake the loop for it
                     self._loop.call_soon_threadsafe(self._run_posted)
                 future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except BaseException as error:
             coroutine.close()
             if isinstance(error, RuntimeError) and self._thread is not None and self._loop.is_closed():
-                raise ConnectionClosed(_CLOSED) from None  # by the end of the process
+                raise ConnectionClosed(_CLOSED) from None  # closed by the end of the process
             raise
         try:
             return future.result()
@@ -121,9 +121,9 @@ class LoopThread:
             raise
 
     def call_within(self, seconds: float | None, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run a coroutine function on the loop and wait so long for it.
+        """Run a coroutine function on the loop and wait for it at most ``seconds``.
 
-        :raises TimeoutError: when it takes longer.
+        :raises TimeoutError: if it takes longer.
         """
 
         async def within() -> None:
@@ -133,12 +133,12 @@ class LoopThread:
         self.call(within())
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Have a function called on the loop, after everything posted before it."""
+        """Call a function on the loop, after all earlier posts."""
         self.check_process()
         self.post_checked(function, *arguments)
 
     def post_checked(self, function: Callable[..., object], *arguments: Any) -> None:
-        """As ``post``, for a call that began with ``check``."""
+        """Post a function like ``post``, without the check of the process."""
         self._posted.append((function, arguments))
         if not self._awake:
             self._awake = True
@@ -148,32 +148,32 @@ class LoopThread:
                         self._start()
                     self._loop.call_soon_threadsafe(self._run_posted)
                     return
-            # Whatever was posted meanwhile finds its connection closed, and raises that.
+            # Run the queued posts here: their connections are closed, so each of them reports that.
             self._run_posted()
             raise ConnectionClosed(_CLOSED)
 
     @property
     def busy(self) -> bool:
-        """Whether more is posted than what runs now."""
+        """Return whether posts wait to run."""
         return bool(self._posted)
 
     def check(self) -> None:
-        """Raise unless a blocking call can be made here.
+        """Check that a blocking call can be made here.
 
         :raises WrongThread: on the loop thread, or in a forked process.
         :raises ConnectionClosed: after ``stop``.
         """
         self.check_process()
-        if self._stopped:  # first, for another thread may have the number of one that ended
+        if self._stopped:  # checked first: a new thread may have the id of the ended one
             raise ConnectionClosed(_CLOSED)
         if threading.get_ident() == self._ident:
             msg = "a blocking call on haclient's own thread would wait for itself"
             raise WrongThread(msg)
 
     def stop(self) -> bool:
-        """End the thread.  What was posted before is done first.
+        """End the thread, after the posts made before.
 
-        :returns: whether there was one.
+        :returns: whether there was a thread.
         """
         with self._lock:
             self._stopped = True
@@ -183,23 +183,24 @@ class LoopThread:
         return self._thread is not None
 
     def _start(self) -> None:
-        """Start the thread; with the lock held."""
+        """Start the thread; the caller holds the lock."""
         check_threads()
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_run, args=(loop, self._finish), name="haclient", daemon=True)
         thread.start()
         self._loop, self._pid, self._thread, self._ident = loop, os.getpid(), thread, thread.ident
-        # The collector must not wait; the end of the process must, else the thread is killed meanwhile.
-        # At the end of the process the application may close as well, and a second stop would stop that.
+        # The garbage collector must not wait for the thread.  The end of the process must, or the thread is
+        # killed at work.  At the end of the process the application may close, too: only one of the two may
+        # stop the loop, or the second would stop its clean-up.
         stops = [loop.stop]
         finalizer = self._finalizer = weakref.finalize(self, _stop, loop, stops, self._pid)
         finalizer.atexit = False
         weakref.finalize(thread, _stop_at_exit, loop, stops, self._pid, weakref.ref(thread))
 
     def check_process(self) -> None:
-        """Raise in a forked process.
+        """Check that the process is not a fork.
 
-        :raises WrongThread: says so.
+        :raises WrongThread: if it is.
         """
         if self._pid is not None and os.getpid() != self._pid:
             msg = "this factory connected in the parent process: make a new one after a fork"
@@ -210,7 +211,7 @@ class LoopThread:
             raise ConnectionClosed(_CLOSED)
 
     def _run_posted(self) -> None:
-        # Reset first: a post while this runs wakes the loop once more, at worst idly.
+        # Reset first: a post during this call wakes the loop once more, at worst without need.
         self._awake = False
         posted = self._posted
         while posted:
@@ -219,7 +220,7 @@ class LoopThread:
                 function(*arguments)
             except Exception:
                 logger.exception("a callback posted to the event-loop thread raised")
-            # An error that somebody keeps holds this frame, by its traceback, and what stands in it.
+            # A kept exception keeps this frame by its traceback, and so its local variables.
             del function, arguments
 
 
@@ -239,7 +240,7 @@ def _run(loop: asyncio.AbstractEventLoop, finish: Callable[[], Coroutine[Any, An
 
 
 async def cancel_everything() -> None:
-    """Cancel every task of the running loop but this one, and wait for their ends."""
+    """Cancel every other task of the running loop, and wait until they end."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -248,7 +249,7 @@ async def cancel_everything() -> None:
 
 def _stop(loop: asyncio.AbstractEventLoop, stops: list[Callable[[], None]], pid: int) -> None:
     if os.getpid() == pid:
-        with contextlib.suppress(RuntimeError, IndexError):  # it is closed, or stops already
+        with contextlib.suppress(RuntimeError, IndexError):  # it is closed, or is stopping
             loop.call_soon_threadsafe(stops.pop())
 
 
@@ -260,5 +261,5 @@ def _stop_at_exit(
 ) -> None:
     _stop(loop, stops, pid)
     thread = running()
-    if os.getpid() == pid and thread is not None:  # else it has ended
+    if os.getpid() == pid and thread is not None:  # otherwise it has ended
         thread.join(_JOIN_TIMEOUT)

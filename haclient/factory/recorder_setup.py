@@ -1,6 +1,6 @@
-"""Sets up a factory's telemetry: the redactor, and the recorder where telemetry is on.
+"""Sets up a factory's telemetry: the redactor, and the recorder if telemetry is on.
 
-The recorder, with the writer and its files, is imported when telemetry is on and not before.
+The recorder with its file writer is imported only if telemetry is on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def make_redactor(url: ClusterURL, client_id: str) -> Redactor:
-    """A redactor that knows the passwords in the URL, and which names are public."""
+    """Return a redactor that knows the passwords in the URL, and the public names."""
     redactor = Redactor((client_id, *(seed.endpoint.host for seed in url.seeds)))
     for seed in url.seeds:
         known = seed_credentials(seed)
@@ -28,9 +28,9 @@ def make_redactor(url: ClusterURL, client_id: str) -> Redactor:
 
 
 def make_recorder(given: TelemetrySettings | None, options: Options, redactor: Redactor) -> Recorder | None:
-    """The recorder of a factory; ``None`` where telemetry is off.
+    """Return the recorder of a factory; ``None`` if telemetry is off.
 
-    :param given: the settings that the application gave, which win over the option.
+    :param given: the application's settings, which override the option.
     """
     settings = telemetry_settings.resolve(given, options.telemetry, attributes=options.telemetry_attributes)
     if settings is None:

@@ -1,1 +1,1 @@
-"""Names to addresses, by DNS, SRV records and the hosts file: the only I/O below ``engine``."""
+"""Name resolution by DNS, SRV records and the hosts file: the only I/O below ``engine``."""

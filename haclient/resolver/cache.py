@@ -1,17 +1,17 @@
-"""Answers of a name service: kept while they are valid, and longer when no newer one arrives.
+"""Answers of a name service, kept while they are valid, and longer if no newer one arrives.
 
 Rules:
 
-- An answer is given again until its TTL has passed, then the question is asked again.
-- When a question fails, for any reason, the last answer stays in force; that is logged.
-  Only a name that never had an answer is an error.  (RFC 8767 calls this serving stale data.)
+- An answer is reused until its TTL has passed; then the question is asked again.
+- If a question fails, for any reason, the last answer stays in force; that is logged.  Only a name that never
+  had an answer is an error.  (RFC 8767 calls this serving stale data.)
 - One question at a time for a name: callers that ask meanwhile wait for the same one.
-- Answers are kept for ``MOST_NAMES``; then the one goes that was asked for longest ago.  SRV answers name
-  other targets whenever their server likes.
-- A waiter may be cancelled, or stop waiting; the question continues for the others and for the
-  next.  ``close`` ends the questions under way.
+- Answers for at most ``MOST_NAMES`` are kept; then the least recently used one is removed.  An SRV server may
+  name new targets at any time.
+- A waiter may be cancelled, or stop waiting; the question continues for other and later callers.  ``close``
+  ends the running questions.
 
-Nothing here knows DNS; the question is an argument, and so is the clock.
+This module does not know DNS; the question and the clock are arguments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from haclient.printable.text import printable
 
 T = TypeVar("T")
 
-# Four times what one SRV answer may name: a seed list, with targets that change now and then.
+# Four times the targets of one SRV answer: a seed list, with targets that change now and then.
 MOST_NAMES = 256
 
 _log = get_logger(__name__)
@@ -36,8 +36,8 @@ _log = get_logger(__name__)
 class ResolutionError(HaclientError):
     """A name has no address, and never had one.
 
-    :ivar name: what was asked for.
-    :ivar reason: the servers that were asked, and how each question ended.
+    :ivar name: the name asked for.
+    :ivar reason: the servers asked, and the result of each question.
     """
 
     code = "unresolved"
@@ -53,14 +53,14 @@ class ResolutionError(HaclientError):
 
 
 class Unanswered(Exception):
-    """A question got no answer; the argument says why."""
+    """A question got no answer; the argument is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
     """The answer to a question.
 
-    :param ttl: seconds for which it is valid; 0 is for this once.
+    :param ttl: seconds for which it is valid; with 0 it is used only once.
     """
 
     value: T
@@ -76,8 +76,8 @@ class _Kept(Generic[T]):
 class Answers(Generic[T]):
     """The answers to one kind of question, by name.
 
-    :param ask: given a name and the last answer to it; raises ``Unanswered``.  Must end by
-        itself, for no caller ends it.
+    :param ask: given a name and the last answer to it; raises ``Unanswered``.  Must end by itself: no caller
+        ends it.
     :param clock: monotonic seconds; only TTLs are measured with it.
     """
 
@@ -90,13 +90,13 @@ class Answers(Generic[T]):
         self._running: dict[str, asyncio.Task[str]] = {}
 
     async def get(self, name: str, until: float) -> T:
-        """The answer for a name, waiting for it no longer than ``until`` on the loop's clock.
+        """Return the answer for a name, waiting for it no longer than ``until`` on the loop's clock.
 
-        :raises ResolutionError: when there is none and never was.
+        :raises ResolutionError: if there is none and never was.
         """
         kept = self._kept.pop(name, None)
         if kept is not None:
-            self._kept[name] = kept  # the last to go, of those that are kept now
+            self._kept[name] = kept  # now the most recently used one
         if kept is not None and self._clock() < kept.expires:
             return kept.value
         failure = await self._wait(self._question(name), until)
@@ -108,7 +108,7 @@ class Answers(Generic[T]):
         return kept.value
 
     async def close(self) -> None:
-        """End the questions under way; their waiters get the last answer or an error."""
+        """Cancel the running questions; their waiters get the last answer or an error."""
         tasks = tuple(self._running.values())
         for task in tasks:
             task.cancel()
@@ -120,7 +120,7 @@ class Answers(Generic[T]):
         return self._running[name]
 
     async def _ask_once(self, name: str) -> str:
-        """Ask once; the result says why there is no answer, and is empty when there is one."""
+        """Ask once; return why there is no answer, or an empty text if there is one."""
         last = self._kept.get(name)
         try:
             answer = await self._ask(name, last.value if last else None)
@@ -135,7 +135,7 @@ class Answers(Generic[T]):
         return ""
 
     async def _wait(self, task: asyncio.Task[str], until: float) -> str:
-        # asyncio.wait, and not await: a waiter that is cancelled must not take the question with it.
+        # asyncio.wait and not await: a cancelled waiter must not cancel the question.
         left = until - asyncio.get_running_loop().time()
         await asyncio.wait({task}, timeout=max(0.0, left))
         if not task.done():

@@ -1,22 +1,21 @@
-"""Names to addresses: the one module of this package that does I/O.
+"""Resolves names to addresses: the one module of this package that does I/O.
 
 Rules:
 
-- A literal address is its own answer.  Names of the hosts file, and ``localhost``, need no DNS
-  server (hosts(5); RFC 6761 section 6.3); the file is read again when it changes.
-- Any other name is asked for A and AAAA at once; one of them is enough.  When one has
-  answered, the other gets ``RESOLUTION_DELAY`` more (RFC 8305 section 3).
-- IPv6 and IPv4 alternate, each in the order of the answer (RFC 8305 section 4).  IPv6 is
-  first; for names of the hosts file, the family of the first line.
+- A literal address is its own answer.  Names in the hosts file, and ``localhost``, need no DNS server
+  (hosts(5); RFC 6761 section 6.3); the file is read again when it changes.
+- For any other name A and AAAA are queried at once; one of them is enough.  When one has an answer, the other
+  gets ``RESOLUTION_DELAY`` more (RFC 8305 section 3).
+- IPv6 and IPv4 alternate, each in the order of the answer (RFC 8305 section 4).  IPv6 is first; for names of
+  the hosts file, the family of the first line.
 - SRV (RFC 2782): ``_amqp._tcp.NAME``, or ``_amqps._tcp.NAME`` with TLS; see ``srv``.
-- An answer is used until its TTL has passed, the CNAMEs it followed included, and for ``MOST_SECONDS`` at
-  most: one that somebody forged must not last for the life of the process.  A resolver that
-  fails, or that says the name is gone, leaves the last answer in force; see ``cache``.
-- A call lasts no longer than ``timeout``, whatever the servers do.  Of an SRV answer it uses the first
-  ``MOST_TARGETS``, by priority, and of a name as many addresses of each family, and no seed has more
-  endpoints than that: whoever can answer for a name decides what the client asks and dials, not how much.
-- Search domains and ``ndots`` of the system hold when its servers are asked, and not when
-  ``nameserver`` names one.
+- An answer is used until its TTL has passed, including the TTLs of the CNAMEs it followed, and for
+  ``MOST_SECONDS`` at most.  A forged answer must not last for the life of the process.  If a resolver fails,
+  or reports that the name is gone, the last answer stays in force; see ``cache``.
+- A call takes at most ``timeout``, whatever the servers do.  The client uses the first ``MOST_TARGETS`` of an
+  SRV answer, by priority.  It uses as many addresses of each family for a name, and no seed has more
+  endpoints than that.  A DNS server can choose the endpoints that the client dials, but not make them many.
+- Search domains and ``ndots`` of the system apply if its servers are asked, but not with ``nameserver``.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ _log = get_logger(__name__)
 
 # RFC 8305 section 3 recommends 50 ms.
 RESOLUTION_DELAY = 0.05
-# A question ends before its waiters give up, so that their error says why it failed.
+# The question ends before its waiters give up, so that their error has the reason.
 _PART_FOR_QUESTION = 0.95
 # A datagram may be lost: each server is asked again after this part of the whole time.
 _PART_OF_TIMEOUT = 0.3
 MOST_TARGETS = 64
-"""Clusters have two to seven members: as many as the topology keeps of those that members announce."""
-# To ask once an hour costs nothing.
+"""Clusters have two to seven members.  The topology has the same limit for announced members."""
+# One question per hour costs nothing.
 MOST_SECONDS = 3600.0
 _HOSTS_FILE = "/etc/hosts"
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -61,9 +60,9 @@ _LOOPBACK = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """The result of one query: records, or why there are none.
+    """The result of one query: records, or the reason why there are none.
 
-    :param known: whether the server answered, as opposed to an error or a timeout.
+    :param known: false after an error or a timeout of the server.
     """
 
     records: tuple[str, ...] = ()
@@ -111,10 +110,10 @@ class Resolver:
         self._for_server = Resolver(timeout=timeout, clock=clock, hosts=hosts) if server_is_name else None
 
     async def resolve(self, seed: Endpoint, *, srv: bool = False) -> tuple[Endpoint, ...]:
-        """The endpoints that a seed stands for, in the order to try them.
+        """Return the endpoints of a seed, in the order to try them.
 
         :param srv: whether the seed is a name that has SRV records.
-        :raises ResolutionError: when there is no answer and never was one.
+        :raises ResolutionError: if there is no answer and never was one.
         """
         until = asyncio.get_running_loop().time() + self._timeout
         if srv:
@@ -123,7 +122,7 @@ class Resolver:
         return _endpoints(addresses, seed.port, seed.tls, seed.tls_name)
 
     async def close(self) -> None:
-        """End the queries under way.  The resolver can be used again."""
+        """Cancel the running queries.  The resolver can be used again."""
         await self._services.close()
         await self._names.close()
         if self._for_server is not None:
@@ -165,7 +164,7 @@ class Resolver:
             raise Unanswered(self._describe(ipv6, ipv4))
         last = last or _Addresses()
         found = _Addresses(_newest(ipv6, last.ipv6), _newest(ipv4, last.ipv4))
-        # Half an answer is good for this once: the other half may be there next time.
+        # Use half an answer only once: the other half may arrive next time.
         ttl = 0.0 if _LATE in (ipv6, ipv4) else min(reply.ttl for reply in answered)
         return Answer(found, ttl)
 
@@ -173,13 +172,13 @@ class Resolver:
         self, name: str, _last: tuple[Service, ...] | None
     ) -> Answer[tuple[Service, ...]]:
         reply = await self._query(name, "SRV")
-        # The sort keeps the order of the answer within one priority.
+        # Sorting keeps the order of the answer within one priority.
         every = sorted(map(_service, reply.records), key=lambda each: each.priority)
         if len(every) > MOST_TARGETS:
             text = "%r has %d SRV records: the client uses the first %d, by priority"
             _log.warning(text, name, len(every), MOST_TARGETS)
         services = tuple(every[:MOST_TARGETS])
-        # RFC 2782: a target "." says that the service is decidedly not available.
+        # RFC 2782: a target "." means that the service is decidedly not available.
         usable = tuple(each for each in services if each.target != "." and each.port)
         if not usable:
             raise Unanswered(
@@ -203,14 +202,14 @@ class Resolver:
         except (dns.exception.DNSException, ResolutionError, OSError) as error:
             return _Reply(problem=str(error) or type(error).__name__, known=False)
         records = tuple(record.to_text() for record in answer)
-        # What comes first of SRV records only their priority says.
+        # Only the priority orders SRV records, so all are kept here.
         most = len(records) if rdtype == "SRV" else MOST_TARGETS
         return _Reply(records[:most], min(answer.chaining_result.minimum_ttl, MOST_SECONDS))
 
     async def _configured(self) -> dns.asyncresolver.Resolver:
         import dns.asyncresolver  # noqa: PLC0415 - as in _query
 
-        # Made for each query, so that a changed /etc/resolv.conf is seen.
+        # Made for each query, so that a changed /etc/resolv.conf is noticed.
         resolver = dns.asyncresolver.Resolver(configure=self._server is None)
         if self._server is not None:
             host, resolver.port = self._server
@@ -248,7 +247,7 @@ class Resolver:
 
 
 def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:
-    """Addresses by lower-case name, in the order of the file; lines that make no sense are skipped."""
+    """Return addresses by lower-case name, in the order of the file; skip invalid lines."""
     found: dict[str, dict[str, None]] = {}
     for line in text.splitlines():
         address, *names = line.partition("#")[0].split() or [""]
@@ -260,7 +259,7 @@ def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def local_addresses(name: str, hosts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """What is known of a name without DNS; empty when nothing is."""
+    """Return the addresses of a name that are known without DNS, if any."""
     plain = name.removesuffix(".").lower()
     if plain in hosts:
         return hosts[plain]
@@ -268,7 +267,7 @@ def local_addresses(name: str, hosts: Mapping[str, tuple[str, ...]]) -> tuple[st
 
 
 class _HostsFile:
-    """The hosts file, read when it has changed; one that cannot be read is empty."""
+    """The hosts file, read again when it has changed; an unreadable one is empty."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""SRV records: in which order to try them, and which name their TLS must carry.  Pure.
+"""Order of SRV records, and the name that a target's certificate must carry.  Pure.
 
 Sources: RFC 2782 (priority and weight), RFC 6125 section 6.2.1 (names that came from DNS).
 """
@@ -27,14 +27,14 @@ class Service:
 
 
 def in_order(services: Iterable[Service], rng: random.Random) -> tuple[Service, ...]:
-    """Lowest priority first; within one, at random in proportion to the weights."""
+    """Return services by priority, lowest first; within one priority at random, weighted."""
     by_priority = groupby(sorted(services, key=lambda each: each.priority), key=lambda each: each.priority)
     return tuple(service for _, group in by_priority for service in _by_weight(group, rng))
 
 
 def _by_weight(group: Iterable[Service], rng: random.Random) -> Iterator[Service]:
-    # RFC 2782: records of weight 0 stand first and the draw includes 0, so that they have a very
-    # small chance and not none.
+    # RFC 2782: records of weight 0 come first and the draw includes 0, so that they have a very small chance
+    # and not none.
     left = sorted(group, key=lambda each: each.weight)
     while left:
         sums = list(accumulate(each.weight for each in left))
@@ -43,13 +43,12 @@ def _by_weight(group: Iterable[Service], rng: random.Random) -> Iterator[Service
 
 
 def verified_name(srv_name: str, target: str) -> str:
-    """The name that the certificate of an SRV target must carry.
+    """Return the name that the certificate of an SRV target must carry.
 
-    Plain DNS can be forged, so a target may stand for itself only where a forger gains nothing:
-    inside the domain of the name that the user wrote, which is its parent domain as redirects
-    know it, or the name itself where it has none.  (MongoDB's "Initial DNS Seedlist Discovery"
-    has this rule, without the care for registries.)  Any other target must show a certificate
-    for the name that the user wrote.
+    Plain DNS can be forged.  So a target's own name counts only inside the domain of the name that the user
+    wrote, where a forger gains nothing.  That domain is the parent domain, by the rule for redirects, or the
+    name itself if it has none.  (MongoDB's "Initial DNS Seedlist Discovery" has this rule, without the care
+    for registries.)  Any other target must show a certificate for the name that the user wrote.
     """
     name, host = srv_name.removesuffix(".").lower(), target.removesuffix(".").lower()
     return host if host.endswith(f".{parent_domain(name) or name}") else name

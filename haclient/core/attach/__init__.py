@@ -1,11 +1,11 @@
-"""Attaches links that a peer refuses for a while, and finds those that end their connection.
+"""Handling of links that a peer refuses for a while, and of links that end their connection.
 
-* ``refusals``   which refusals are final, and for how long the others are retried
+* ``refusals``   final refusals, and how long the client retries the others
 * ``retries``    waits, and attaches again
-* ``suspects``   which link ends its connection again and again
-* ``answers``    ends a session that answers none of them
-* ``streams``    where in a stream a receiver is attached again
-* ``queue``      attaches the links of a session, one by one where that is to be found out
+* ``suspects``   search for the link that ends its connection again and again
+* ``answers``    ends a session that answers no Attach
+* ``streams``    position in a stream where a receiver is attached again
+* ``queue``      attaches the links of a session, one by one while searching for a suspect
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Ends a session whose peer answers no Attach of links that come back: their calls would wait for ever.
+"""Ends a session whose peer answers no Attach after a reconnect: calls would wait for ever.
 
 Rules
 -----
-* Only links that were open before count: the first Attach of a link has the time of its call.
-* The time counts from the last answer to any link, so many links may take as long as they need.  A peer that
-  answers many Attaches in one go has as much time again for each thousand of them.
-* A link that ends its sessions so again and again fails alone (``suspects``).
+* Only links that were open before count: the caller's timeout limits the first Attach of a link.
+* The time runs from the last answer to any link, so many links may take as long as they need.  For a peer
+  that answers many Attaches at once, each thousand of them adds the same time again.
+* A link that ends its sessions this way again and again fails alone (``suspects``).
 
-Broker-J 10.1.0 did so once: over a connection that was open it answered neither of two links for 180 s.
+Broker-J 10.1.0 once answered neither of two links for 180 s, over a connection that was open.
 Artemis 2.56.0, on a busy machine, answered the first of 10,000 links after more than 30 s, and lost nothing.
 """
 
@@ -20,16 +20,16 @@ from typing import Final
 import proton
 
 UNANSWERED: Final = "haclient:attach-unanswered"
-"""The condition that such a session ends with."""
-_IN_ONE_GO = 1000
-"""So many more links give the peer its time again: 10,000 get eleven times that of a few."""
+"""Condition with which the client ends such a session."""
+_LINKS_PER_PATIENCE = 1000
+"""Every so many links add the same time again: a peer gets eleven times as long for 10,000 as for a few."""
 
 
 class AnswerWatch:
-    """Watches one session after the other.
+    """Watches for missing answers, one session after another.
 
     :param patience: seconds without an answer, for a few links.
-    :param waits: how many Attaches that count have no answer.
+    :param waits: returns how many counted Attaches have no answer.
     :param end: ends the session, with this condition.
     """
 
@@ -50,17 +50,17 @@ class AnswerWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Links were attached."""
+        """Start watching, if attached links wait for answers."""
         if self._timer is None and self._waits():
             self._answered = self._loop.time()
             self._timer = self._loop.call_later(self._patience, self._check)
 
     def answered(self) -> None:
-        """The peer has answered an Attach."""
+        """Record that the peer answered an Attach."""
         self._answered = self._loop.time()
 
     def stop(self) -> None:
-        """The session has ended."""
+        """Stop watching: the session has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -69,7 +69,7 @@ class AnswerWatch:
         self._timer = None
         if not (waiting := self._waits()):
             return
-        patience = self._patience * (1 + waiting // _IN_ONE_GO)
+        patience = self._patience * (1 + waiting // _LINKS_PER_PATIENCE)
         left = self._answered + patience - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._check)

@@ -1,13 +1,13 @@
-"""The accepted deliveries of a receiver that wait to be confirmed, over as many connections as it takes.
+"""Accepted deliveries of a receiver that wait to be confirmed, over any number of connections.
 
 Rules
 -----
 * The outcome is sent once, unsettled (rcv-settle-mode *second*).  The delivery is confirmed when the primary
   settles it as accepted.
-* What is not confirmed when the connection is lost is in doubt.  The next Attach of the link has it in its
-  unsettled map, and the answer resolves it: confirmed if that has the tag as accepted, stale otherwise.  So
-  it is with a broker that does not resume links, and with what did not fit into the Attach.
-* Nobody has to wait: one that gives up leaves the confirmation to whoever asks next.
+* If the connection is lost before, the delivery is in doubt.  The next Attach of the link lists it in its
+  unsettled map, and the answer resolves it.  It is confirmed if the answer has its tag as accepted, and stale
+  otherwise.  It is also stale if the broker does not resume links, or the Attach had no space for it.
+* A caller may stop waiting; the confirmation remains for the next caller.
 * While there are too many, the receiver grants no credit.
 
 Source: AMQP 1.0 part 2, sections 2.6.13 (resuming deliveries) and 2.8.3 (receiver-settle-mode).
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from haclient.engine.links import DeliveryPointer, ReceiverLink
     from haclient.engine.protocol import Engine
 
-# Fewer than an Attach of 64 KB has room for, 22 bytes each.
+# Fewer than fit into an Attach of 64 KB, at 22 bytes each.
 MOST_UNCONFIRMED = 2000
 _ACCEPTED = OutcomeState.ACCEPTED.value
 _IN_DOUBT = "the delivery's connection was lost before the accept was confirmed"
 
 
 class Confirmation:
-    """Of one delivery."""
+    """The pending confirmation of one accepted delivery."""
 
     __slots__ = ("_done", "_error", "_loop", "tag")
 
@@ -46,19 +46,19 @@ class Confirmation:
 
     @property
     def done(self) -> bool:
-        """Whether it is known what became of the delivery."""
+        """Return whether the result is known."""
         return self._done.done()
 
     @property
     def stale(self) -> bool:
-        """Whether it is known, and the delivery is not confirmed."""
+        """Return whether the result is known and the delivery is not confirmed."""
         return self._error is not None
 
     async def wait(self) -> None:
-        """Wait until the delivery is confirmed; any number of callers, each of which may be cancelled.
+        """Wait until the delivery is confirmed.  Any number of callers may wait; each may be cancelled.
 
-        :raises StaleDelivery: it is not, and its message may come again.
-        :raises HaclientError: the receiver ended before that was known.
+        :raises StaleDelivery: if it is not confirmed; its message may be delivered again.
+        :raises HaclientError: if the receiver ended before the result was known.
         """
         if not self._done.done():
             await asyncio.shield(self._done)
@@ -66,14 +66,14 @@ class Confirmation:
             raise another(self._error)
 
     def resolve(self, error: HaclientError | None = None) -> None:
-        """It is known now."""
+        """Set the result: confirmed, or this error."""
         if not self._done.done():
             self._error = error
             self._done.set_result(None)
 
 
 class Confirmations:
-    """Those of one receiver."""
+    """A receiver's unconfirmed accepts, kept across reconnects."""
 
     __slots__ = ("_asked", "_loop", "_pending")
 
@@ -81,18 +81,18 @@ class Confirmations:
         self._loop = loop
         self._pending: dict[Confirmation, None] = {}
         self._asked: dict[bytes, Confirmation] = {}
-        """Those in the unsettled map of the last Attach, by tag."""
+        """The confirmations in the unsettled map of the last Attach, by tag."""
 
     def __len__(self) -> int:
         return len(self._pending)
 
     @property
     def too_many(self) -> bool:
-        """Whether the peer should send no more before it has confirmed some."""
+        """Return whether the peer must confirm some before it may send more."""
         return len(self._pending) >= MOST_UNCONFIRMED
 
     def accept(self, link: ReceiverLink, pointer: DeliveryPointer | None) -> Confirmation:
-        """Accept a delivery, which the peer may have sent settled: that is confirmed."""
+        """Accept a delivery; if the peer sent it settled, it is confirmed at once."""
         made = Confirmation(self._loop)
         if pointer is None:
             made.resolve()
@@ -106,9 +106,9 @@ class Confirmations:
         return made
 
     def confirmed(self, confirmation: Confirmation, outcome: Outcome | None) -> None:
-        """The peer has settled a delivery that was accepted.
+        """Record that the peer settled an accepted delivery.
 
-        Without an outcome it confirms nothing: so does a peer whose link ends.
+        Without an outcome nothing is confirmed: a peer whose link ends settles like that, too.
         """
         self._pending.pop(confirmation, None)
         if outcome is not None and outcome.accepted:
@@ -121,13 +121,13 @@ class Confirmations:
     # -- over a new connection ------------------------------------------------------------------
 
     def attach(self, engine: Engine, link: ReceiverLink) -> None:
-        """Attach the link, and ask about every delivery that is in doubt."""
+        """Attach the link, and ask about every delivery in doubt."""
         asked = {each.tag: each for each in self._pending}
         sent = unsettled.attach(engine, link, dict.fromkeys(asked, _ACCEPTED))
         self._asked = dict(tuple(asked.items())[:sent])
 
     def answered(self, link: ReceiverLink) -> None:
-        """The peer answered: resolve what was in doubt."""
+        """Resolve the deliveries in doubt by the peer's Attach."""
         if not self._pending:
             return
         states = attach_frame.states(link.peer_unsettled)
@@ -145,7 +145,7 @@ class Confirmations:
                 each.resolve(_lost(": its message has left the queue since, by this accept or another one"))
 
     def fail(self, error: HaclientError) -> None:
-        """The receiver has ended, or the next connection cannot know."""
+        """Fail all: the receiver has ended, or the next connection cannot know them."""
         pending, self._pending = self._pending, {}
         self._asked.clear()
         for each in pending:

@@ -1,17 +1,17 @@
-"""The prefixes by which a peer tells topics from queues: ``topic-prefix`` and ``queue-prefix`` of its Open.
+"""Address prefixes that distinguish topics from queues: ``topic-prefix`` and ``queue-prefix`` of an Open.
 
 ActiveMQ Classic makes a queue of a name without a prefix, whatever capability the link asks for.  Its Open
-says which prefixes it means, and the client writes them in front of the address, as Qpid JMS does.
+announces the prefixes, and the client puts them before the address, as Qpid JMS does.
 
-RabbitMQ 4 announces none, and takes a name by itself for an address of version 3: it makes a queue that dies
-with its node.  A link that asks for a queue there gets the address of one, ``/queues/NAME``.
+RabbitMQ 4 announces none, and treats a bare name as an address of version 3: it makes a queue that is lost
+with its node.  If a link asks for a queue there, the client uses the address ``/queues/NAME``.
 
 Rules
 -----
-* The capability ``topic`` takes the one prefix, ``queue`` the other; a link that asks for neither, or for
-  both, has the address as it is.
-* An address that begins with one of the two is left alone, and so is one that the peer has named.  For
-  RabbitMQ 4 that is any that begins with a slash.
+* The capability ``topic`` selects ``topic-prefix``, ``queue`` selects ``queue-prefix``.  With neither or
+  both, the address is unchanged.
+* An address that begins with either prefix is unchanged, and so is one that the peer has named.  With
+  RabbitMQ 4 any address that begins with a slash is unchanged.
 * The application, events and errors see the address of the application.
 
 Sources: Apache Qpid JMS, ``AmqpDestinationHelper`` and ``AmqpConnectionProperties``; RabbitMQ, "AMQP 1.0",
@@ -27,15 +27,15 @@ from urllib.parse import quote
 from haclient.core.quirks.products import Quirk, quirks_of
 
 _NAMES = {"topic": "topic-prefix", "queue": "queue-prefix"}
-# Six times the longest that is known ("temp-topic://"), so that no peer fills the Attach of every link.
+# Six times the longest known prefix ("temp-topic://"), so that no peer fills the Attach of every link.
 _MAX_LENGTH = 80
 
 
 def prefixed(address: str, capabilities: Collection[str], peer_properties: Mapping[str, Any]) -> str:
-    """The address of a node in an Attach.
+    """Return the address of a node for an Attach.
 
-    :param capabilities: those of its terminus.
-    :param peer_properties: those of the peer's Open.
+    :param capabilities: capabilities of its terminus.
+    :param peer_properties: properties of the peer's Open.
     """
     if Quirk.OLD_ADDRESSES in quirks_of(peer_properties):
         asks = "queue" in capabilities and "topic" not in capabilities
@@ -48,6 +48,6 @@ def prefixed(address: str, capabilities: Collection[str], peer_properties: Mappi
 
 
 def _prefix(announced: object) -> str:
-    """The prefix; empty for what can be none."""
+    """Return the announced prefix; empty if it is unusable."""
     usable = isinstance(announced, str) and len(announced) <= _MAX_LENGTH and "\0" not in announced
     return str(announced) if usable else ""

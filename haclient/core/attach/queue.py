@@ -1,4 +1,4 @@
-"""In which order the links of a connection are attached: all at once, or one by one (see ``suspects``)."""
+"""Queue of links to attach over a session: all at once, or one by one (see ``suspects``)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Attachable(Protocol):
-    """A link."""
+    """Interface of a link."""
 
     @property
     def unanswered(self) -> bool:
-        """Whether it is attached, and the peer has not answered."""
+        """Return whether the link is attached and the peer has not answered."""
 
 
 L = TypeVar("L", bound=Attachable)
 
 
 class AttachQueue(Generic[L]):
-    """The links that are still to be attached over the present session.
+    """Links still to be attached over the present session.
 
     :param attach: attaches a link.
-    :param patience: seconds after which an answer is no longer waited for.
+    :param patience: seconds to wait for an answer before the next link is attached.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, attach: Callable[[L], None], patience: float) -> None:
@@ -42,7 +42,7 @@ class AttachQueue(Generic[L]):
             self.add(link)
 
     def add(self, link: L) -> None:
-        """Attach one more link, in its turn."""
+        """Attach one more link, in order."""
         if self.one_by_one:
             self._waiting.append(link)
             if self._pending is None:
@@ -51,20 +51,20 @@ class AttachQueue(Generic[L]):
             self._attach(link)
 
     def remove(self, link: L) -> None:
-        """The link is closed, or answered."""
+        """Remove a link that is closed or answered; attach the next one if it was pending."""
         if link in self._waiting:
             self._waiting.remove(link)
         if link is self._pending:
             self.next()
 
     def clear(self) -> None:
-        """The session ended."""
+        """Remove all links: the session ended."""
         self._cancel()
         self._waiting.clear()
         self._pending = None
 
     def next(self) -> None:
-        """Attach the next one."""
+        """Attach the next link, and wait for its answer."""
         self._cancel()
         self._pending = None
         while self._waiting and self._pending is None:

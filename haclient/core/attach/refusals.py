@@ -1,15 +1,15 @@
-"""What the peer's refusal of a link means: for how long the client attaches it again, or the error.
+"""Classification of refused links: how long the client attaches them again, or the error.
 
 Rules
 -----
-1. At the first attach every refusal is final, except those of a link that somebody else still holds: it is
-   attached again for as long as the call waits.
-2. After a loss a new primary may refuse for a while what it accepts later: the old connection still holds
-   the link, or its queues are not restored yet.  Such refusals are retried, ``not-found`` for a shorter time:
-   a queue is rarely restored for longer, and it may have been deleted.
-3. Every other condition is final.  ``stolen`` is, because two processes with one link name would steal it
-   from each other for ever.
-4. A Detach without a condition is final: the peer had no trouble.
+1. At the first attach every refusal is final, unless another client still holds the link.  The client then
+   attaches it again for as long as the call waits.
+2. After a loss a new primary may refuse for a while: the old connection still holds the link, or its queues
+   are not restored yet.  Such refusals are retried.  ``not-found`` is retried for a shorter time: a queue is
+   rarely restored for longer, and it may have been deleted.
+3. Every other condition is final.  So is ``stolen``: two processes with one link name would steal it from
+   each other for ever.
+4. A Detach without a condition is final: the peer reports no error.
 
 Pure.  Sources: AMQP 1.0 part 2, sections 2.8.15 (amqp-error), 2.8.17 (session-error) and 2.8.18 (link-error);
 Apache Artemis, ``ActiveMQMessageBundle`` 229200 (the limit of consumers, which AMQP clients get under several
@@ -32,20 +32,20 @@ L_contra = TypeVar("L_contra", contravariant=True)
 
 RESOURCE_LOCKED = "amqp:resource-locked"
 NOT_FOUND = "amqp:not-found"
-# Restoring a large queue takes a broker some ten seconds; whoever waits longer hides that it was deleted.
+# A broker needs some ten seconds to restore a large queue; a longer wait would hide that it was deleted.
 NOT_FOUND_TIMEOUT = 30.0
 # Artemis counts the consumer of a half-open connection until its connection TTL, 60 s by default, ends.
 _CONSUMER_LIMIT = "maximum consumer limit"
 
-# After a loss: how long each of them is retried at most, in seconds.
+# Longest time to retry each condition after a loss, in seconds.
 _RETRIED: Mapping[str, float] = MappingProxyType(
     {
         RESOURCE_LOCKED: math.inf,
         "amqp:link:detach-forced": math.inf,
         "amqp:internal-error": math.inf,
         "amqp:resource-limit-exceeded": math.inf,
-        # Broker-J 10.1, for a Flow behind an Attach that takes a link from the former connection: until
-        # that one has let go, it does not know the handle.
+        # Broker-J 10.1 answers like this if a Flow follows an Attach that takes the link from the former
+        # connection: until that one has released the link, the broker does not know the handle.
         "amqp:session:unattached-handle": math.inf,
         NOT_FOUND: NOT_FOUND_TIMEOUT,
     }
@@ -53,18 +53,18 @@ _RETRIED: Mapping[str, float] = MappingProxyType(
 
 
 class OnDetached(Protocol[L_contra]):
-    """Decides about a link that the peer refused or detached."""
+    """Decides whether a refused or detached link is attached again."""
 
     def __call__(self, link: L_contra, condition: proton.Condition | None, /) -> HaclientError | None:
-        """Return the error that closes the link, or ``None`` when it is attached again."""
+        """Return the error that closes the link, or ``None`` if it is attached again."""
 
 
 def retry_seconds(condition: proton.Condition | None, *, first: bool, reattach_timeout: float) -> float:
-    """For how long a link that is refused with this condition is attached again.
+    """Return how long to keep attaching a link that was refused with this condition.
 
-    :param first: the link was never attached.
+    :param first: whether the link was never attached.
     :param reattach_timeout: the longest time after a loss, in seconds.
-    :returns: seconds; 0 for a refusal that is final, infinity for one that the caller's timeout ends.
+    :returns: seconds; 0 if the refusal is final, infinity if only the caller's timeout ends it.
     """
     if condition is None:
         return 0.0
@@ -77,9 +77,9 @@ def retry_seconds(condition: proton.Condition | None, *, first: bool, reattach_t
 def closed_by_peer(
     condition: proton.Condition | None, address: str | None, *, opened: bool, addition: str = ""
 ) -> HaclientError:
-    """The error for a link that the peer refused or detached.
+    """Return the error for a link that the peer refused or detached.
 
-    :param addition: what else is to be said.
+    :param addition: text to append.
     """
     name = condition.name if condition else None
     detail = "no reason given"
@@ -93,5 +93,5 @@ def closed_by_peer(
 
 
 def link_error(message: str, condition: str | None, *, opened: bool) -> HaclientError:
-    """The error for a link that cannot be attached."""
+    """Return the error for a link that cannot be attached."""
     return LinkClosed(message, condition) if opened else LinkRefused(message, condition)

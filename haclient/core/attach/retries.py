@@ -1,16 +1,15 @@
-"""The links of one connection that a peer refused, and that are attached again over the same connection.
+"""Links of one connection that a peer refused, and that are attached again over the same connection.
 
 Rules
 -----
-* ``refusals`` says which refusals are retried, and for how long; after a loss that time begins with
-  the new session.  The delays are those of ``retry.backoff``.  The last attempt is made when the time ends.
+* ``refusals`` decides which refusals are retried, and for how long; after a loss that time begins with the
+  new session.  The delays come from ``retry.backoff``.  The last attempt is made when the time ends.
 * While a link waits it has no credit and no deliveries; the ledger of a sender keeps its entries.
-* A link that the peer refused by an End is attached over a session apart from then on: so the next
-  End ends no other link.  A new link is tried so from the beginning, where the peer is known for it
-  (``trials``).
+* If the peer refuses a link by an End, the link uses a session of its own from then on, so that the next End
+  ends no other link.  If the peer is known to refuse so, a new link is tried that way at once (``trials``).
 * A redirect to another address of the same peer is followed at once, ``max_redirects`` times over one
-  connection at most; one to another peer is an error, for links have no connection of their own.
-* The end of the connection ends every wait; its next session attaches every link.
+  connection at most.  A redirect to another peer is an error: links have no connection of their own.
+* The end of the connection ends every wait; the next session attaches every link.
 
 Source: AMQP 1.0 part 2, sections 2.6.3 (refused links) and 2.8.18 (the redirect of a link).
 """
@@ -38,7 +37,7 @@ from haclient.error_catalog.base import brief, quoted
 from haclient.errors import HaclientError, LinkRefused
 from haclient.retry.backoff import Backoff
 
-# How often to look whether a socket takes bytes again, in seconds.
+# Seconds between checks whether a full socket takes bytes again.
 _SOCKET_FULL = 0.1
 
 LINK_REDIRECT = "amqp:link:redirect"
@@ -46,23 +45,23 @@ _DECLARE = "; declare the queue or exchange first"
 
 
 class Reporter(Protocol):
-    """What links report to."""
+    """Receives the reports of links."""
 
     def link_retrying(
         self, *, link: str, address: str | None, delay: float, condition: proton.Condition, refusals: int
     ) -> None:
-        """Report that the peer refused a link, and when it is attached again."""
+        """Report that the primary refused a link, and when it is attached again."""
 
     def unsettled(self, count: int, reason: str, *, link: str = "", address: str | None = None) -> None:
-        """Report that a sender ended with messages without an outcome, if there are any."""
+        """Report messages without an outcome at the end of a sender, if there are any."""
 
     def delivery_stale(self, link: str, address: str | None, reason: str) -> None:
-        """Report that the block of a delivery could not settle it."""
+        """Report that the ``with`` block of a delivery could not settle it."""
 
 
 @dataclass(slots=True)
 class _Wait:
-    """A link that was refused over the present connection."""
+    """The retries of a link that was refused over the present connection."""
 
     backoff: Backoff
     began: float
@@ -70,13 +69,13 @@ class _Wait:
     redirects: int = 0
     timer: asyncio.TimerHandle | None = None
     with_connection: bool = False
-    """Whether its connection ends too, and the next one attaches it."""
+    """True if its connection ends, too, and the next one attaches it."""
 
 
 class Reattachment:
     """Attaches refused links again.
 
-    :param attach: attaches a link over the present connection; ``False`` if it cannot yet.
+    :param attach: attaches a link over the present connection; ``False`` if that must wait.
     :ivar refused_by_end: the peer refused a link by the End of the shared session, and so of the connection.
     """
 
@@ -97,18 +96,17 @@ class Reattachment:
         self.refused_by_end = False
         self._endpoint: Endpoint | None = None
         self._session_began = 0.0
-        # Those that were open before the present session.
+        # Links that were open before the present session.
         self._returning: dict[LinkCore, None] = {}
         self._waits: dict[LinkCore, _Wait] = {}
         self._trials = Trials()
-        # Those that are tried, or that the peer refused by an End, with the session of their own over the
-        # present connection.
+        # Links in a session of their own (tried, or refused by an End), with that session if it has begun.
         self._apart: dict[LinkCore, tuple[Engine, proton.Session] | None] = {}
 
     def session_began(self, endpoint: Endpoint, links: Iterable[LinkCore]) -> None:
-        """Begin the time of the links that were attached before.
+        """Start the retry time of the links that were open before.
 
-        :param endpoint: the peer.
+        :param endpoint: endpoint of the peer.
         """
         self.refused_by_end = False
         self._endpoint, self._session_began = endpoint, self._loop.time()
@@ -127,7 +125,7 @@ class Reattachment:
         self._trials.clear()
 
     def forget(self, link: LinkCore) -> None:
-        """The link is closed."""
+        """Forget a closed link."""
         wait = self._waits.pop(link, None)
         if wait is not None:
             _cancel(wait)
@@ -135,7 +133,7 @@ class Reattachment:
         self._leave(link)
 
     def _leave(self, link: LinkCore) -> None:
-        """Let go of the session of a link that has one of its own."""
+        """Release the session of its own, if the link has one."""
         self._trials.forget(link)
         own = self._apart.pop(link, None)
         if own is not None:
@@ -143,7 +141,7 @@ class Reattachment:
             engine.sessions.leave(engine, session)
 
     def has_moved(self, link: LinkCore) -> bool:
-        """Handle the peer's Attach: detach a link that was tried, if it is to use a shared session now."""
+        """Handle the peer's Attach: detach an accepted link that must move to a shared session."""
         if not self._trials.is_to_move(link):
             return False
         assert isinstance(link, SenderCore)
@@ -152,15 +150,15 @@ class Reattachment:
         return True
 
     def is_apart(self, link: LinkCore) -> bool:
-        """Whether the link has a session of its own."""
+        """Return whether the link has a session of its own."""
         return link in self._apart
 
     def session_of(self, link: LinkCore, engine: Engine, shared: proton.Session) -> proton.Session | None:
-        """The session to attach a link over.
+        """Return the session to attach a link over.
 
-        :returns: ``None`` when the peer allows no session apart for a link that it refuses.
-        :raises TooManyLinksError: when it allows no further link.
-        :raises NotYetError: when the link has to wait for the end of another one's trial.
+        :returns: ``None`` if the link was refused and the peer allows no separate session for it.
+        :raises TooManyLinksError: if the peer allows no further link.
+        :raises NotYetError: if the link must wait for the end of another link's trial.
         """
         if link not in self._apart:
             tried = self._trials.begin(link, engine)
@@ -181,7 +179,7 @@ class Reattachment:
     ) -> HaclientError | None:
         """Decide about a link that the peer refused or detached.
 
-        :returns: why it is closed; ``None`` when it is attached again.
+        :returns: the error that closes it; ``None`` if it is attached again.
         """
         wait = self._waits.get(link)
         if wait is None:
@@ -215,7 +213,8 @@ class Reattachment:
         wait.with_connection = not apart
         self.refused_by_end |= not apart
         if apart and link.refusal is None and link.was_open:
-            # The link was in use.  In the shared session it would survive the End with its connection.
+            # The link was in use.  In the shared session the End would have ended its connection, and the
+            # link would have been attached again.
             self._returning[link] = None
             wait.began = self._loop.time()
 
@@ -266,7 +265,7 @@ def _count(wait: _Wait, seconds: float) -> str:
 
 
 def _target(info: Mapping[Any, Any], peer: Endpoint) -> tuple[Endpoint | None, str | None]:
-    """Where the redirect of a link leads: without a host, to another address of the same peer."""
+    """Return the target of a link redirect; without a host, it is another address of the same peer."""
     fields = {str(key): value for key, value in info.items()}
     address = fields.get("address")
     if not fields.get("network-host") and not fields.get("hostname"):
@@ -276,12 +275,12 @@ def _target(info: Mapping[Any, Any], peer: Endpoint) -> tuple[Endpoint | None, s
 
 
 def _same(target: Endpoint, peer: Endpoint) -> bool:
-    """Whether both are one host and port; a name may stand for the address it was resolved to."""
+    """Return whether both are one host and port; a name may stand for the address it was resolved to."""
     return target.port == peer.port and target.host in {peer.host, peer.tls_name.lower()}
 
 
 def attach_or_fail(link: LinkCore, engine: Engine, session: proton.Session) -> None:
-    """Attach a link, or end it where that cannot be."""
+    """Attach a link, or end it if that fails."""
     try:
         link.attach(engine, session)
     except LinkRefused as error:

@@ -1,14 +1,14 @@
-"""What a receiver asks of its source beside the address, and whether the peer's Attach grants it.
+"""The source that a receiver asks for, and the check of the peer's Attach against it.
 
 Rules
 -----
-* A peer that does not know a filter leaves it out of the source that it answers with, and sends everything.
-  So a filter that the answer lacks, or has with another value, is an error unless the caller wants to go on.
+* A peer that does not know a filter omits it in its answer, and sends every message.  So a missing or changed
+  filter in the answer is an error, unless the caller wants to continue.
 * The descriptor of a filter may be its name or its number: both mean the same, and a peer may answer with
-  the other one.
-* A subscription is shared only if the peer's Open offers that.  An answer with the capability proves nothing:
-  ActiveMQ Classic repeats those that it does not know.  So it is decided before the Attach, for that leaves
-  a subscription behind that nobody can find again.
+  either.
+* A subscription is shared only if the peer's Open offers that.  The capability in the answer proves nothing:
+  ActiveMQ Classic repeats capabilities that it does not know.  So the client decides before the Attach, which
+  could leave a subscription behind that cannot be found again.
 
 Sources: AMQP 1.0 part 3, sections 3.5.3 (source), 3.5.6 (expiry) and 3.5.8 (filters); the registry of filters
 (``apache.org:selector-filter:string``); the JMS mapping of Apache Qpid (capabilities ``topic``, ``shared``,
@@ -37,12 +37,12 @@ _SHARES = "SHARED-SUBS"
 
 @dataclass(frozen=True, slots=True)
 class SourceParams:
-    """What a receiver asks of its source.
+    """The properties of the source that a receiver asks for.
 
-    :param filters: by name, as proton would read them back.
+    :param filters: by name, in the form that proton reads back.
     :param durable: the source outlives the link, with the state of its deliveries.
     :param strict: whether a filter or a shared subscription that the peer does not grant is an error; a
-        durable shared one always needs a peer that shares.
+        durable shared one always needs a peer that supports sharing.
     :param is_lookup: the source is null, and the peer finds it by the name of the link.
     """
 
@@ -54,12 +54,12 @@ class SourceParams:
 
     @property
     def must_apply(self) -> Collection[str]:
-        """The names of the filters without which no message may come."""
+        """Names of the filters that the peer must apply before any message may arrive."""
         return self.filters if self.strict else ()
 
     @property
     def must_check(self) -> bool:
-        """Whether the peer's answer decides if messages may come."""
+        """Return whether messages may arrive only after the peer's answer was checked."""
         return self.strict and bool(self.filters)
 
     @property
@@ -68,7 +68,7 @@ class SourceParams:
         return SHARED in self.capabilities or GLOBAL in self.capabilities
 
     def refusal_ahead(self, peer: proton.Connection, address: str | None) -> HaclientError | None:
-        """Why it cannot be had of a peer, by its Open."""
+        """Return an error if the peer's Open shows that it cannot provide this source."""
         if not self.is_shared or _SHARES in peer_fields.offered_capabilities(peer):
             return None
         if self.durable and GLOBAL in self.capabilities:
@@ -91,7 +91,7 @@ class SourceParams:
         return LinkRefused(message, "amqp:not-implemented")
 
     def apply(self, source: proton.Terminus) -> None:
-        """Write it into the source of an Attach."""
+        """Write these properties into the source of an Attach."""
         if self.is_lookup:
             source.type = proton.Terminus.UNSPECIFIED
         if self.filters:
@@ -105,12 +105,12 @@ class SourceParams:
             source.expiry_policy = proton.Terminus.EXPIRE_NEVER
 
     def refusal(self, endpoint: proton.Receiver, address: str | None) -> HaclientError | None:
-        """Why the source that the peer answered with is not what was asked for."""
+        """Return an error if the peer's Attach does not grant the requested filters."""
         if not self.must_check:
             return None
         granted = peer_fields.filters(endpoint.remote_source)
         missing = tuple(name for name in self.filters if name not in granted)
-        asked = {**self.filters, **peer_fields.filters(endpoint.source)}  # over this connection
+        asked = {**self.filters, **peer_fields.filters(endpoint.source)}  # as sent over this connection
         other = [name for name in self.filters if name in granted and not _same(asked[name], granted[name])]
         if missing or other:
             return _not_supported(address, missing, {name: granted[name] for name in other})
@@ -123,10 +123,10 @@ PLAIN = SourceParams({})
 def source_params(
     selector: str | None, filters: Mapping[str, Any] | None, capabilities: Sequence[str], *, strict: bool
 ) -> SourceParams:
-    """Check what the application asks of a source.
+    """Check the application's arguments for a source.
 
-    :raises ValueError: for an empty selector, and for one that is among the filters, too.
-    :raises TypeError: for what AMQP cannot carry.
+    :raises ValueError: for an empty selector, and for a selector that is among the filters, too.
+    :raises TypeError: for a value that AMQP cannot carry.
     """
     check_text("selector", selector, optional=True)
     check_type("filters", filters, Mapping, type(None))
@@ -152,7 +152,7 @@ def _filter_name(name: object) -> str:
 
 
 def _described(name: str, value: Any) -> proton.Described:
-    """The filter as proton reads it back, to compare it with the peer's."""
+    """Return the filter in the form that proton reads back, to compare it with the peer's."""
     if value is None:
         raise TypeError(f"filters: the filter {quoted(name)} has no value")
     if not isinstance(value, proton.Described):

@@ -1,18 +1,18 @@
-"""The place of a receiver in a stream of RabbitMQ, which it keeps over its connections.
+"""The position of a receiver in a stream of RabbitMQ, kept across connections.
 
-Reading removes nothing from a stream, so its broker does not know what a receiver has handled.  A receiver
-that is attached again by its first filter would get everything twice (``first``), or miss what came meanwhile
-(``next``).  So it is attached at the first message that it got and did not settle, or behind all of them.
+Reading removes nothing from a stream, so the broker does not know which messages a receiver has handled.  If
+a receiver were attached again with its first filter, it would get everything twice (``first``), or miss the
+messages sent meanwhile (``next``).  So it is attached at its first unsettled message, or behind all of them.
 
 Rules
 -----
 * The outcome does not matter: a stream delivers no message again.
-* A message that the peer sent settled counts as settled: the inbox loses it with the connection, as those of
-  a queue.
-* Before the first message there is no place to go on at: the filter is the application's own.
+* A message that the peer sent settled counts as settled: the inbox loses it with the connection, as with a
+  queue.
+* Before the first message there is no position: the filter is the application's own.
 
-Sources: RabbitMQ, "Streams", the filter ``rabbitmq:stream-offset-spec``, and 4.0.5 as it answers to it: text
-that it does not know ends the session, and a value of another type means ``next``.
+Sources: RabbitMQ, "Streams", the filter ``rabbitmq:stream-offset-spec``, and the answers of 4.0.5: unknown
+text ends the session, and a value of another type means ``next``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OFFSET = "rabbitmq:stream-offset-spec"
 _ANNOTATION = proton.symbol("x-stream-offset")
 _NAMED = frozenset({"first", "last", "next"})
 _INTERVAL = re.compile("0*[1-9][0-9]*[YMDhms]", re.ASCII)
-# The one behind it has to be an unsigned long, too.
+# The offset after it must fit into an unsigned long, too.
 _MOST = 2**64 - 2
 
 
@@ -50,7 +50,7 @@ class StreamPosition:
         self._unsettled: set[int] = set()
 
     def find(self, source: proton.Terminus, *, may_be_stream: bool) -> None:
-        """Have the source of an Attach begin where the former session has ended.
+        """Set the start of an Attach's source to the position where the former session ended.
 
         :raises ValueError: see ``check_offset``.
         """
@@ -59,7 +59,7 @@ class StreamPosition:
             begin_at(source, self.begin)
 
     def read(self, data: bytes, *, settled: bool) -> int | None:
-        """Note an encoded message, and return its offset; without one the source is no stream."""
+        """Record an encoded message, and return its offset; without an offset the source is no stream."""
         offset = offset_of(data)
         if offset is None:
             self.is_followed = False
@@ -70,23 +70,23 @@ class StreamPosition:
         return offset
 
     def delivered(self, offset: int) -> None:
-        """Note a message that waits to be settled."""
+        """Record a message that waits to be settled."""
         self._unsettled.add(offset)
 
     def settled(self, offset: int) -> None:
-        """Note that a message is settled."""
+        """Record that a message is settled."""
         self._unsettled.discard(offset)
         self.begin = max(self.begin or 0, offset + 1)
 
     def session_ended(self) -> None:
-        """Find the place: what is not settled can be settled no more."""
+        """Compute the position: the first message that was not settled."""
         if self._unsettled:
             self.begin = min(self._unsettled)
             self._unsettled.clear()
 
 
 def offset_of(data: bytes) -> int | None:
-    """Return the offset of an encoded message; ``None`` if it has none that can be used."""
+    """Return the offset of an encoded message; ``None`` if it has no usable one."""
     try:
         annotations = read_sections(data, with_body=False).annotations
     except UndecodableMessage:
@@ -98,7 +98,7 @@ def offset_of(data: bytes) -> int | None:
 
 
 def has_offset(source: proton.Terminus) -> bool:
-    """Return whether the source of an Attach asks for a place in a stream.
+    """Return whether the source of an Attach asks for a position in a stream.
 
     :raises ValueError: see ``check_offset``.
     """
@@ -110,7 +110,7 @@ def has_offset(source: proton.Terminus) -> bool:
 
 
 def begin_at(source: proton.Terminus, offset: int) -> None:
-    """Have the source of an Attach begin at an offset; its other filters stay."""
+    """Set the start of an Attach's source to an offset; its other filters stay."""
     filters = {proton.symbol(name): each for name, each in peer_fields.filters(source).items()}
     name = proton.symbol(OFFSET)
     filters[name] = proton.Described(name, proton.ulong(offset))
@@ -121,7 +121,7 @@ def begin_at(source: proton.Terminus, offset: int) -> None:
 def check_offset(value: Any) -> None:
     """Check the value of the filter.
 
-    :raises ValueError: when RabbitMQ would end the session for it, or begin somewhere else.
+    :raises ValueError: if RabbitMQ would end the session for it, or begin somewhere else.
     """
     if isinstance(value, proton.symbol | bool):
         good = False

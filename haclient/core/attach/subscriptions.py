@@ -1,17 +1,17 @@
-"""Subscriptions to a topic: the name of their link, and how one is removed.
+"""Subscriptions to a topic: the name of their link, and their removal.
 
-Rules (those of Qpid JMS, which Apache Artemis and the Qpid brokers understand)
+Rules (of Qpid JMS, which Apache Artemis and the Qpid brokers understand)
 -----
-* The name of the link is that of the subscription, and the container id belongs to it.  So a durable
-  subscription needs a ``client_id``, unless it is shared and ``global``.
+* The link has the name of the subscription, which belongs to the container id.  So a durable subscription
+  needs a ``client_id``, unless it is shared and ``global``.
 * Links that share a subscription have its name and a suffix after ``|``: ``global`` without a ``client_id``,
-  ``volatile`` if it is not durable, and a number, for a connection has one link of each name.
-* A durable subscription is removed by a link of its name with a null source, which the peer finds by that
-  name, and by closing this link.  proton writes no desired capabilities into an Attach, by which a peer would
-  look for a global one: so that is attached as it was, by its topic, and closed.
+  ``volatile`` if it is not durable, and a number, because a connection has one link of each name.
+* To remove a durable subscription, the client attaches a link of its name with a null source, which the peer
+  finds by that name, and closes it.  For a global one the peer would look at the desired capabilities, which
+  proton does not write into an Attach.  So the client attaches it as before, by its topic, and closes it.
 
-Sources: AMQP 1.0 part 2, section 2.6.6 (detached and closed); Apache Qpid JMS,
-``AmqpSubscriptionTracker`` and ``AmqpConnectionSession``; Apache Artemis, ``DefaultSenderController``.
+Sources: AMQP 1.0 part 2, section 2.6.6 (detached and closed); Apache Qpid JMS, ``AmqpSubscriptionTracker``
+and ``AmqpConnectionSession``; Apache Artemis, ``DefaultSenderController``.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _DELIMITER = "|"
 def subscription_capabilities(
     given: Collection[str], *, durable: bool, shared: bool, client_id: str | None
 ) -> tuple[str, ...]:
-    """The capabilities of a subscription's source.
+    """Return the capabilities of a subscription's source.
 
-    :param client_id: that of the URL.
-    :raises ValueError: for a durable subscription that belongs to nobody.
+    :param client_id: the client id in the URL.
+    :raises ValueError: for a durable subscription without a ``client_id``, unless it is shared.
     """
     made = [TOPIC]
     if shared:
@@ -62,11 +62,11 @@ def link_name(
     durable: bool,
     in_use: Callable[[str], bool],
 ) -> str | None:
-    """The name of a subscription's link; ``None`` if any will do.
+    """Return the name of a subscription's link; ``None`` if any name will do.
 
-    :param capabilities: those of the source.
-    :param in_use: whether the connection has a receiver of this name.
-    :raises ValueError: when the name is missing, useless, or not possible.
+    :param capabilities: capabilities of the source.
+    :param in_use: returns whether the connection has a receiver of this name.
+    :raises ValueError: if the name is missing, useless, or invalid.
     """
     shared, common = SHARED in capabilities, GLOBAL in capabilities
     if not durable and not shared:
@@ -91,7 +91,7 @@ def link_name(
 def check_name(name: object) -> None:
     """Check the name of a subscription.
 
-    :raises ValueError: when it cannot be one.
+    :raises ValueError: if it is invalid.
     """
     if not isinstance(name, str) or not name:
         raise ValueError(f"a durable or shared subscription has a name, not {quoted(name)}")
@@ -100,10 +100,10 @@ def check_name(name: object) -> None:
 
 
 def removal_source(topic: str | None, client_id: str | None) -> SourceParams:
-    """The source of the link that removes a durable subscription.
+    """Return the source of the link that removes a durable subscription.
 
-    :param topic: of a global subscription.
-    :raises ValueError: when it cannot be found.
+    :param topic: topic of a global subscription; otherwise ``None``.
+    :raises ValueError: if the peer could not find the subscription.
     """
     if topic is not None:
         return SourceParams({}, (TOPIC, SHARED, GLOBAL), durable=True, strict=False)
@@ -115,7 +115,7 @@ def removal_source(topic: str | None, client_id: str | None) -> SourceParams:
 
 
 class Removal:
-    """Removes a durable subscription, over as many connections as it takes.
+    """Removes a durable subscription, over any number of connections.
 
     :param core: a receiver of the subscription's link name, without credit.
     """
@@ -129,13 +129,13 @@ class Removal:
 
     @property
     def refusal(self) -> HaclientError | None:
-        """Why the peer refuses to find it for now."""
+        """Error of the peer's temporary refusal to find the subscription."""
         return self._core.refusal
 
     async def wait(self) -> None:
-        """Wait until the peer has removed it.
+        """Wait until the peer has removed the subscription.
 
-        :raises LinkRefused: when there is none, or it may not be removed.
+        :raises LinkRefused: if there is none, or it may not be removed.
         """
         try:
             await self._core.wait_message()
@@ -144,7 +144,7 @@ class Removal:
                 raise
 
     def close(self) -> None:
-        """End it, done or not."""
+        """Stop, whether the subscription is removed or not."""
         self._core.close(keep=False if self._closing else None)
 
     def _accepted(self, link: ReceiverLink) -> None:
@@ -152,7 +152,7 @@ class Removal:
         link.close(keep=False)
 
     def _detached(self, link: ReceiverLink, condition: proton.Condition | None, /) -> HaclientError | None:
-        # After a loss in between, the next primary may not know it any more: it was removed.
+        # After a loss the next primary may not know the subscription: it was removed.
         if self._closing and (condition is None or condition.name == NOT_FOUND):
             self._removed = True
             return LinkClosed("the subscription is removed")

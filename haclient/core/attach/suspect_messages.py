@@ -1,16 +1,16 @@
-"""Finds the message that ends its connection again and again, so that it fails alone.
+"""Search for the message that ends its connection again and again, so that it fails alone.
 
-A broker that cannot take a message may end the whole connection, and sending the message again ends the next
-one: ActiveMQ Classic 5.17.6 closes with ``amqp:decode-error`` when a message is larger than its maxFrameSize,
-which nothing in its Open or Attach says.
+A broker that cannot take a message may end the whole connection, and end the next one when the message is
+sent again.  ActiveMQ Classic 5.17.6 closes with ``amqp:decode-error`` if a message is larger than its
+maxFrameSize, which neither its Open nor its Attach announces.
 
 Rules
 -----
 * A loss counts if the peer closed with a condition that is about a message.
 * After two such losses in a row the messages that were on the wire are suspects.  Then all senders of the
   connection together have one message at a time on the wire, until no suspect is left.
-* The message that is alone on the wire at the next such loss is guilty.  Beside an Attach without an answer,
-  or a message that its caller has given up, none is.
+* If one message is alone on the wire at the next such loss, it is guilty.  No message is guilty if an Attach
+  had no answer, or if a caller has given up a message on the wire.
 * A message that the peer settles is innocent.
 
 Pure.
@@ -30,7 +30,7 @@ from haclient.errors import MessageTooLarge
 if TYPE_CHECKING:
     from haclient.core.sender import SenderCore
 
-_IN_A_ROW = 2
+_SUSPECTS_AFTER = 2
 _BY_CLOSE = frozenset(
     {
         "amqp:decode-error",
@@ -39,15 +39,15 @@ _BY_CLOSE = frozenset(
         "amqp:frame-size-too-small",
     }
 )
-# Without a Close, the first two are what the client finds wrong with the peer's bytes.
+# Without a Close, proton reports the first two for malformed bytes of the peer.
 _BY_END = frozenset({"amqp:link:message-size-exceeded", "amqp:frame-size-too-small"})
 
 
 class SuspectMessages:
     """The search for a guilty message, on one connection.
 
-    :param senders: its senders.
-    :ivar one_by_one: whether one message at a time may be on the wire.
+    :param senders: returns the senders of the connection.
+    :ivar one_by_one: whether only one message at a time may be on the wire.
     """
 
     __slots__ = ("_entries", "_is_clear", "_losses", "_senders", "one_by_one")
@@ -60,11 +60,11 @@ class SuspectMessages:
         self._is_clear = True
 
     def session_began(self) -> None:
-        """Nothing is on the wire of this connection."""
+        """Begin a session: no message is on its wire."""
         self._is_clear = True
 
     def given_up(self) -> None:
-        """A caller gave up a message that is on the wire: it may be the one that ends this connection."""
+        """Record that a caller gave up a message on the wire, which may end this connection."""
         self._is_clear = False
 
     @property
@@ -73,10 +73,10 @@ class SuspectMessages:
         return not any(sender.is_sending for sender in self._senders())
 
     def session_ended(self, reason: CloseReason, *, unanswered: bool) -> tuple[SenderCore, Entry[Any]] | None:
-        """Accuse, before the senders hear of the loss.
+        """Count a loss, before the senders handle it.
 
-        :param unanswered: an Attach had no answer.
-        :returns: the message that is guilty, and its sender.
+        :param unanswered: whether an Attach had no answer.
+        :returns: the guilty message and its sender, if found.
         """
         if unanswered or not _by_message(reason):
             self._losses = 0
@@ -90,13 +90,13 @@ class SuspectMessages:
         ]
         if self.one_by_one and self._is_clear and len(found) == 1:
             return found[0]
-        if self._losses >= _IN_A_ROW and found:
+        if self._losses >= _SUSPECTS_AFTER and found:
             self._entries = deque(entry for _, entry in found)
             self.one_by_one = True
         return None
 
     def go_on(self) -> None:
-        """Let the next message be sent, if none is on the wire; all of them when no suspect is left."""
+        """Send the next message, if none is on the wire; send all when no suspect is left."""
         senders, entries = list(self._senders()), self._entries
         owner = None
         while entries and owner is None:
@@ -104,7 +104,7 @@ class SuspectMessages:
             if owner is None:
                 entries.popleft()
         self.one_by_one = owner is not None
-        # The suspects go first, so that this has an end; without credit they let others go.
+        # Suspects go first, so that the search ends; while they have no credit, others may send.
         for sender in senders if owner is None else (owner, *senders):
             if self.one_by_one and not self.may_send:
                 return
@@ -112,7 +112,7 @@ class SuspectMessages:
 
 
 def ends_connections(size: int, address: str | None, reason: CloseReason) -> MessageTooLarge:
-    """The error for a message that ends each connection that it is sent over."""
+    """Return the error for a message that ends each connection that it is sent over."""
     node = "" if address is None else f" for {quoted(address)}"
     text = f"the primary ended each connection with this message of {size} bytes{node}"
     return MessageTooLarge(

@@ -1,15 +1,15 @@
-"""Finds the link whose Attach ends its connection again and again, so that it fails alone.
+"""Search for the link whose Attach ends its connection again and again, so that it fails alone.
 
 Rules
 -----
-* A connection that ends while the peer has not answered one Attach, and only that, accuses this link.
+* If a connection ends while exactly one Attach has no answer, its link is accused.
 * When two connections in a row end with several Attaches unanswered, the links are attached one by one.
-* A link that was accused three times in a row is guilty.  If the peer says nothing, or something that a
-  broker in trouble says, then only when it was accused for ``reattach_timeout`` as well: also a broker
-  that dies whenever it starts ends such connections.
-* A peer that moves or stops, and a heartbeat that is missing, accuse nobody.  A session that the client ended
-  because it waited too long for the answer accuses like one that the peer ended without a word.
-* An answer acquits.
+* A link that was accused three times in a row is guilty.  If the peer gave no reason, or one of a broker in
+  trouble, the accusations must also span ``reattach_timeout``: a broker that dies whenever it starts ends
+  connections like that, too.
+* A peer that moves or stops, or a missing heartbeat, accuses no link.  If the client ended a session because
+  an answer was overdue, this counts like an end by the peer without a reason.
+* Any answered Attach clears the link.
 
 Pure.
 """
@@ -27,10 +27,10 @@ from haclient.core.attach.refusals import retry_seconds
 
 L = TypeVar("L")
 
-_GUILTY = 3
-_UNCLEAR = 2
+_GUILTY_AFTER = 3
+_ONE_BY_ONE_AFTER = 2
 _NOT_BY_LINKS = frozenset({"amqp:connection:forced", "amqp:connection:redirect"})
-_OWN = "haclient:"
+_OWN_PREFIX = "haclient:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Record:
 
 
 class Suspects(Generic[L]):
-    """The links of one connection.
+    """The accused links of one connection.
 
     :param reattach_timeout: seconds, see the rules.
     """
@@ -52,22 +52,22 @@ class Suspects(Generic[L]):
 
     @property
     def one_by_one(self) -> bool:
-        """Whether to attach the next link only when the peer has answered the one before."""
-        return self._unclear >= _UNCLEAR
+        """Return whether to attach each link only after the peer has answered the one before."""
+        return self._unclear >= _ONE_BY_ONE_AFTER
 
     def acquit(self, link: L) -> None:
-        """The peer has answered its Attach, or it is closed."""
+        """Clear a link: the peer has answered its Attach, or it is closed."""
         self._accused.pop(link, None)
 
     def session_ended(
         self, unanswered: Sequence[L], condition: proton.Condition | None, now: float, *, by_peer: bool
     ) -> L | None:
-        """Accuse.
+        """Accuse a link of having ended the session, if the rules allow.
 
         :param unanswered: the links whose Attach had no answer.
         :param condition: why the connection ended; ``by_peer``: whether the peer closed it.
         :param now: the time, in seconds.
-        :returns: the link that is guilty.
+        :returns: the guilty link, if any.
         """
         if not unanswered:
             self._unclear = 0
@@ -80,7 +80,7 @@ class Suspects(Generic[L]):
         (link,) = unanswered
         former = self._accused.get(link, _Record(0, now))
         self._accused[link] = record = _Record(former.count + 1, former.since)
-        if record.count < _GUILTY or now - record.since < self._seconds(condition):
+        if record.count < _GUILTY_AFTER or now - record.since < self._seconds(condition):
             return None
         del self._accused[link]
         return link
@@ -94,6 +94,6 @@ class Suspects(Generic[L]):
 def _by_link(condition: proton.Condition | None, *, by_peer: bool) -> bool:
     if condition is None or condition.name == UNANSWERED:
         return True
-    # Without a Close this is the idle time-out of the transport itself (section 2.4.5).
+    # Without a Close this is the transport's own idle time-out (section 2.4.5).
     timed_out = condition.name == "amqp:resource-limit-exceeded" and not by_peer
-    return not (timed_out or condition.name in _NOT_BY_LINKS or condition.name.startswith(_OWN))
+    return not (timed_out or condition.name in _NOT_BY_LINKS or condition.name.startswith(_OWN_PREFIX))

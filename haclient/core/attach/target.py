@@ -1,7 +1,7 @@
-"""What a sender asks of its node, beside the address.
+"""The capabilities that a sender asks of its target.
 
-Source: AMQP 1.0 part 3, section 3.5.4 (target); the capabilities ``queue`` and ``topic`` are those of the JMS
-mapping of Apache Qpid, by which Apache ActiveMQ Artemis chooses ANYCAST or MULTICAST for an address it makes.
+Source: AMQP 1.0 part 3, section 3.5.4 (target).  The JMS mapping of Apache Qpid defines ``queue`` and
+``topic``.  Apache ActiveMQ Artemis chooses ANYCAST or MULTICAST by them when it makes an address.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import proton
 from haclient.error_catalog.arguments import check_text, wrong_type
 from haclient.error_catalog.base import quoted
 
-# The annotation of its argument leaves out its own constant.
+# proton's annotation of the argument omits its own constant.
 _UNDESCRIBED: Any = proton.UNDESCRIBED
 
 
 def target_capabilities(names: Sequence[str], argument: str = "capabilities") -> tuple[proton.symbol, ...]:
-    """The capabilities of a target.
+    """Return the capabilities of a target as symbols.
 
-    :param argument: for errors, what the application calls them.
-    :raises TypeError: for a single string, and for what is no string.
+    :param argument: the application's name for them, for errors.
+    :raises TypeError: for a single string, and for an entry that is no string.
     :raises ValueError: for text that is no AMQP symbol.
     """
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
@@ -31,7 +31,7 @@ def target_capabilities(names: Sequence[str], argument: str = "capabilities") ->
 
 
 def request_capabilities(target: proton.Terminus, names: tuple[proton.symbol, ...]) -> None:
-    """Write them into the target of an Attach."""
+    """Write capabilities into the target of an Attach."""
     if names:
         target.capabilities.clear()
         target.capabilities.put_object(proton.Array(_UNDESCRIBED, proton.Data.SYMBOL, *names))

@@ -2,13 +2,14 @@
 
 Rules
 -----
-* A link that was never open is attached alone, in a session apart: a refusal ends no other link.  After a
-  loss it uses the shared session, as every link that was open.
+* A link that was never open is attached in a session of its own, so that a refusal ends no other link.  After
+  a loss it uses the shared session, like every link that was open before.
 * It stays in its session as long as there are few (``ExtraSessions.may_stay_apart``).
-* Beyond that a sender is only tried apart: once accepted it is detached, and attached over a shared session,
-  two round trips later.  If every session is in use, it waits for the answers to those that are being tried.
-* A receiver is not: its Detach deletes a queue that is to go with its last consumer (RabbitMQ 4.0.5, with the
-  message in it), and may give an exclusive one to somebody else.  It is attached over the shared session.
+* Beyond that a sender is only tried in its own session.  Once accepted it is detached, and attached over a
+  shared session two round trips later.  If every session is in use, it waits for the links being tried.
+* Beyond that a receiver is attached over the shared session at once.  Its Detach would delete a queue that
+  goes with its last consumer (RabbitMQ 4.0.5, with the message in it).  An exclusive queue might go to
+  another client.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ LinkCore = SenderCore | ReceiverCore
 
 
 class NotYetError(Exception):
-    """The link waits until another one is answered, or a session has ended."""
+    """Raised if the link must wait until another one is answered, or a session has ended."""
 
 
 class Trials:
-    """The links of the present session that are in sessions apart because they are new."""
+    """New links of the present session that are attached in sessions of their own."""
 
     def __init__(self) -> None:
-        # Whether each of them is to be attached over a shared session once it is accepted.
+        # Value: true if the link moves to a shared session once it is accepted.
         self._moves: dict[LinkCore, bool] = {}
 
     def __contains__(self, link: object) -> bool:
         return link in self._moves
 
     def begin(self, link: LinkCore, engine: Engine) -> proton.Session | None:
-        """Begin a session for a link that is to be tried; ``None`` for one that uses the shared session.
+        """Begin a session for a link that is to be tried; ``None`` if it uses the shared session.
 
-        :raises NotYetError: when it is to be tried later.
+        :raises NotYetError: if the trial must wait.
         """
         is_sender = isinstance(link, SenderCore)
-        if not is_sender and not isinstance(link, ReceiverCore):  # the drop-in's, which has its own sessions
+        if not is_sender and not isinstance(link, ReceiverCore):  # a drop-in link has its own sessions
             return None
         if link.was_open or not workarounds.refuses_by_end(engine):
             return None
@@ -58,13 +59,13 @@ class Trials:
         return session
 
     def is_to_move(self, link: LinkCore) -> bool:
-        """Return whether a link was accepted, and leaves its session now."""
+        """Return whether a link was accepted and must now move to a shared session."""
         return link.was_open and self._moves.get(link, False)
 
     def forget(self, link: LinkCore) -> None:
-        """The link is closed, refused, or leaves its session."""
+        """Forget a link that is closed or refused, or leaves its session."""
         self._moves.pop(link, None)
 
     def clear(self) -> None:
-        """The session ended."""
+        """Forget all links: the session ended."""
         self._moves.clear()

@@ -1,27 +1,28 @@
 """Deviations of brokers from the specification, by product, and the workarounds of the client.
 
-``products`` has what was measured, and what each quirk means; docs/brokers.md has the same for users.
-``workarounds`` has what the client does about some.  A broker is known by the ``product`` and the ``version``
-in the properties of its Open.  No other module asks for a product.
+``products`` lists the measured deviations and explains each; docs/brokers.md has the same for users.
+``workarounds`` has the client's measures for some of them.  The ``product`` and ``version`` in the properties
+of its Open identify a broker.  No other module asks for a product.
 
 Three of them need an explanation:
 
-RabbitMQ keeps a receiver's credit with the leader of the queue, and forgets it when the leader moves to
-another node, whether this connection was to that node or not (measured with 3.10 and mirrored queues: one
-failover in four).  The receiver then gets nothing more, with credit on both ends.  A Flow that repeats the
-credit mends it, so the client sends RabbitMQ one every few seconds.
+RabbitMQ keeps a receiver's credit with the leader of the queue.  When the leader moves to another node, it
+forgets the credit, whatever node the connection is to.  (Measured with 3.10 and mirrored queues: one failover
+in four.)  The receiver then gets no more messages, although both ends count credit.  A Flow that repeats the
+credit repairs this, so the client sends RabbitMQ one every few seconds.
 
 A receiver's first Flow may leave before the peer's Attach, which saves a round trip at each failover.  proton
-writes the delivery-count into it, which the receiver cannot know yet: 0.  A peer whose count begins elsewhere
-reads another credit: RabbitMQ 4.0 begins at 2^32 - 5, sends five messages too many, and ends the session when
-the next Flow tells it so; with a credit of 1 the same message came 21 times, and others never.  So credit
-waits for the Attach, but where the count was measured to begin at 0: ``COUNTS_FROM_ZERO``.
+writes delivery-count 0 into it, because the receiver cannot know the count yet.  If the peer's count begins
+elsewhere, the peer computes a different credit.  RabbitMQ 4.0 begins at 2^32 - 5, sends five messages too
+many, and ends the session at the next Flow.  With a credit of 1 the same message was delivered 21 times, and
+others never.  So credit waits for the Attach, unless the count was measured to begin at 0:
+``COUNTS_FROM_ZERO``.
 
-A broker with duplicate detection may keep the id of a message over a failover and not the message, where that
-was not durable: Apache ActiveMQ Artemis does, and drops the copy that a client sends again, with the answer
-accepted (500 answers held back, broker killed: of 500 messages with ids none was there).  So messages that
-are not durable have ids only where the peer's Open says that both live and die together, as that of
-``broker_stub`` does: ``IDS_OUTLIVE_MESSAGES`` is the rule, and no product is asked for by its name.
+After a failover a broker with duplicate detection may have kept the id of a message without the message, if
+that was not durable.  Apache ActiveMQ Artemis then drops the copy that a client sends again, and accepts it.
+(Measured: 500 answers held back, the broker killed; all 500 messages with ids were lost.)  So messages that
+are not durable have ids only if the peer's Open says that it loses both together; ``broker_stub`` says so.
+``IDS_OUTLIVE_MESSAGES`` is the default, and no product is asked for by its name.
 
 Sources: AMQP 1.0 part 2, section 2.6.7: a Flow states the credit, it does not add to it; section 2.7.4: the
 delivery-count of a receiver "MUST NOT be set" before it has the sender's Attach.

@@ -1,4 +1,4 @@
-"""The products that are known, and the quirks of each."""
+"""The known products and their quirks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# A peer may send any digits: more than these are no version.
+# More digits than these are no version: a peer may send any.
 _MAJOR_AND_MINOR = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})(?![0-9])", re.ASCII)
 
 
@@ -16,53 +16,53 @@ class Quirk(enum.Enum):
     """A deviation of a product; the value is its name in docs/brokers.md."""
 
     FORGETS_CREDIT = "forgets-credit"
-    """A receiver's credit is gone when the leader of its queue moves; the client repeats it."""
+    """Forgets a receiver's credit when the leader of its queue moves; the client repeats it."""
     IDS_OUTLIVE_MESSAGES = "ids-outlive-messages"
     """Remembers the id of a message that it has lost, and drops the copy that is sent again."""
     TOPIC_BY_DEFAULT = "topic-by-default"
     """Makes a topic of an unknown address, unless the link asks for the capability ``queue``."""
     UNIQUE_IDS = "unique-ids"
-    """Refuses a second connection with the same container id, without being asked to."""
+    """Refuses a second connection with the same container id, even if the client did not ask for that."""
     PREFIXED_TOPICS = "prefixed-topics"
-    """A name by itself is a queue, whatever the link asks for; its Open announces the prefix of topics."""
+    """Makes a queue of a bare name, whatever the link asks for; its Open announces the prefix of topics."""
     ECHOES_CAPABILITIES = "echoes-capabilities"
-    """Answers an Attach with the capabilities that were asked of it, also those that it does not have."""
+    """Answers an Attach with all capabilities that were asked for, even if it does not have them."""
     ACCEPTS_UNROUTABLE = "accepts-unroutable"
     """Accepts messages for which there is no queue, and drops them."""
     EVERY_NODE_SERVES = "every-node-serves"
-    """There is no passive member: all nodes of a cluster serve at once."""
+    """Has no passive members: all nodes of a cluster serve at once."""
     COUNTS_FROM_ZERO = "counts-from-zero"
-    """The delivery-count of its senders begins at 0: a receiver may grant credit before its Attach."""
+    """Starts its senders at delivery-count 0: a receiver may grant credit before the peer's Attach."""
     ROUTER = "router"
-    """No broker: stores nothing, and accepts what a broker behind it has accepted."""
+    """Is a router: stores no messages, and accepts each when a broker behind it has accepted it."""
     ECHOES_FILTERS = "echoes-filters"
-    """Answers with every filter that it was asked for, and applies those of streams alone."""
+    """Answers with every filter that was asked for, but applies only filters of streams."""
     NO_CONFIRM = "no-confirm"
-    """Ends the session for a receiver that asks it to confirm what is accepted."""
+    """Ends the session of a receiver that asks for confirmed accepts."""
     COUNTS_RELEASES = "counts-releases"
-    """Counts, in quorum queues, every return of a message, also a released one, and drops it at a limit."""
+    """Counts every return of a message to a quorum queue, even a release; drops the message at a limit."""
     OLD_ADDRESSES = "old-addresses"
-    """Makes a queue on one node, which is not durable, of an address as version 3 had them."""
+    """Makes a queue on one node, not durable, for an address in the style of version 3."""
     BARE_VHOST = "bare-vhost"
-    """Takes the hostname of an Open for a virtual host only behind ``vhost:``; others mean its default."""
+    """Takes the hostname of an Open as a virtual host only after ``vhost:``; else uses its default one."""
     IGNORES_BROWSE = "ignores-browse"
-    """Answers a browse with distribution-mode *copy*, and delivers the messages as to any receiver."""
+    """Answers a browse with distribution-mode *copy*, but delivers the messages as to any receiver."""
     STREAM_OFFSETS = "stream-offsets"
-    """Has streams, whose receivers begin where their filter says, each time that they are attached."""
+    """Has streams: at each Attach, a receiver starts where its filter says."""
     REFUSES_BY_END = "refuses-by-end"
-    """Answers an Attach that it refuses by the End of the session, and so of all links in that."""
+    """Refuses an Attach by ending the session, which ends all links of that session."""
     ID_NAMES_PROCESS = "id-names-process"
-    """Has one container id for each process; elsewhere the members of a pair may have one in common."""
+    """Has one container id per process; with other products, the members of a pair may share one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
     """A broker or router.
 
-    :param announced: the ``product`` of its Open.
-    :param version: the version that was measured; empty where only its manual was read.
-    :param majors: the major versions with these quirks; none for all.
-    :param ended: quirks that are gone from a later version on, by its own account.
+    :param announced: the ``product`` in its Open.
+    :param version: the version that was measured; empty if only its manual was read.
+    :param majors: the major versions with these quirks; empty for all.
+    :param ended: the version that removed a quirk, by its own account.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Product:
     ended: Mapping[Quirk, tuple[int, int]] = field(default_factory=dict)
 
     def may_be(self, version: object) -> bool:
-        """Return whether these are the quirks of a version; where that is not text, of any."""
+        """Return whether these quirks apply to a version; true if it is not text."""
         major = version.partition(".")[0] if isinstance(version, str) else ""
         return not self.majors or not major or major in self.majors
 
     def quirks_in(self, version: object) -> frozenset[Quirk]:
-        """Return the quirks that a version has; all of them, where that cannot be read."""
+        """Return the quirks of a version; all of them if it cannot be parsed."""
         found = _MAJOR_AND_MINOR.match(version) if isinstance(version, str) else None
         if found is None or not self.ended:
             return self.quirks
@@ -175,7 +175,7 @@ PRODUCTS = (
 def quirks_of(properties: Mapping[str, Any]) -> frozenset[Quirk]:
     """Return the quirks of a peer, by the properties of its Open; none for an unknown product.
 
-    Of a product whose version is not known they are those of the first one in the table.
+    If the version is not known, the first entry of the product counts.
     """
     known = [product for product in PRODUCTS if product.announced == properties.get("product")]
     version = properties.get("version")

@@ -1,9 +1,9 @@
-"""What a receiver asks for, and its peer does not do: the receiver fails before it has any credit.
+"""Checks for features that a receiver asks for and its peer lacks: it fails before it has any credit.
 
-A peer may answer an Attach with everything that it was asked for, and apply nothing of it.  With RabbitMQ a
+A peer may answer an Attach with everything that was asked for, and apply nothing of it.  With RabbitMQ a
 browse is such a request: the receiver takes the messages, a quorum queue counts each return as a delivery,
-and drops the message when its delivery limit is reached.  So it is not attached at all.  A program for
-proton gets the link that it asked for, and a warning is logged.
+and drops the message when its delivery limit is reached.  So the client does not attach such a receiver.  A
+program for proton gets the link that it asked for, and a warning is logged.
 
 Source: AMQP 1.0 part 3, sections 3.5.3 (source) and 3.5.7 (distribution modes).
 """
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
 _NOT_IMPLEMENTED = "amqp:not-implemented"
-# Of streams; on a queue they are echoed, too, and change nothing.
+# Filters of streams; on a queue the peer echoes them, too, and they have no effect.
 _APPLIED = frozenset({OFFSET, "rabbitmq:stream-filter", "rabbitmq:stream-match-unfiltered"})
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The wishes of a receiver.
+    """The features that a receiver asks for.
 
     :param browses: distribution-mode *copy*.
-    :param confirms: to have confirmed what it accepts.
-    :param filters: the names of those that the peer must apply.
+    :param confirms: confirmed accepts.
+    :param filters: names of the filters that the peer must apply.
     """
 
     browses: bool = False
@@ -47,9 +47,9 @@ class Asked:
 
 
 def before_attach(engine: Engine, address: str | None, asked: Asked, *, opened: bool) -> HaclientError | None:
-    """Return why a receiver must not be attached to this peer, by what the peer is known to do.
+    """Return why a receiver must not be attached to this peer, by the known quirks of the peer.
 
-    :param opened: it was attached before.
+    :param opened: whether it was attached before.
     """
     quirks, product = quirks_of(engine.peer_properties), engine.peer_properties.get("product")
     if asked.browses and Quirk.IGNORES_BROWSE in quirks:
@@ -76,7 +76,7 @@ def before_attach(engine: Engine, address: str | None, asked: Asked, *, opened: 
 
 
 def warn_of(engine: Engine, endpoint: proton.Receiver) -> None:
-    """Warn of what a program for proton asks for, and this peer is known not to do."""
+    """Warn if a program for proton asks for a feature that this peer is known to lack."""
     asked = Asked(browses=_is_browse(endpoint.source), filters=tuple(peer_fields.filters(endpoint.source)))
     error = before_attach(engine, endpoint.source.address, asked, opened=False)
     if error is not None:
@@ -84,7 +84,7 @@ def warn_of(engine: Engine, endpoint: proton.Receiver) -> None:
 
 
 def browse_refusal(endpoint: proton.Receiver, address: str | None, *, opened: bool) -> HaclientError | None:
-    """Return why the source that the peer answered with is not the browse that was asked for."""
+    """Return an error if the peer's Attach grants no browse although the receiver asked for one."""
     granted = endpoint.remote_source.distribution_mode
     if _is_browse(endpoint.source) and granted == proton.Terminus.DIST_MODE_MOVE:
         return _no_browse(address, "it answers with distribution-mode move", opened=opened)

@@ -1,4 +1,4 @@
-"""What the client does about some quirks of its peer."""
+"""The client's workarounds for some quirks of its peer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
 advice = get_logger("haclient.advice")
-"""What an application may have overlooked; at INFO, for the client cannot know it."""
+"""Advice on possible mistakes of the application; at INFO, since the client cannot be sure."""
 _INTERVAL = 5.0
 IDS_LIVE_WITH_MESSAGES = "haclient:ids-live-with-messages"
 """A property of the Open, true or absent."""
@@ -42,7 +42,7 @@ def takes_early_credit(engine: Engine) -> bool:
 
 
 def has_streams(engine: Engine) -> bool:
-    """Return whether a receiver of this peer may have a place in a stream, asked for or not."""
+    """Return whether this peer may deliver from a stream even if a receiver did not ask for a position."""
     return Quirk.STREAM_OFFSETS in quirks_of(engine.peer_properties)
 
 
@@ -52,14 +52,14 @@ def refuses_by_end(engine: Engine) -> bool:
 
 
 def ids_live_with_messages(peer_properties: Mapping[str, Any]) -> bool:
-    """Return whether a peer forgets the duplicate-detection id of each message that it loses."""
+    """Return whether the peer also forgets the duplicate-detection id of each message that it loses."""
     return peer_properties.get(IDS_LIVE_WITH_MESSAGES) is True
 
 
 def advise_sender(engine: Engine, name: str, address: str, target: proton.Terminus) -> None:
-    """Say what the application may have overlooked of a sender that is attached.
+    """Log advice for an attached sender.
 
-    :param address: that of the application; ``target``: what was asked of this peer.
+    :param address: the application's address; ``target``: the target requested from this peer.
     """
     advise_address(engine.peer_properties, name, target.address or address, receives=False)
     if not peer_fields.capabilities(target):
@@ -67,7 +67,7 @@ def advise_sender(engine: Engine, name: str, address: str, target: proton.Termin
 
 
 def advise_capability(engine: Engine, name: str, address: str) -> None:
-    """Say that this sender asks for no kind of node, where the peer then makes a topic.
+    """Log advice if a sender asks for no kind of node, and the peer then makes a topic.
 
     Whether the address was a queue before is unknown: the answer to the Attach is the same (Artemis 2.56).
     """
@@ -77,9 +77,9 @@ def advise_capability(engine: Engine, name: str, address: str) -> None:
 
 
 def advise_address(peer_properties: Mapping[str, Any], name: str, address: str, *, receives: bool) -> None:
-    """Warn of an address of which this peer makes a queue that does not outlive a node.
+    """Warn if the peer makes a queue of this address that is lost with one node.
 
-    Whether the queue was there before is unknown: the answer to the Attach is the same (RabbitMQ 4.0.5).
+    Whether the queue existed before is unknown: the answer to the Attach is the same (RabbitMQ 4.0.5).
     """
     if Quirk.OLD_ADDRESSES not in quirks_of(peer_properties):
         return
@@ -89,20 +89,20 @@ def advise_address(peer_properties: Mapping[str, Any], name: str, address: str, 
 
 
 def _queue_made(address: str, *, receives: bool) -> str | None:
-    """Return the name of the queue that RabbitMQ 4 makes of an address, if it is not there.
+    """Return the name of the queue that RabbitMQ 4 makes of an address, if there is none.
 
-    A receiver of an exchange gets one with a name that RabbitMQ makes up: ``NAME`` stands for it.
+    For a receiver of an exchange RabbitMQ generates a name; ``NAME`` stands for it.
     """
     if address.startswith(("/exchange/", "/topic/")):
         return "NAME" if receives else None
     name = address.removeprefix("/queue/")
-    return None if "/" in name else name.replace("%2F", "/")  # it decodes nothing else
+    return None if "/" in name else name.replace("%2F", "/")  # RabbitMQ decodes no other escape
 
 
 def apply(engine: Engine, loop: asyncio.AbstractEventLoop, vhost: str | None) -> None:
     """Work around the quirks of this connection's peer, until the connection ends.
 
-    :param vhost: the one that the application asks for.
+    :param vhost: the virtual host that the application asks for.
     """
     quirks = quirks_of(engine.peer_properties)
     if Quirk.FORGETS_CREDIT in quirks:
