@@ -152,8 +152,7 @@ class LinkTable:
         """End the session's links: no Detach follows an End (section 2.5.6).
 
         A server ends all of them.  A client whose connection ends too ends only the links that the End
-        refuses.
-        The others are dead, and stay in their senders and receivers, as after a lost connection.
+        refuses.  The others are dead, and stay in their senders and receivers, as after a lost connection.
 
         :param apart: the client's connection continues.
         """
@@ -180,9 +179,8 @@ class LinkTable:
         """Free a session that both sides have ended, which would otherwise stay until the Close.
 
         The session must outlive references to its links.  proton regards a link without a Detach as attached
-        for
-        ever.  If its last reference is dropped after all others to the session, proton frees both, and the
-        link twice.
+        for ever.  If its last reference is dropped after all others to the session, proton frees both, and
+        the link twice.
         """
         self._ended.append((session, links))
         self.free_sessions()
@@ -233,8 +231,7 @@ def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -
     """Return the links that a peer refuses with the condition of an End.
 
     RabbitMQ's AMQP 1.0 plugin refuses a link by an End.  The refused link is the first unanswered one,
-    because
-    peers answer Attaches in order.
+    because peers answer Attaches in order.
     """
     if condition is None or condition.name in _TROUBLES_OF_THE_PEER:
         return ()

@@ -102,8 +102,7 @@ class Settings:
         """Return whether the engine answers SASL itself (server side).
 
         proton answers only if ANONYMOUS is the sole mechanism.  With others, a client that names no mechanism
-        would
-        crash the process.
+        would crash the process.
         """
         server, tls = self.sasl_server, self.tls_context
         if server is None:

@@ -110,9 +110,8 @@ def _end(reference: weakref.ref[Reactor], pid: int) -> None:
     """Close remaining connections, but only in the process that opened their sockets.
 
     A forked process shares the sockets and the selector: closing or removing them there would affect the
-    parent.
-    So a forked process keeps the container for ever, even through garbage collection at the interpreter's
-    exit.
+    parent.  So a forked process keeps the container for ever, even through garbage collection at the
+    interpreter's exit.
     """
     container = reference()
     if container is None:

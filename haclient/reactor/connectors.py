@@ -1,9 +1,8 @@
 """Connectors dial for a connection of a container: once, or after every lost connection.
 
 ``PlainConnector`` is proton's connection without reconnect.  ``FailoverConnector`` has the interface of a
-link
-of ``core.connection.ConnectionCore``: the core finds the primary, attaches the connector to the session that
-it opened, and reports a lost connection to it.  The connector passes both on to the binding.
+link of ``core.connection.ConnectionCore``: the core finds the primary, attaches the connector to the session
+that it opened, and reports a lost connection to it.  The connector passes both on to the binding.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
 Theory of operation
 -------------------
 Handlers hold ``Connection``, ``Session``, ``Sender`` and ``Receiver``.  At first, and after a lost
-connection,
-their C objects belong to a detached connection: a proton connection without a transport.  A handler may do
-everything on it, and nothing is sent.  ``bind`` moves the endpoints to the connection of an engine that was
-just opened, and ``connection_ended`` moves them back.  Each move copies the endpoints open on this side, and
-nothing of the peer's state.
+connection, their C objects belong to a detached connection: a proton connection without a transport.  A
+handler may do everything on it, and nothing is sent.  ``bind`` moves the endpoints to the connection of an
+engine that was just opened, and ``connection_ended`` moves them back.  Each move copies the endpoints open on
+this side, and nothing of the peer's state.
 
 While bound, this is the engine's ``ProtonEventHandler``: proton's events go to the handlers one by one, in
 the order in which proton made them.

@@ -3,10 +3,9 @@
 Theory of operation
 -------------------
 Each class, also in ``links`` and ``deliveries``, extends proton's: its C object can be exchanged
-(``rebind``).
-When a connection is lost, ``Binding`` exchanges it for an endpoint of a detached connection, which no peer
-sees; later for the endpoint of the next connection.  So ``self.sender`` of an application stays the same
-object.  proton itself cannot move an endpoint correctly from one transport to the next.
+(``rebind``).  When a connection is lost, ``Binding`` exchanges it for an endpoint of a detached connection,
+which no peer sees; later for the endpoint of the next connection.  So ``self.sender`` of an application stays
+the same object.  proton itself cannot move an endpoint correctly from one transport to the next.
 
 Rules
 -----

@@ -336,10 +336,8 @@ class Sender(_Link, proton.Sender):
         """Return this message's delivery if the ledger has sent it since the disconnection, or will.
 
         An id belongs to one message (AMQP 1.0 part 3, section 3.2.4).  So a program that resends unaccepted
-        messages
-        after a disconnection means the ones that the ledger sends.  The program itself may resend a message
-        that
-        was released or rejected.
+        messages after a disconnection means the ones that the ledger sends.  The program itself may resend a
+        message that was released or rejected.
         """
         assert self._again is not None
         delivery = None if message.id is None else self._again.pop(message.id, None)
