@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
     message = f"{__name__} needs prometheus-client: {install_extra('metrics')}"
     raise ModuleNotFoundError(message, name=error.name) from error
 
-# From a dial on the same host to the longest deadline that is set in practice.
+# Seconds: from a dial on the same host to the longest deadline used in practice.
 DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -31,7 +31,7 @@ class PrometheusSink:
     """Counts the events of factories; give it as ``on_event``.
 
     :param registry: where the metrics are registered.
-    :param namespace: what their names begin with.
+    :param namespace: the first part of their names.
     :raises ValueError: when the registry has such metrics already.
     """
 
