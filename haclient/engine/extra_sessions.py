@@ -12,8 +12,8 @@ Rules
   other session is *shared*, like the first one: its End ends the connection.  A separate session becomes
   shared when no handle is free elsewhere.
 * A channel is not used again for ``_REST`` seconds after the peer's End, if another one is free.  RabbitMQ
-  4.0.5 drops all that arrives on a channel, even a Begin, until the former session's process is gone.  So the
-  answer to an End is delayed, because proton takes the lowest free channel.
+  4.0.5 drops all that arrives on a channel, even a Begin, until the former session's process has ended.  So
+  the answer to an End is delayed, because proton takes the lowest free channel.
 * A separate session whose link has ended stays open, and serves the next link.
 
 Source: AMQP 1.0 part 2, sections 2.4.1 (channel-max), 2.5.6 (ending a session) and 2.7.2 (handle-max).

@@ -33,16 +33,16 @@ class SenderOwner(Protocol):
     """Receives the calls of a sender link.  Calls must not block."""
 
     def link_opened(self, link: SenderLink) -> None:
-        """The peer answered the Attach."""
+        """Handle the peer's answer to the Attach."""
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """The peer detached the link, or refused it."""
+        """Handle the peer's Detach, or its refusal of the link."""
 
     def credit_given(self, link: SenderLink) -> None:
-        """The peer changed the credit, or asked to drain it."""
+        """Handle a change of the credit, or a request to drain it."""
 
     def settled(self, link: SenderLink, token: Any, outcome: Outcome | None) -> None:
-        """The peer settled; ``outcome`` is ``None`` if it gave no terminal state."""
+        """Handle the peer's settlement; ``outcome`` is ``None`` if the peer gave no terminal state."""
 
 
 class ConfirmingOwner(SenderOwner, Protocol):
@@ -51,27 +51,27 @@ class ConfirmingOwner(SenderOwner, Protocol):
     def outcome_given(
         self, link: SenderLink, delivery: DeliveryPointer, token: Any, outcome: Outcome
     ) -> None:
-        """The peer gave the delivery an outcome, and waits for ``SenderLink.confirm``."""
+        """Handle an outcome that the peer gave; the peer waits for ``SenderLink.confirm``."""
 
 
 class ReceiverOwner(Protocol):
     """Receives the calls of a receiver link.  Calls must not block."""
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """The peer answered the Attach."""
+        """Handle the peer's answer to the Attach."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """The peer detached the link, or refused it."""
+        """Handle the peer's Detach, or its refusal of the link."""
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A whole message arrived; ``delivery`` is ``None`` when the peer had settled it."""
+        """Handle a whole message; ``delivery`` is ``None`` when the peer had settled it."""
 
 
 class ConfirmedOwner(ReceiverOwner, Protocol):
     """Receives the further calls of a receiver link that asks for confirmations."""
 
     def confirmed(self, link: ReceiverLink, token: Any, outcome: Outcome | None) -> None:
-        """The peer settled a delivery that ``ReceiverLink.update`` gave an outcome.
+        """Handle the peer's settlement of a delivery that ``ReceiverLink.update`` gave an outcome.
 
         :param outcome: the peer's; ``None`` if it gave no terminal state.
         """

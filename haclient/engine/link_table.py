@@ -34,7 +34,7 @@ _TROUBLES_OF_THE_PEER = frozenset(
     {"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"}
 )
 
-# Most ended sessions whose links are still referenced: more indicate a defect of the code that holds them.
+# Limit of ended sessions whose links are still referenced; more indicate a defect of the code that does so.
 _MOST_ENDED = 10_000
 _NO_REASON = proton.Condition("amqp:internal-error", "the peer ended the session without a reason")
 

@@ -45,25 +45,25 @@ class EngineOwner(Protocol):
     """
 
     def opened(self, engine: Engine) -> None:
-        """The peer sent Open; see ``Engine.connection`` for its fields."""
+        """Handle the peer's Open; its fields are in ``Engine.connection``."""
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """Client: the peer answered the Begin.  Server: the peer began a session.
+        """Handle the answer to our Begin (client), or the peer's Begin (server).
 
         A server answers with ``session.open()`` and ``engine.wake()``, now, later, or never.
         """
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """Server: the peer attached a link; set its owner and ``accept`` it, or ``refuse``."""
+        """Server: handle the peer's Attach; set the link's owner and ``accept`` it, or ``refuse``."""
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """The peer sent Close.  The engine answers it, and calls ``ended`` afterwards."""
+        """Handle the peer's Close.  The engine answers it, and calls ``ended`` afterwards."""
 
     def writable_again(self, engine: Engine) -> None:
-        """The socket takes bytes again after ``Engine.writable`` was false."""
+        """Continue sending: the socket takes bytes again after ``Engine.writable`` was false."""
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
-        """The connection ended.  All its links are dead already."""
+        """Handle the end of the connection.  All its links are dead already."""
 
 
 class ProtonEventHandler(Protocol):
@@ -76,4 +76,4 @@ class ProtonEventHandler(Protocol):
         """
 
     def connection_ended(self, engine: Engine) -> None:
-        """The connection ended; proton's objects are still usable, and are released after this call."""
+        """Save state of proton's objects: the connection ended, and they are released after this call."""

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 asyncio passes bytes to ``data_received``, which pushes them into proton's ``Transport``.  proton collects
 events in a ``Collector``.  The engine takes out each event, and calls the owner of the connection or link.
-Output of those calls stays in proton until ``write`` runs, once per turn of the loop, for everything.
+The calls' output stays in proton until ``write`` sends all of it, once per turn of the loop.
 
 Rules
 -----

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GAVE_UP, _WARNING, _ERROR = "ERROR: process error", "WARNING: ", "ERROR: "
 SLACK = 2
 """Factor of the credit up to which a client accepts messages.  RabbitMQ 3.10 sends up to half as much again
-while it has not read a Flow.  It counts anew when the leader of a queue moves.
+while it has not read a Flow.  It starts a new count when the leader of a queue moves.
 """
 
 

@@ -13,7 +13,7 @@ from proton import SSLDomain
 # Twice the default of most clients, a quarter of Artemis's: a 100-byte message never splits.
 DEFAULT_MAX_FRAME_SIZE = 65536
 MIN_FRAME_SIZE = 512  # AMQP 1.0 part 2, section 2.4.1: MIN-MAX-FRAME-SIZE
-# Heartbeats both ways, ten seconds: docs/options.md.
+# Seconds, in both directions: docs/options.md.
 DEFAULT_HEARTBEAT = 10.0
 # A link refuses a larger message, which would fill memory.
 DEFAULT_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
@@ -60,7 +60,7 @@ class Settings:
     :param container_id: the AMQP container id of this side.
     :param hostname: Open's ``hostname`` (client side): the virtual host.
     :param heartbeat: seconds of silence after which the peer is lost; it also sets how often the peer must
-        send. 0 turns heartbeats off.
+        send.  0 turns heartbeats off.
     :param channel_max: the highest channel that the peer may use: one less than its most sessions at a time.
         ``None`` is the highest that proton allows.
     :param user: SASL user (client side); ``None`` means ANONYMOUS, or EXTERNAL if ``mechanisms`` names it.

@@ -112,7 +112,7 @@ class ConnectOptions:
         }
         known: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         if url.options.startup_deadline == _DEFAULTS.startup_deadline:
-            known["startup_deadline"] = None  # proton's container retries for ever
+            known["startup_deadline"] = None  # proton's container never gives up
         return replace(self, options={**known, **self.options}, delays=fixed_delays(reconnect))
 
 

@@ -56,7 +56,7 @@ class PlainConnector:
         self.failure: Exception | None = None
 
     def start(self) -> None:
-        """Dial."""
+        """Start to dial."""
         if self._task is None:
             self._task = self._binding.container.spawn(self._run())
 

@@ -3,7 +3,7 @@
 Rules
 -----
 * A write is whole or undone: the partial data of a failed one is cut off, and the next write begins a new
-  file. A killed process leaves at most one torn line, the last.
+  file.  A killed process leaves at most one torn line, the last.
 * Readers never see half a compressed file.  It gets its final name when it is complete and on the disk; only
   then is the plain one removed.  In between both exist, and readers drop the duplicate ids.
 * The name of an unfinished file starts with a dot; Spark and shells skip such files.

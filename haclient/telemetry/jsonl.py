@@ -2,7 +2,7 @@
 
 Rules
 -----
-* The keys are those in ``schema``.  A value is passed under its column's name; a null is left out.
+* ``schema`` defines the keys.  A value is passed under its column's name; a null is left out.
 * Members that are the same in every line of a process, or of a connection, are encoded once.
 * Ids grow within the process, even when the clock is set back.
 

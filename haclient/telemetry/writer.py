@@ -176,7 +176,7 @@ class Channel:
         self._process.wake()
 
     def forked(self) -> None:
-        """Start anew in a forked child."""
+        """Reset the channel in a forked child."""
         self._files.forget()
         self.queue = deque()
         self._begin()

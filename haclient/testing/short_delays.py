@@ -7,7 +7,7 @@ Rules
 -----
 * A delay becomes the shorter of ``SHORT`` and the configured or default value.
 * Options that limit how long the client tries stay unchanged, unless given: ``deadline``,
-  ``startup_deadline``, ``refusal_timeout``, ``max_attempts``, ``send_timeout``, ``call_timeout``. Shorter
+  ``startup_deadline``, ``refusal_timeout``, ``max_attempts``, ``send_timeout``, ``call_timeout``.  Shorter
   ones would change the results that the application sees.
 * It applies only to factories that this process makes inside the context, in any thread.  Contexts in two
   threads must not overlap: each would undo the other.

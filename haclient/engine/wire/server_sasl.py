@@ -221,7 +221,7 @@ class ServerSasl:
         return None
 
     def _refuse(self, socket: asyncio.Transport, why: str, code: int | None = None) -> proton.Condition:
-        """Send the outcome, and end the connection: the client has to know that a retry is in vain."""
+        """Send the outcome, and end the connection: the client must learn that a retry is useless."""
         socket.write(sasl_frames.outcome(code or proton.SASL.AUTH))
         socket.close()
         return proton.Condition(_UNAUTHORIZED, why)

@@ -4,7 +4,7 @@ Rules
 -----
 * Only the first session that the peer begins counts: a client's links are there.
 * An incoming-window of 0 means that the peer accepts no transfers now, as RabbitMQ 4 in a memory or disk
-  alarm. Any other window means that it does, even while the window is used up.
+  alarm.  Any other window means that it does, even while the window is used up.
 * A peer's frame is untrusted: a frame that is not a Begin or Flow in its usual encoding is ignored.
 
 Source: AMQP 1.0 part 2, sections 2.5.6 (session flow control), 2.7.2 (begin) and 2.7.4 (flow).

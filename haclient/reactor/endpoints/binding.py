@@ -118,7 +118,7 @@ class Binding(Kept):
 
     @property
     def closed(self) -> bool:
-        """Return whether there will never be another engine."""
+        """Return whether the connection has ended for good."""
         return self._closed
 
     @property
@@ -189,7 +189,7 @@ class Binding(Kept):
         else:
             self.container.wake(self)
 
-    # -- as the container keeps it --------------------------------------------------------------
+    # -- called by the container ----------------------------------------------------------------
 
     def due(self) -> float:
         """Return when its engine needs the loop; 0 without an engine."""
@@ -210,7 +210,7 @@ class Binding(Kept):
         if self.engine is not None:
             self.engine.abort()
 
-    # -- from one to the next -----------------------------------------------------------------
+    # -- moves between engines ----------------------------------------------------------------
 
     def bind(self, engine: Engine, session: proton.Session | None) -> None:
         """Move to an engine.

@@ -78,21 +78,21 @@ class Delivery(Rebindable, proton.Delivery):
 
     @property
     def must_arrive(self) -> bool:
-        """Return whether a ledger must send it until it has an outcome."""
+        """Return whether the ledger must send the message until it has an outcome."""
         if self.data is None or lib.pn_delivery_local_state(self._impl) == _TRANSACTIONAL:
             return False
         return bool(lib.pn_delivery_remote_state(self._impl) <= proton.Delivery.RECEIVED)
 
     def update(self, state: Any) -> None:
         """Set the state given here."""
-        if self._local is None:  # nothing but the state was set
+        if self._local is None:  # only the state was set
             lib.pn_delivery_update(self._impl, state)
         else:
             super().update(state)
         self._binding.wake()
 
     def settle(self) -> None:
-        """Settle it.  If it was not sent yet, it is still sent, settled, as in proton."""
+        """Settle the delivery.  If it was not sent yet, it is still sent, settled, as in proton."""
         engine = self._binding.engine
         if engine is not None:
             lib.pn_delivery_settle(self._impl)
@@ -104,7 +104,7 @@ class Delivery(Rebindable, proton.Delivery):
             self.give_up()
 
     def give_up(self) -> None:
-        """Settle it, and do not send it any more."""
+        """Settle the delivery, and do not send it any more."""
         lib.pn_delivery_settle(self._impl)
         self._link.deliveries.pop(self._impl, None)
         self._binding.wake()

@@ -135,12 +135,12 @@ class Connection(RebindableEndpoint, proton.Connection):
         return found
 
     def open(self) -> None:
-        """Open; the container dials."""
+        """Open the connection; the container dials."""
         super().open()
         self._binding.wake()
 
     def close(self) -> None:
-        """Close for good."""
+        """Close the connection for good."""
         super().close()
         self._binding.wake()
 
@@ -169,12 +169,12 @@ class Session(RebindableEndpoint, proton.Session):
         return receiver
 
     def open(self) -> None:
-        """Begin."""
+        """Begin the session."""
         super().open()
         self._binding.wake()
 
     def close(self) -> None:
-        """End."""
+        """End the session."""
         super().close()
         self._binding.wake()
 

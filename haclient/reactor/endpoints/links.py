@@ -136,7 +136,7 @@ class _Link(RebindableEndpoint):
         return delivery
 
     def open(self) -> None:
-        """Attach.
+        """Attach the link.
 
         :raises proton.LinkException: when the peer allows no further link in this session.
         """
@@ -150,7 +150,7 @@ class _Link(RebindableEndpoint):
         self._binding.wake()
 
     def detach(self) -> None:
-        """Detach, and keep the terminus."""
+        """Detach the link, and keep the terminus."""
         super().detach()  # type: ignore[misc]
         self._binding.wake()
 
