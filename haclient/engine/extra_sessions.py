@@ -11,9 +11,9 @@ Rules
 * A *separate* session (``apart``) has one link: the peer's End ends that link, and not the connection.  Every
   other session is *shared*, like the first one: its End ends the connection.  A separate session becomes
   shared when no handle is free elsewhere.
-* A channel is not used again for ``_REST`` seconds after the peer's End, if another one is free.  RabbitMQ
-  4.0.5 drops all that arrives on a channel, even a Begin, until the former session's process has ended.  So
-  the answer to an End is delayed, because proton takes the lowest free channel.
+* A channel is not used again for ``_CHANNEL_REUSE_DELAY`` seconds after the peer's End, if another one is
+  free.  RabbitMQ 4.0.5 drops all that arrives on a channel, even a Begin, until the former session's process
+  has ended.  So the answer to an End is delayed, because proton takes the lowest free channel.
 * A separate session whose link has ended stays open, and serves the next link.
 
 Source: AMQP 1.0 part 2, sections 2.4.1 (channel-max), 2.5.6 (ending a session) and 2.7.2 (handle-max).
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 # Half of the sessions that RabbitMQ 4.0.5 allows, where each is a process; 3.10.8 announces 32768.
-_MOST_APART = 32
+_MOST_SEPARATE = 32
 # Seconds: enough for a busy machine to schedule a process of the broker.
-_REST = 1.0
+_CHANNEL_REUSE_DELAY = 1.0
 
 
 class TooManyLinksError(Exception):
@@ -133,10 +133,10 @@ class ExtraSessions:
     def may_stay_apart(self, engine: Engine) -> bool:
         """Return whether one more separate session is allowed.
 
-        The limit is ``_MOST_APART``, and half of the peer's channels.
+        The limit is ``_MOST_SEPARATE``, and half of the peer's channels.
         """
         apart = len(self._apart) - len(self._idle) + 1
-        return apart <= min(_MOST_APART, (_channel_max(engine) + 1) // 2)
+        return apart <= min(_MOST_SEPARATE, (_channel_max(engine) + 1) // 2)
 
     def leave(self, engine: Engine, session: proton.Session) -> None:
         """Release a separate session from its link, unless it has become shared.
@@ -176,7 +176,7 @@ class ExtraSessions:
             self._channels -= 1
             self._ended.append(ended)
             if self._timer is None:
-                self._timer = engine._loop.call_later(_REST, self._answer_ends, engine)
+                self._timer = engine._loop.call_later(_CHANNEL_REUSE_DELAY, self._answer_ends, engine)
         else:
             session.close()
             engine.wake()

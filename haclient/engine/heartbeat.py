@@ -69,14 +69,14 @@ class Heartbeat:
     :ivar last_read: when the last bytes were read.
     """
 
-    __slots__ = ("_doubted", "_silence", "_transport", "last_read")
+    __slots__ = ("_silence", "_suspected", "_transport", "last_read")
 
     def __init__(self, transport: Any, heartbeat: float) -> None:
         self._transport = transport
         self._silence = heartbeat
         self.last_read = 0.0
         # The value of ``last_read`` when the time-out first expired.
-        self._doubted = -1.0
+        self._suspected = -1.0
 
     def tick(self, now: float) -> float | None:
         """Queue a heartbeat if one is due.
@@ -92,9 +92,9 @@ class Heartbeat:
             return max(send_ms / 1000, least) if send_ms > 0 else None
         next_tick = self.last_read + self._silence
         if next_tick <= now:
-            if self._doubted == self.last_read:  # and no bytes arrived since
+            if self._suspected == self.last_read:  # and no bytes arrived since
                 return LOST
-            self._doubted = self.last_read
+            self._suspected = self.last_read
             next_tick = now + _ONE_READ
         lib.pn_transport_set_idle_timeout(transport, 0)
         send_ms = lib.pn_transport_tick(transport, now_ms)

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from haclient.engine.wire.attach_frame import AttachFrame
 
 # Conditions of an End that do not concern a link (docs/internals/discovery.md, rule 5, for a Close).
-_TROUBLES_OF_THE_PEER = frozenset(
-    {"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"}
-)
+_PEER_PROBLEMS = frozenset({"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"})
 
 # Limit of ended sessions whose links are still referenced; more indicate a defect of the code that does so.
 _MOST_ENDED = 10_000
@@ -52,15 +50,15 @@ def _name(link: Link) -> bytes | None:
 class LinkTable:
     """The live links, by proton's pointer."""
 
-    __slots__ = ("_ended", "_of_ended", "_then", "by_pointer")
+    __slots__ = ("_ended", "_on_free", "_session_links", "by_pointer")
 
     def __init__(self) -> None:
         self.by_pointer: dict[Any, Link] = {}
-        self._of_ended: list[_LinkReference] = []
+        self._session_links: list[_LinkReference] = []
         """The links of the session that is ending now."""
         self._ended: list[tuple[proton.Session, list[_LinkReference]]] = []
         """Sessions with links that are still referenced."""
-        self._then: dict[Link, Callable[[], None]] = {}
+        self._on_free: dict[Link, Callable[[], None]] = {}
 
     def __len__(self) -> int:
         return len(self.by_pointer)
@@ -68,7 +66,7 @@ class LinkTable:
     def clear(self) -> None:
         """Drop all links: the connection ended."""
         self.by_pointer.clear()
-        self._then.clear()
+        self._on_free.clear()
         self._ended.clear()
 
     def when_free(self, kind: type[Link], name: str, then: Callable[[], None]) -> bool:
@@ -81,7 +79,7 @@ class LinkTable:
         wanted = name.encode()
         for link in self.by_pointer.values():
             if isinstance(link, kind) and link.closed_here and _name(link) == wanted:
-                self._then[link] = then
+                self._on_free[link] = then
                 return True
         return False
 
@@ -158,7 +156,7 @@ class LinkTable:
         """
         condition = peer_fields.condition(session)
         links = [link for pn, link in self.by_pointer.items() if lib.pn_link_session(pn) == session._impl]
-        self._of_ended = [weakref.ref(link.endpoint) for link in links]
+        self._session_links = [weakref.ref(link.endpoint) for link in links]
         if apart and condition is None:
             condition = _NO_REASON
         serves = engine.settings.sasl_server is not None
@@ -172,7 +170,7 @@ class LinkTable:
 
     def take_ended(self) -> EndedLinks:
         """Return the links that ended in ``session_ended``, for ``free_session``."""
-        ended, self._of_ended = self._of_ended, []
+        ended, self._session_links = self._session_links, []
         return ended
 
     def free_session(self, engine: Engine, session: proton.Session, links: EndedLinks) -> None:
@@ -207,7 +205,7 @@ class LinkTable:
         if engine.close_reason is not None:
             return  # its owner has ended the connection, and with it proton's objects
         link.endpoint.free()
-        if (then := self._then.pop(link, None)) is not None:
+        if (then := self._on_free.pop(link, None)) is not None:
             then()
 
 
@@ -233,7 +231,7 @@ def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -
     RabbitMQ's AMQP 1.0 plugin refuses a link by an End.  The refused link is the first unanswered one,
     because peers answer Attaches in order.
     """
-    if condition is None or condition.name in _TROUBLES_OF_THE_PEER:
+    if condition is None or condition.name in _PEER_PROBLEMS:
         return ()
     unanswered = [link for link in links if link.endpoint.state & proton.Endpoint.REMOTE_UNINIT]
     return unanswered[:1] or links

@@ -43,7 +43,7 @@ _NAMES = {
 }
 
 # After one of these events the earlier failure was not the end of the search.
-_GOES_ON = AttemptStarted | BackingOff | Connected | Reconnected
+_SEARCH_CONTINUES = AttemptStarted | BackingOff | Connected | Reconnected
 
 
 class AttemptErrors:
@@ -73,7 +73,7 @@ class AttemptErrors:
         """Handle one event of the connection."""
         if isinstance(event, Connected | Reconnected):
             self._failed.clear()
-        if isinstance(event, _GOES_ON):
+        if isinstance(event, _SEARCH_CONTINUES):
             self._report_last()
         if not isinstance(event, AttemptFailed) or not self._is_whole(event.record.endpoint):
             return

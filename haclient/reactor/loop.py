@@ -162,7 +162,7 @@ class Reactor(proton_reactor.Container):
         try:
             await self._ended
         finally:
-            self._let_go()
+            self._close_all()
             await self._end_tasks()
         self.raise_error()
 
@@ -240,7 +240,7 @@ class Reactor(proton_reactor.Container):
 
     def shut_down(self) -> None:
         """Close everything without waiting for a peer, and close a loop of the container's own."""
-        self._let_go()
+        self._close_all()
         loop = self._loop
         if loop is not None and self._own_loop and not loop.is_closed():
             with _no_loop_around():
@@ -268,7 +268,7 @@ class Reactor(proton_reactor.Container):
         self._now: float = super().mark()
         return self._now
 
-    def _let_go(self) -> None:
+    def _close_all(self) -> None:
         self._over = self._shut = True
         self._selectables_watched.close()
         for kept in tuple(self._alive):

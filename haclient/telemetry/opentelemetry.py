@@ -207,7 +207,7 @@ class _Connection:
             self.episode = None
 
 
-_OF_NO_EPISODE = (
+_OUTSIDE_EPISODES = (
     events.LinkRetrying,
     events.Blocked,
     events.Unblocked,
@@ -231,7 +231,7 @@ class _Episodes:
         if isinstance(event, events.Disconnected):
             self._disconnected(connection, event)
             return
-        if isinstance(event, _OF_NO_EPISODE):
+        if isinstance(event, _OUTSIDE_EPISODES):
             return
         if connection.episode is None and not connection.usable and not isinstance(event, events.Closed):
             connection.episode = self._start(kind_of(event), event.stamp, event.stamp.episode)
@@ -263,7 +263,7 @@ class _Episodes:
         connection.usable = False
         connection.episode = self._start(RECONNECT, event.stamp, event.stamp.episode + 1)
         facts = {
-            **self._where(event.endpoint),
+            **self._server_of(event.endpoint),
             "haclient.close.condition": self._redactor.condition(event.condition),
             "haclient.unsettled": event.unsettled,
         }
@@ -274,7 +274,9 @@ class _Episodes:
         match event:
             case events.Parked():
                 episode.add(
-                    "parked", now, {**self._where(event.endpoint), "haclient.attempt.number": event.attempt}
+                    "parked",
+                    now,
+                    {**self._server_of(event.endpoint), "haclient.attempt.number": event.attempt},
                 )
             case events.Redirected():
                 episode.add("redirect", now, self._redirect(event))
@@ -294,12 +296,12 @@ class _Episodes:
                 episode.add("closed", now, {})
                 connection.end(event.stamp)
 
-    def _where(self, endpoint: Endpoint) -> dict[str, Attribute | None]:
+    def _server_of(self, endpoint: Endpoint) -> dict[str, Attribute | None]:
         return {"server.address": self._redactor.name(endpoint.host), "server.port": endpoint.port}
 
     def _attempt(self, ended: Ended) -> dict[str, Attribute | None]:
         attempt: dict[str, Attribute | None] = {
-            **self._where(ended.endpoint),
+            **self._server_of(ended.endpoint),
             **_error(ended),
             "haclient.attempt.number": ended.number,
             "haclient.attempt.duration": ended.duration,
@@ -311,7 +313,7 @@ class _Episodes:
 
     def _redirect(self, event: events.Redirected) -> dict[str, Attribute | None]:
         return {
-            **self._where(event.by),
+            **self._server_of(event.by),
             "haclient.redirect.address": self._redactor.name(event.target.host),
             "haclient.redirect.port": event.target.port,
             "haclient.redirect.followed": event.followed,
@@ -319,7 +321,7 @@ class _Episodes:
 
     def _connected(self, event: events.Connected | events.Reconnected) -> dict[str, Attribute | None]:
         return {
-            **self._where(event.endpoint),
+            **self._server_of(event.endpoint),
             "haclient.cluster": self._redactor.name(event.cluster),
             "haclient.generation": long(event.generation),
             "haclient.attempt.number": event.attempts,

@@ -98,10 +98,10 @@ class _Measures:
         self._unsettled.inc(unsettled)
 
     def redirected(self, *, followed: bool) -> None:
-        self._redirects.labels(_word(value=followed)).inc()
+        self._redirects.labels(_bool_label(value=followed)).inc()
 
     def backing_off(self, delay: float, *, server_requested: bool) -> None:
-        self._backoff.labels(_word(value=server_requested)).observe(delay)
+        self._backoff.labels(_bool_label(value=server_requested)).observe(delay)
 
     def replayed(self, messages: int) -> None:
         self._replayed.inc(messages)
@@ -127,5 +127,5 @@ def _name(label: EndpointLabel) -> str:
     return f"{label.host}:{label.port}" if label.port else OTHER
 
 
-def _word(*, value: bool) -> str:
+def _bool_label(*, value: bool) -> str:
     return "true" if value else "false"

@@ -21,7 +21,7 @@ from pathlib import Path
 from haclient.telemetry.settings import TelemetrySettings, file_stem
 
 # Follows the service in the name of a file: instance, process, number.
-_REST = r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+-[0-9]+\.jsonl(\.gz)?"
+_NAME_END = r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+-[0-9]+\.jsonl(\.gz)?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def remove_old(settings: TelemetrySettings, service: str, spared: Container[Path
 
 
 def _files(settings: TelemetrySettings, service: str) -> list[_Found]:
-    name = re.compile(rf"\.?{re.escape(file_stem(service))}{_REST}(\.tmp)?")
+    name = re.compile(rf"\.?{re.escape(file_stem(service))}{_NAME_END}(\.tmp)?")
     found = []
     with contextlib.suppress(OSError):
         for path in Path(settings.directory).iterdir():

@@ -23,7 +23,7 @@ from haclient.factory.loop_thread import cancel_everything
 
 T = TypeVar("T")
 # Seconds: sockets and processes start and end in a fraction of that, even on a busy machine.
-_PATIENCE = 60.0
+_CALL_TIMEOUT = 60.0
 
 
 class LoopInThread:
@@ -33,7 +33,7 @@ class LoopInThread:
         self._loop = loop
         self._pid = os.getpid()
 
-    def call(self, coroutine: Coroutine[Any, Any, T], timeout: float = _PATIENCE) -> T:
+    def call(self, coroutine: Coroutine[Any, Any, T], timeout: float = _CALL_TIMEOUT) -> T:
         """Run a coroutine in the other thread, and return its result.
 
         :param timeout: seconds.
@@ -84,7 +84,7 @@ def loop_in_thread(name: str = "brokers for tests") -> Iterator[LoopInThread]:
     finally:
         if pid == os.getpid():
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(_PATIENCE)
+            thread.join(_CALL_TIMEOUT)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from cproton_ffi import lib
 FRAME_SIZE_TOO_SMALL = "amqp:frame-size-too-small"
 _HEADER = 8  # the protocol header before the first frame
 # An upper bound of an Attach without its strings and maps; encoding one costs as much as ten messages.
-_REST = 256
+_FIXED_SIZE = 256
 _SIDES = (lib.pn_link_source, lib.pn_link_target)
 _MAPS = (
     lib.pn_terminus_properties,
@@ -68,7 +68,7 @@ def _at_most(endpoint: proton.Sender | proton.Receiver) -> int:
     impl = endpoint._impl
     maps: int = sum(lib.pn_data_encoded_size(field(side(impl))) for side in _SIDES for field in _MAPS)
     strings = (endpoint.name, endpoint.source.address, endpoint.target.address)
-    return _REST + maps + sum(len(string.encode()) for string in strings if string)
+    return _FIXED_SIZE + maps + sum(len(string.encode()) for string in strings if string)
 
 
 def _last_frame(output: bytes) -> int:

@@ -15,7 +15,7 @@ Rules
 -----
 * The events of a move are dropped: handlers saw them when they opened the endpoints.  After a move to a
   session that discovery opened, they see the peer's Open and Begin, as from proton.
-* A Close by a peer that is no longer the primary (``_GOES_ON``) is a lost connection, not an error.
+* A Close by a peer that is no longer the primary (``_LOSS_CONDITIONS``) is a lost connection, not an error.
 * A lost connection is one event, ``on_transport_closed``, and so one ``on_disconnected``.
 """
 
@@ -53,7 +53,7 @@ _REPORTED_AT_THE_END = frozenset(
 )
 _PEER_ENDS = frozenset({lib.PN_LINK_REMOTE_CLOSE, lib.PN_LINK_REMOTE_DETACH, lib.PN_SESSION_REMOTE_CLOSE})
 # Conditions of passive members, and of members that shut down (docs/internals/discovery.md, rule 5).
-_GOES_ON = frozenset(
+_LOSS_CONDITIONS = frozenset(
     {
         "amqp:connection:forced",
         "amqp:connection:redirect",
@@ -169,17 +169,17 @@ class Binding(Kept):
         if engine is None or most is None or len(self._links) <= most:
             return
         lib.pn_transport_pending(engine.transport._impl)  # proton writes Attaches before Detaches
-        if self._handles_in(session) > most:
+        if self._open_links_in(session) > most:
             raise proton.LinkException(f"cannot attach {name!r}: {_too_many(most)}")
 
     def links_beyond(self, engine: Engine) -> str | None:
         """Return why an engine's peer does not allow the links that are open now; ``None`` if it does."""
         most = engine.incoming.announced_handle_max
-        if most is None or all(self._handles_in(each) <= most + 1 for each in self._sessions.values()):
+        if most is None or all(self._open_links_in(each) <= most + 1 for each in self._sessions.values()):
             return None
         return _too_many(most)
 
-    def _handles_in(self, session: Session) -> int:
+    def _open_links_in(self, session: Session) -> int:
         return sum(link.session is session and link.is_open for link in self._links.values())
 
     def wake(self) -> None:
@@ -279,7 +279,9 @@ class Binding(Kept):
     def _is_error(self, reason: CloseReason) -> bool:
         if self.connection.state & Endpoint.LOCAL_CLOSED:
             return False
-        return not reason.by_peer or (reason.condition is not None and reason.condition.name not in _GOES_ON)
+        return not reason.by_peer or (
+            reason.condition is not None and reason.condition.name not in _LOSS_CONDITIONS
+        )
 
     def attempt_failed(self, transport: proton.Transport) -> None:
         """Report a failed attempt of a search that continues."""
@@ -426,7 +428,7 @@ class Binding(Kept):
     def _on_peer_close(self, engine: Engine, event: Event | None) -> None:
         assert event is not None
         condition = peer_fields.condition(self.connection)
-        lost = condition is None or condition.name in _GOES_ON
+        lost = condition is None or condition.name in _LOSS_CONDITIONS
         if not (lost and self.keeps_ledger and self.connection.active):
             self.container.dispatch(event)
             if not self.connection.active and self.connector is not None:

@@ -208,7 +208,7 @@ class Sender(_Link, proton.Sender):
         """
         if not isinstance(obj, proton.Message):
             return obj.send(self, tag=tag) if hasattr(obj, "send") else self.stream(obj)
-        if self._again and (known := self._same(obj)) is not None:
+        if self._again and (known := self._in_ledger(obj)) is not None:
             return known
         binding, marker, mark = self._binding, self._marker, None
         if marker is not None and (binding.ids_live_with_messages or obj.durable):
@@ -218,7 +218,7 @@ class Sender(_Link, proton.Sender):
         if limit and len(data) > limit:
             raise too_large(len(data), limit, self.target.address)
         if self._given_up is not None:
-            mark, data = self._repeated(obj) or (mark, data)
+            mark, data = self._abandoned_send(obj) or (mark, data)
         delivery = self.delivery(tag or self.delivery_tag())
         if mark is not None:
             delivery.__dict__["mark"] = mark  # not by assignment: see ``Rebindable``
@@ -234,7 +234,7 @@ class Sender(_Link, proton.Sender):
             delivery.give_up()
             delivery.data = None
 
-    def _repeated(self, message: proton.Message) -> tuple[str | None, bytes] | None:
+    def _abandoned_send(self, message: proton.Message) -> tuple[str | None, bytes] | None:
         """Return the id and the bytes of the abandoned send if this is the same message, unchanged."""
         assert self._given_up is not None
         (given_up, mark, data), self._given_up = self._given_up, None
@@ -332,7 +332,7 @@ class Sender(_Link, proton.Sender):
         transactions, self.transactions = self.transactions, {}
         return [transaction.end_with_connection() for transaction in transactions]
 
-    def _same(self, message: proton.Message) -> Delivery | None:
+    def _in_ledger(self, message: proton.Message) -> Delivery | None:
         """Return this message's delivery if the ledger has sent it since the disconnection, or will.
 
         An id belongs to one message (AMQP 1.0 part 3, section 3.2.4).  So a program that resends unaccepted
@@ -355,7 +355,7 @@ class Sender(_Link, proton.Sender):
             data = delivery.data
             assert data is not None
             if delivery.mark is not None and not (delivery.left or self._binding.ids_live_with_messages):
-                data = self._unmarked(delivery, data)
+                data = self._without_id(delivery, data)
             pointer = cproton.pn_delivery(self._impl, delivery.tag)
             lib.pn_link_send(self._impl, data, len(data))
             lib.pn_link_advance(self._impl)
@@ -364,7 +364,7 @@ class Sender(_Link, proton.Sender):
             if settled or delivery.forgotten:
                 delivery.settle()
 
-    def _unmarked(self, delivery: Delivery, data: bytes) -> bytes:
+    def _without_id(self, delivery: Delivery, data: bytes) -> bytes:
         """Remove the id of a message sent before this primary was known, unless the message is durable."""
         message = decode(data)
         if message.durable:

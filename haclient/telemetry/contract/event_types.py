@@ -88,13 +88,13 @@ def _member(
     return EventType(kind=kind, required=(*_MEMBER, *required), optional=others, values=known)
 
 
-_WHY = ("error_type", "condition", "reason")
+_ERROR_KEYS = ("error_type", "condition", "reason")
 
 EVENT_TYPES = (
     _client(
         Kind.ATTEMPT,
         *("server_port", "attempt"),
-        optional=("server_address", "attempt_duration", *_WHY, "retry_after", "generation"),
+        optional=("server_address", "attempt_duration", *_ERROR_KEYS, "retry_after", "generation"),
         error_type=FAILURES,
     ),
     _client(
@@ -119,7 +119,7 @@ EVENT_TYPES = (
         optional=("backoff_max", "backoff_floor", "retry_after"),
         backoff_strategy=STRATEGIES,
     ),
-    _client(Kind.GAVE_UP, "outage_duration", "attempt", optional=_WHY, error_type=FAILURES),
+    _client(Kind.GAVE_UP, "outage_duration", "attempt", optional=_ERROR_KEYS, error_type=FAILURES),
     _client(Kind.CLOSED, optional=_ENDPOINT),
     _client(Kind.ALIVE, "state", optional=(*_ENDPOINT, "generation"), state=("connected", "reconnecting")),
     _client(Kind.UNSETTLED, "unsettled", optional=("queue",)),
