@@ -1,26 +1,26 @@
 """Bytes in, proton events out: one AMQP 1.0 connection over one asyncio transport.
 
 * ``protocol``    the asyncio protocol around proton's sans-I/O engine, client and server side
-* ``owner``       what an engine calls on its owner, and how a connection ended
+* ``owner``       the calls of an engine on its owner, and how a connection ended
 * ``proton_objects``  proton's objects of one connection, made and released together
-* ``link_table``  the links of a connection, and what the peer's Attach, Flow, Detach and End do to them
+* ``link_table``  the links of a connection; handles the peer's Attach, Flow, Detach and End
 * ``links``       sender and receiver links of one connection: the hot path, in proton's C calls
 * ``codec``       a message to bytes and back
-* ``settings``    what one connection is opened with
+* ``settings``    the parameters of one connection
 * ``tls``, ``sasl``  transport security and authentication
 * ``wire``        a peer's bytes before proton: TLS of a server, the order of frames, the greeting
 
 Nothing here knows about clusters: an engine lives as long as its socket and is never reused.
 
-The package imports proton before any of its modules does, and so names the system packages that a proton that
-cannot be imported lacks.  The modules that applications import begin with it.
+The package imports proton before any of its modules does.  If that import fails, its error names the
+missing system packages.  Every module that applications import loads this package first.
 """
 
 from __future__ import annotations
 
 import sys
 
-# proton finds OpenSSL and Cyrus SASL through pkg-config, and is built without those that it does not find.
+# proton finds OpenSSL and Cyrus SASL through pkg-config, and is built without a library that it cannot find.
 REBUILD = (
     "install gcc, pkg-config, libssl-dev, libsasl2-dev and libsasl2-modules (RPM: gcc, pkgconf-pkg-config, "
     "openssl-devel, cyrus-sasl-devel and cyrus-sasl-scram), then: pip install --force-reinstall "

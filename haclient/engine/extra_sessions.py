@@ -1,19 +1,20 @@
-"""A client's sessions beside its first one, and which session has a handle for another link.
+"""A client's further sessions, and the choice of a session with a free handle for a new link.
 
 Rules
 -----
-* A session has handles for as many links as the peer's handle-max says, plus one (they begin at 0), and a
-  connection for as many sessions as its channel-max says, plus one.  proton shows nobody the first bound, and
-  at one link more it sends nothing ever after: so each Attach asks here for a session first.
-* A link has its handle until its Detach is written, a session its channel until its End is.  proton writes
-  what begins before what ends, so both are free only when everything before has left proton (``written``).
-* A session apart has one link: the peer's End ends that link, and not the connection.  Every other session is
-  like the first one: its End ends the connection.  A session apart becomes such a one when no handle is
-  free elsewhere.
-* A channel is not used again for ``_REST`` seconds after the peer's End, if another one is free: RabbitMQ
-  4.0.5 drops what arrives on a channel until it has noticed that the former session's process is gone, a
-  Begin too.  So the answer waits, for proton takes the lowest channel that is free; and a session apart that
-  its link has left is not ended, but serves the next link.
+* A session has handles for handle-max + 1 links (handles begin at 0).  A connection has channels for
+  channel-max + 1 sessions.  proton does not expose the peer's handle-max, and sends nothing more after one
+  link too many.  So each Attach first asks here for a session.
+* A link keeps its handle until its Detach is written, a session its channel until its End is written.  proton
+  writes an Attach before an earlier Detach.  So handles and channels are free only when proton's output is
+  empty (``written``).
+* A *separate* session (``apart``) has one link: the peer's End ends that link, and not the connection.  Every
+  other session is *shared*, like the first one: its End ends the connection.  A separate session becomes
+  shared when no handle is free elsewhere.
+* A channel is not used again for ``_CHANNEL_REUSE_DELAY`` seconds after the peer's End, if another one is
+  free.  RabbitMQ 4.0.5 drops all that arrives on a channel, even a Begin, until the former session's process
+  has ended.  So the answer to an End is delayed, because proton takes the lowest free channel.
+* A separate session whose link has ended stays open, and serves the next link.
 
 Source: AMQP 1.0 part 2, sections 2.4.1 (channel-max), 2.5.6 (ending a session) and 2.7.2 (handle-max).
 """
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
 
-# Half of what RabbitMQ 4.0.5 allows, where each session is a process; 3.10.8 says 32768, and has fewer.
-_MOST_APART = 32
-# Seconds, for a process of the broker to be scheduled, on a machine that is busy.
-_REST = 1.0
+# Half of the sessions that RabbitMQ 4.0.5 allows, where each is a process; 3.10.8 announces 32768.
+_MOST_SEPARATE = 32
+# Seconds: enough for a busy machine to schedule a process of the broker.
+_CHANNEL_REUSE_DELAY = 1.0
 
 
 class TooManyLinksError(Exception):
@@ -52,9 +53,9 @@ class TooManyLinksError(Exception):
 
 
 class ExtraSessions:
-    """Further sessions of a connection.  Each call passes the engine, so that none is kept after its end.
+    """Further sessions of a connection.  Each call passes the engine; no reference to it is kept.
 
-    :ivar on_free: called when a link or a session has ended: another one may be attached.
+    :ivar on_free: called when a link or a session has ended, so that another one may be attached.
     """
 
     __slots__ = (
@@ -74,22 +75,22 @@ class ExtraSessions:
         self._apart: dict[Any, proton.Session] = {}
         self._shared: dict[Any, proton.Session] = {}
         self._closing: dict[Any, None] = {}  # an empty set is four times as large
-        """Sessions that were ended here, until the peer's answer."""
+        """Sessions that this side ended, until the peer answers."""
         self._idle: dict[Any, None] = {}
-        """The sessions apart that their links have left."""
+        """The separate sessions without a link."""
         self._ended: list[tuple[proton.Session, EndedLinks]] = []
-        """Sessions apart that the peer has ended, until the answer, with their links."""
+        """Separate sessions that the peer has ended, with their links, until this side answers."""
         self._timer: asyncio.TimerHandle | None = None
         self._links: dict[Any, int] = {}
-        """How many links each session has, the first one too."""
+        """The number of links of each session, the first session included."""
         self._handles: list[Any] = []
-        """The sessions of links that have ended, and whose Detach may not be written yet."""
+        """The sessions of ended links whose Detach may not be written yet."""
         self._channels = 0
-        """How many sessions the peer ended, whose End may not be written yet."""
+        """The number of sessions that the peer ended and whose End may not be written yet."""
         self.on_free: Callable[[], None] | None = None
 
     def clear(self) -> None:
-        """Forget all of them: the connection ended."""
+        """Drop all sessions: the connection ended."""
         for each in (self._apart, self._shared, self._closing, self._idle, self._ended, self._links):
             each.clear()
         self._handles.clear()
@@ -100,7 +101,7 @@ class ExtraSessions:
     # -- sessions -----------------------------------------------------------------------------
 
     def with_free_handle(self, engine: Engine, first: proton.Session) -> proton.Session:
-        """Return a session for another link: the first one, or the next; it is begun if need be.
+        """Return a session for another link: the first one, or a further one, begun if necessary.
 
         :raises TooManyLinksError: when the peer allows no more.
         """
@@ -113,7 +114,7 @@ class ExtraSessions:
         raise TooManyLinksError(_channel_max(engine), engine.incoming.handle_max)
 
     def begin_apart(self, engine: Engine) -> proton.Session | None:
-        """Begin a session for one link, or use one that another link has left.
+        """Return a separate session for one link: an unused one, or a new one.
 
         :returns: ``None`` when the peer allows no further session.
         """
@@ -125,17 +126,20 @@ class ExtraSessions:
 
     @property
     def are_closing(self) -> bool:
-        """Return whether another session may be begun soon: ``on_free`` is called then."""
+        """Return whether another session may be begun soon; ``on_free`` is then called."""
         left = any(self._links.get(pointer) for pointer in self._idle)
         return bool(left or self._closing or self._ended or self._channels)
 
     def may_stay_apart(self, engine: Engine) -> bool:
-        """Return whether one more is within ``_MOST_APART``, and leaves half of the sessions to others."""
+        """Return whether one more separate session is allowed.
+
+        The limit is ``_MOST_SEPARATE``, and half of the peer's channels.
+        """
         apart = len(self._apart) - len(self._idle) + 1
-        return apart <= min(_MOST_APART, (_channel_max(engine) + 1) // 2)
+        return apart <= min(_MOST_SEPARATE, (_channel_max(engine) + 1) // 2)
 
     def leave(self, engine: Engine, session: proton.Session) -> None:
-        """Let the link of a session apart go; not from one that has other links meanwhile.
+        """Release a separate session from its link, unless it has become shared.
 
         If the peer has not answered the Attach, the session may be stuck, and is ended.
         """
@@ -154,8 +158,8 @@ class ExtraSessions:
     def ended_by_peer(self, engine: Engine, session: proton.Session) -> proton.Condition | None:
         """Handle the peer's End of any session: end its links, and answer.
 
-        :returns: why the connection ends with it, ``None`` where it goes on: a client's connection is for all
-            links of its first session, a member's is not.
+        :returns: the reason to end the connection, or ``None`` if it continues.  A client's connection ends
+            with any shared session, a member's does not.
         """
         condition, pointer = peer_fields.condition(session), session._impl
         waits = pointer in self._apart
@@ -172,7 +176,7 @@ class ExtraSessions:
             self._channels -= 1
             self._ended.append(ended)
             if self._timer is None:
-                self._timer = engine._loop.call_later(_REST, self._answer_ends, engine)
+                self._timer = engine._loop.call_later(_CHANNEL_REUSE_DELAY, self._answer_ends, engine)
         else:
             session.close()
             engine.wake()
@@ -212,23 +216,23 @@ class ExtraSessions:
     # -- links --------------------------------------------------------------------------------
 
     def attached(self, link: Link) -> None:
-        """A link is attached from this side."""
+        """Count a link that this side has attached."""
         session = lib.pn_link_session(link._pn)
         self._links[session] = self._links.get(session, 0) + 1
 
     def detached(self, link: Link) -> None:
-        """A link has ended on both sides, and its Detach may wait in proton to be written."""
+        """Note that a link has ended on both sides; its Detach may still wait in proton."""
         session = lib.pn_link_session(link._pn)
         if session in self._links:
             self._handles.append(session)
 
     @property
     def unwritten(self) -> bool:
-        """Return whether ``written`` is to be called."""
+        """Return whether to call ``written`` when proton's output is empty."""
         return bool(self._handles or self._channels)
 
     def written(self) -> None:
-        """Everything has left proton: the handles and channels of what has ended are free."""
+        """Free the handles and channels of ended links and sessions: proton's output is empty."""
         self._channels = 0
         for session in self._handles:
             self._links[session] -= 1
@@ -237,7 +241,7 @@ class ExtraSessions:
             self.on_free()
 
     def will_be_free(self, engine: Engine) -> bool:
-        """Return whether something is about to end, and ``on_free`` will be called."""
+        """Return whether a link or session is about to end, so that ``on_free`` will be called."""
         return (
             self.unwritten
             or self.are_closing
@@ -246,5 +250,5 @@ class ExtraSessions:
 
 
 def _channel_max(engine: Engine) -> int:
-    """The lower one of both sides."""
+    """Return the lower channel-max of both sides."""
     return int(lib.pn_transport_get_channel_max(engine.transport._impl))

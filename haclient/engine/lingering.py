@@ -1,7 +1,7 @@
-"""A socket that its engine has left, until the peer has read the last bytes or the time is up.
+"""Keeps a socket open after its engine has ended, until the last bytes are sent or a time limit is reached.
 
-The engine has ended, and nothing refers to it from here.  The socket takes no more bytes, and what the
-peer sends is dropped.
+The engine has ended, and nothing here refers to it.  The socket takes no more bytes, and further bytes from
+the peer are dropped.
 
 Source: AMQP 1.0 part 2, section 2.4.3: a Close is answered with a Close.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 
-# A peer that closed reads the rest within a round trip or two; a socket that nobody reads is not kept longer.
+# Seconds.  A peer that sent Close reads the rest within a round trip or two.
 _LINGER = 0.5
 
 
 class LingeringSocket(asyncio.Protocol):
-    """Takes over a socket, and closes it when what was written to it is sent.
+    """Takes over a socket, and closes it when its buffered bytes are sent.
 
     :ivar closed: done when the socket is closed.
     """
@@ -34,6 +34,6 @@ class LingeringSocket(asyncio.Protocol):
             self.closed.set_result(None)
 
     def abort(self) -> None:
-        """Close the socket now, whatever is not sent yet."""
+        """Close the socket now, and drop unsent bytes."""
         if not self.closed.done():
             self._socket.abort()

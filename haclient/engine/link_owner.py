@@ -1,4 +1,4 @@
-"""The interfaces of a link: what it needs of its engine, and what it calls on its owner."""
+"""Interfaces of a link: the calls on its engine, and the calls on its owner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LinkEngine(Protocol):
-    """What a link needs of the engine of its connection.
+    """The engine of a link's connection, as the link uses it.
 
     :ivar transport: proton's.
     """
@@ -26,52 +26,52 @@ class LinkEngine(Protocol):
         """Send pending output at the end of this turn of the loop."""
 
     def give_in_pieces(self, link: Any, data: bytes, size: int) -> None:
-        """Give proton a message that is larger than what it should hold at a time."""
+        """Give proton a message in pieces when it exceeds the amount that proton should hold at a time."""
 
 
 class SenderOwner(Protocol):
-    """What a sender link calls on its owner.  Calls must not block."""
+    """Receives the calls of a sender link.  Calls must not block."""
 
     def link_opened(self, link: SenderLink) -> None:
-        """The peer answered the Attach."""
+        """Handle the peer's answer to the Attach."""
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """The peer detached the link, or refused it."""
+        """Handle the peer's Detach, or its refusal of the link."""
 
     def credit_given(self, link: SenderLink) -> None:
-        """The peer changed the credit, or asks to drain it."""
+        """Handle a change of the credit, or a request to drain it."""
 
     def settled(self, link: SenderLink, token: Any, outcome: Outcome | None) -> None:
-        """The peer settled; ``outcome`` is ``None`` where it gave no terminal state."""
+        """Handle the peer's settlement; ``outcome`` is ``None`` if the peer gave no terminal state."""
 
 
 class ConfirmingOwner(SenderOwner, Protocol):
-    """What a sender link that confirms calls on its owner besides."""
+    """Receives the further calls of a sender link that confirms outcomes."""
 
     def outcome_given(
         self, link: SenderLink, delivery: DeliveryPointer, token: Any, outcome: Outcome
     ) -> None:
-        """The peer gave the delivery an outcome, and waits for ``SenderLink.confirm``."""
+        """Handle an outcome that the peer gave; the peer waits for ``SenderLink.confirm``."""
 
 
 class ReceiverOwner(Protocol):
-    """What a receiver link calls on its owner.  Calls must not block."""
+    """Receives the calls of a receiver link.  Calls must not block."""
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """The peer answered the Attach."""
+        """Handle the peer's answer to the Attach."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """The peer detached the link, or refused it."""
+        """Handle the peer's Detach, or its refusal of the link."""
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A whole message arrived; ``delivery`` is ``None`` when the peer had settled it."""
+        """Handle a whole message; ``delivery`` is ``None`` when the peer had settled it."""
 
 
 class ConfirmedOwner(ReceiverOwner, Protocol):
-    """What a receiver link that confirms calls on its owner besides."""
+    """Receives the further calls of a receiver link that asks for confirmations."""
 
     def confirmed(self, link: ReceiverLink, token: Any, outcome: Outcome | None) -> None:
-        """The peer settled what ``ReceiverLink.update`` gave an outcome.
+        """Handle the peer's settlement of a delivery that ``ReceiverLink.update`` gave an outcome.
 
-        :param outcome: the peer's; ``None`` where it said no terminal one.
+        :param outcome: the peer's; ``None`` if it gave no terminal state.
         """

@@ -1,11 +1,12 @@
-"""The links of one connection, and what the peer's Attach, Flow, Detach and End do to them.
+"""The links of one connection; handles the peer's Attach, Flow, Detach and End.
 
 Rules
 -----
-* A link is in the table from its creation to its end, and is dead before its owner is called about the end.
-* A link that was closed here stays in it until the peer answers its Detach: only then is its name free.
+* A link is in the table from its creation to its end.  It is dead before its owner learns that it ended.
+* A link that was closed here stays in the table until the peer answers its Detach: only then is its name
+  free.
 * The owner of the connection assigns an owner to a link that the peer attached first.
-* An owner may end the connection in any call; what follows the call looks whether it did.
+* An owner may end the connection in any call, so the code checks for that after each call.
 * Each call passes the engine, and the table keeps no reference to it after the connection ended.
 
 Sources: AMQP 1.0 part 2 (transport), sections 2.5.6 (End) and 2.6 (links).
@@ -28,12 +29,10 @@ if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
     from haclient.engine.wire.attach_frame import AttachFrame
 
-# Conditions of an End that say nothing of a link (docs/internals/discovery.md, rule 5, for a Close).
-_TROUBLES_OF_THE_PEER = frozenset(
-    {"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"}
-)
+# Conditions of an End that do not concern a link (docs/internals/discovery.md, rule 5, for a Close).
+_PEER_PROBLEMS = frozenset({"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"})
 
-# Sessions that have ended with links that somebody still refers to: more is a defect of whoever does.
+# Limit of ended sessions whose links are still referenced; more indicate a defect of the code that does so.
 _MOST_ENDED = 10_000
 _NO_REASON = proton.Condition("amqp:internal-error", "the peer ended the session without a reason")
 
@@ -43,7 +42,7 @@ EndedLinks = list[_LinkReference]
 
 
 def _name(link: Link) -> bytes | None:
-    """The name of a link; of one that the peer attached any bytes, ``None`` where its Attach has none."""
+    """Return the name of a link: any bytes if the peer attached it, ``None`` if its Attach has no name."""
     name = lib.pn_link_name(link._pn)
     return None if name == ffi.NULL else ffi.string(name)
 
@@ -51,36 +50,36 @@ def _name(link: Link) -> bytes | None:
 class LinkTable:
     """The live links, by proton's pointer."""
 
-    __slots__ = ("_ended", "_of_ended", "_then", "by_pointer")
+    __slots__ = ("_ended", "_on_free", "_session_links", "by_pointer")
 
     def __init__(self) -> None:
         self.by_pointer: dict[Any, Link] = {}
-        self._of_ended: list[_LinkReference] = []
-        """The links that ended with the session that ends now."""
+        self._session_links: list[_LinkReference] = []
+        """The links of the session that is ending now."""
         self._ended: list[tuple[proton.Session, list[_LinkReference]]] = []
-        """Sessions with links that somebody still refers to."""
-        self._then: dict[Link, Callable[[], None]] = {}
+        """Sessions with links that are still referenced."""
+        self._on_free: dict[Link, Callable[[], None]] = {}
 
     def __len__(self) -> int:
         return len(self.by_pointer)
 
     def clear(self) -> None:
-        """Forget all of them: the connection ended."""
+        """Drop all links: the connection ended."""
         self.by_pointer.clear()
-        self._then.clear()
+        self._on_free.clear()
         self._ended.clear()
 
     def when_free(self, kind: type[Link], name: str, then: Callable[[], None]) -> bool:
-        """Call a function when the peer has answered the Detach of the link that had this name.
+        """Call a function when the peer has answered the Detach of the closed link with this name.
 
-        It is not called if the connection ends before.
+        The function is not called if the connection ends before.
 
         :returns: whether there is such a link.
         """
         wanted = name.encode()
         for link in self.by_pointer.values():
             if isinstance(link, kind) and link.closed_here and _name(link) == wanted:
-                self._then[link] = then
+                self._on_free[link] = then
                 return True
         return False
 
@@ -91,7 +90,7 @@ class LinkTable:
     def check_size(self, link: Link, transport: proton.Transport) -> None:
         """Drop a link whose Attach is larger than the peer's frames.
 
-        :raises AttachTooLarge: when it is.
+        :raises AttachTooLarge: if it was dropped.
         """
         try:
             attach_size.check(link.endpoint, transport)
@@ -150,14 +149,14 @@ class LinkTable:
     def session_ended(self, engine: Engine, session: proton.Session, *, apart: bool) -> None:
         """End the session's links: no Detach follows an End (section 2.5.6).
 
-        On a client only the links that the End refuses are ended; the others are dead and stay in their
-        senders and receivers, as their connection ends next, as after a loss.
+        A server ends all of them.  A client whose connection ends too ends only the links that the End
+        refuses.  The others are dead, and stay in their senders and receivers, as after a lost connection.
 
-        :param apart: the client's connection goes on.
+        :param apart: the client's connection continues.
         """
         condition = peer_fields.condition(session)
         links = [link for pn, link in self.by_pointer.items() if lib.pn_link_session(pn) == session._impl]
-        self._of_ended = [weakref.ref(link.endpoint) for link in links]
+        self._session_links = [weakref.ref(link.endpoint) for link in links]
         if apart and condition is None:
             condition = _NO_REASON
         serves = engine.settings.sasl_server is not None
@@ -171,14 +170,15 @@ class LinkTable:
 
     def take_ended(self) -> EndedLinks:
         """Return the links that ended in ``session_ended``, for ``free_session``."""
-        ended, self._of_ended = self._of_ended, []
+        ended, self._session_links = self._session_links, []
         return ended
 
     def free_session(self, engine: Engine, session: proton.Session, links: EndedLinks) -> None:
-        """Free a session that both sides have ended: it would stay until the Close.
+        """Free a session that both sides have ended, which would otherwise stay until the Close.
 
-        But not before its links.  To proton a link that had no Detach is attached for ever; when the last
-        reference to such a link goes after all others to its session, proton frees both, and the link again.
+        The session must outlive references to its links.  proton regards a link without a Detach as attached
+        for ever.  If its last reference is dropped after all others to the session, proton frees both, and
+        the link twice.
         """
         self._ended.append((session, links))
         self.free_sessions()
@@ -186,7 +186,7 @@ class LinkTable:
             engine.abort(proton.Condition("amqp:resource-limit-exceeded", "too many sessions have ended"))
 
     def free_sessions(self) -> None:
-        """Free the ended sessions to whose links nobody refers any more."""
+        """Free the ended sessions whose links are no longer referenced."""
         if not self._ended:
             return
         ended, self._ended = self._ended, []
@@ -205,18 +205,18 @@ class LinkTable:
         if engine.close_reason is not None:
             return  # its owner has ended the connection, and with it proton's objects
         link.endpoint.free()
-        if (then := self._then.pop(link, None)) is not None:
+        if (then := self._on_free.pop(link, None)) is not None:
             then()
 
 
 def _attach(engine: Engine, link: Link) -> AttachFrame | None:
-    """The peer's Attach, which has just arrived; ``None`` if it cannot be read, as one without a name."""
+    """Return the peer's Attach, which has just arrived; ``None`` if it cannot be read, or has no name."""
     name = _name(link)
     return None if name is None else engine.incoming.attach(name, from_receiver=isinstance(link, SenderLink))
 
 
 def _answer(link: Link) -> None:
-    """Answer the peer's Detach: close only what the peer closed."""
+    """Answer the peer's Detach, with ``closed`` only if the peer's had it."""
     if not link.endpoint.state & proton.Endpoint.REMOTE_CLOSED:
         link.endpoint.detach()
     else:
@@ -226,12 +226,12 @@ def _answer(link: Link) -> None:
 
 
 def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -> Sequence[Link]:
-    """The links that a peer refuses with the condition of an End.
+    """Return the links that a peer refuses with the condition of an End.
 
-    RabbitMQ's AMQP 1.0 plugin refuses a link by an End.  It is the first link without an answer, because
-    peers answer Attaches in order.
+    RabbitMQ's AMQP 1.0 plugin refuses a link by an End.  The refused link is the first unanswered one,
+    because peers answer Attaches in order.
     """
-    if condition is None or condition.name in _TROUBLES_OF_THE_PEER:
+    if condition is None or condition.name in _PEER_PROBLEMS:
         return ()
     unanswered = [link for link in links if link.endpoint.state & proton.Endpoint.REMOTE_UNINIT]
     return unanswered[:1] or links
@@ -240,7 +240,7 @@ def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -
 def repeat_credit(engine: Engine) -> None:
     """Send a Flow with the credit of each receiver link again.
 
-    proton sends a Flow for a change only: so this lowers the credit by one, and restores it at once.
+    proton sends a Flow only for a change, so the credit is lowered by one, and restored at once.
     """
     links = [pn for pn in _receivers(engine.connection) if lib.pn_link_credit(pn) > lib.pn_link_queued(pn)]
     for change in (-1, 1):
@@ -251,7 +251,7 @@ def repeat_credit(engine: Engine) -> None:
 
 
 def _receivers(connection: proton.Connection) -> Iterator[Any]:
-    """The receivers that both sides have attached, and that do not drain, by pointer."""
+    """Yield the receivers, by pointer, that both sides have attached and that are not draining."""
     attached = proton.Endpoint.LOCAL_ACTIVE | proton.Endpoint.REMOTE_ACTIVE
     pn = lib.pn_link_head(connection._impl, attached)
     while pn:

@@ -1,21 +1,21 @@
 """Sender and receiver links of one connection, and the calls that every message goes through.
 
-A message costs a dozen calls of proton's C layer (``cproton_ffi``); proton's objects would make them four to
-eight times dearer (``bench_throughput.py --profile``).
+A message costs a dozen calls of proton's C layer (``cproton_ffi``).  proton's Python objects would cost four
+to eight times as much (``bench_throughput.py --profile``).
 
 Rules
 -----
 * A link dies with its connection.  After ``dead`` is set no call reaches proton: its objects are gone.
-* A delivery is known by its C pointer, and only while it is not settled: proton uses its memory again.
-* ``closed_here``: the Detach was made here; ``closed_by_peer``: the receiver's gave up the source (2.6.6).
+* A delivery is known by its C pointer, and only until it is settled: proton reuses its memory.
+* ``closed_here``: this side sent a Detach; ``closed_by_peer``: the receiver gave up the source (2.6.6).
 * ``is_cut``: the name or an address in the peer's Attach has a NUL, where proton cuts it.
-* Sending never blocks and never checks credit: the owner asks ``credit`` first.  Credit of a message that was
-  withdrawn is there again; proton counts it as used, and cannot give it back to a peer that drains.
-* What a sender forgets is settled after the peer: Broker-J 10.1.0 drops the connection if it commits what the
-  sender has settled.  Beyond ``_MOST_FORGOTTEN``, a default window, the oldest is settled now, for memory.
-* A peer may send what its credit was at the most, to a client twice that.  Beyond it the link closes.
-* In rcv-settle-mode *second* the receiver gives an outcome, the sender settles it when that has taken effect,
-  and the receiver after that.  The sender keeps the delivery until then, even if the peer settles it before.
+* Sending never blocks or checks credit: the owner reads ``credit`` first.  A withdrawn message gives its
+  credit back to the sender; proton counts that as used, and cannot return it to a peer that drains.
+* A forgotten delivery is settled after the peer has settled it: Broker-J 10.1.0 drops the connection if it
+  commits a delivery that the sender has settled.  Beyond ``_MOST_FORGOTTEN`` the oldest is settled now.
+* A peer may send up to its credit, and to a client up to twice that.  The link closes if it sends more.
+* In rcv-settle-mode *second* the receiver gives an outcome; the sender settles once it has taken effect; the
+  receiver settles last.  The sender keeps the delivery until then, even if the peer settles it before.
 
 Sources: AMQP 1.0 part 2, sections 2.6.7 (flow control), 2.6.12 (transferring a message) and 2.8.3
 (receiver-settle-mode); part 3, section 3.4 (delivery state).
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from haclient.engine.link_owner import ConfirmedOwner, ConfirmingOwner, ReceiverOwner, SenderOwner
     from haclient.engine.link_owner import LinkEngine as Engine
 
-# A delivery of proton's, as cffi shows it: comparable and hashable by address.
+# A delivery of proton's, as a cffi pointer: comparable and hashable by address.
 DeliveryPointer = Any
 
-# What every message goes through: each look into ``lib`` would cost a quarter of the call.
+# Called for every message: each lookup in ``lib`` would cost a quarter of the call.
 _pn_delivery, _pn_link_send, _pn_link_recv = lib.pn_delivery, lib.pn_link_send, lib.pn_link_recv
 _pn_link_advance, _pn_link_credit = lib.pn_link_advance, lib.pn_link_credit
 _pn_delivery_pending, _pn_delivery_partial = lib.pn_delivery_pending, lib.pn_delivery_partial
@@ -52,18 +52,18 @@ _pn_delivery_remote_state, _pn_delivery_update = lib.pn_delivery_remote_state, l
 _PN_ACCEPTED: int = lib.PN_ACCEPTED
 _NOT_TERMINAL = (0, lib.PN_RECEIVED)
 TAG_SIZE = 16  # of a link whose tags have a scope
-# Read whole small messages with one call; larger ones are read in pieces as they arrive.
+# Small messages are read whole with one call; larger ones are read in pieces as they arrive.
 _READ_SIZE = 4096
-# In place of the size limit: the link is closing, and reads the rest of one message without keeping it; the
-# same after that message: what was on its way behind it is released.
+# Special values of the size limit.  Overrun: the link closes, and reads the rest of one message without
+# keeping it.  Closing: that message has ended, and later messages are released.
 _OVERRUN, _CLOSING = -1, -2
-_MOST_FORGOTTEN = 1000
+_MOST_FORGOTTEN = 1000  # a default window; limits memory
 _TOO_MANY = "amqp:link:transfer-limit-exceeded", "sent without credit"
 _TOO_LARGE = "amqp:link:message-size-exceeded", "message too large"
 
 
 class SenderLink:
-    """The sending end of a link.  ``endpoint`` is proton's ``Sender``, for what is rare."""
+    """The sending end of a link.  ``endpoint`` is proton's ``Sender``, for rare operations."""
 
     __slots__ = (
         "_confirming",
@@ -96,35 +96,35 @@ class SenderLink:
         self.peer_unsettled = b""
         """The unsettled map of the peer's Attach, if it asks for confirmations: see ``wire.attach_frame``."""
         self._next_tag = self._returned = 0
-        # One tag buffer for all deliveries of the link: proton copies it.  A uint64_t and a scope.
+        # One tag buffer (a uint64_t and a scope) for all deliveries of the link: proton copies it.
         self._tag_number = ffi.new("uint64_t[]", 2)
         self._set_tag_size(8)
 
     @property
     def credit(self) -> int:
-        """Messages that may be sent now; 0 when the link is dead."""
+        """Return how many messages may be sent now; 0 when the link is dead."""
         return 0 if self.dead else _pn_link_credit(self._pn) + self._returned
 
     @property
     def drain(self) -> bool:
-        """Whether the receiver asked to use up its credit or give it back."""
+        """Return whether the receiver asked to use up its credit or give it back."""
         return not self.dead and bool(lib.pn_link_get_drain(self._pn))
 
     @property
     def unsettled(self) -> int:
-        """Deliveries sent and not settled yet."""
+        """Return the number of deliveries sent and not settled yet."""
         return len(self._unsettled)
 
     @property
     def sent(self) -> int:
-        """Messages sent on this link so far."""
+        """Return the number of messages sent on this link so far."""
         return self._next_tag
 
     def _set_tag_size(self, size: int) -> None:
         self._tag = ffi.new("pn_delivery_tag_t *", [size, ffi.cast("char *", self._tag_number)])[0]
 
     def set_tag_scope(self, scope: bytes) -> None:
-        """Have each tag say where the number of its message is from.
+        """Append a scope to each delivery tag, which identifies the origin of the message numbers.
 
         :param scope: 8 bytes, which follow the 8 of the number.
         """
@@ -134,9 +134,9 @@ class SenderLink:
     def send(
         self, data: bytes, token: Any, *, settled: bool = False, number: int | None = None
     ) -> DeliveryPointer:
-        """Put one encoded message on the wire; ``settled`` returns its ``token``.
+        """Put one encoded message on the wire; the owner's ``settled`` gets its ``token``.
 
-        :param number: for its delivery tag; by default it is counted.
+        :param number: for its delivery tag; a counter by default.
         """
         if number is None:
             self._tag_number[0] = self._next_tag
@@ -157,18 +157,18 @@ class SenderLink:
 
     @property
     def is_asked_to_confirm(self) -> bool:
-        """Whether the peer asks for rcv-settle-mode *second*."""
+        """Return whether the peer asks for rcv-settle-mode *second*."""
         return bool(self.endpoint.remote_rcv_settle_mode == proton.Link.RCV_SECOND)
 
     def confirm_outcomes(self) -> None:
-        """Answer with rcv-settle-mode *second*, before the link is attached: its owner confirms outcomes."""
+        """Answer with rcv-settle-mode *second*: the owner confirms outcomes.  Call it before ``attach``."""
         self._confirming = set()
         self.endpoint.rcv_settle_mode = proton.Link.RCV_SECOND
 
     def confirm(self, delivery: DeliveryPointer, state: OutcomeState, *, at_once: bool = False) -> None:
-        """Settle what the peer gave an outcome, which has taken effect now; nothing on a link that ended.
+        """Settle a delivery whose outcome has taken effect; does nothing on a link that ended.
 
-        :param at_once: before anything that is sent later: proton would put a Transfer before a Disposition.
+        :param at_once: before anything sent later: proton would write a Transfer before a Disposition.
         """
         if not self.dead and self._confirming is not None and delivery in self._confirming:
             self._confirming.discard(delivery)
@@ -185,7 +185,7 @@ class SenderLink:
             self._engine.wake()
 
     def withdraw(self, delivery: DeliveryPointer, size: int) -> bool:
-        """Withdraw a message of so many bytes, if proton still has all of them; whether it is withdrawn."""
+        """Withdraw a message of ``size`` bytes if proton still has all of them; return whether it did."""
         unbegun = not self.dead and delivery in self._unsettled and _pn_delivery_pending(delivery) == size
         if unbegun:
             del self._unsettled[delivery]
@@ -195,7 +195,7 @@ class SenderLink:
         return unbegun
 
     def forget(self, delivery: DeliveryPointer) -> None:
-        """Ignore the outcome; the delivery is settled when the peer has settled it."""
+        """Ignore the outcome of a delivery, which is settled after the peer has settled it."""
         if self.dead or self._unsettled.pop(delivery, _MISSING) is _MISSING:
             return
         self._forgotten[delivery] = None
@@ -208,7 +208,7 @@ class SenderLink:
         self._engine.wake()
 
     def close(self, condition: proton.Condition | None = None) -> None:
-        """Close the link, with the reason when there is one."""
+        """Close the link, with a reason if given."""
         close_link(self, condition)
 
     def kill(self) -> None:
@@ -219,7 +219,7 @@ class SenderLink:
         self._confirming = None
 
     def on_delivery(self, delivery: DeliveryPointer) -> None:
-        """The peer changed the state of a delivery (called by the engine only)."""
+        """Handle the peer's change of a delivery's state (called by the engine only)."""
         state = _pn_delivery_remote_state(delivery)
         if state != _PN_ACCEPTED and state in _NOT_TERMINAL and not lib.pn_delivery_settled(delivery):
             return
@@ -239,7 +239,7 @@ class SenderLink:
 
 
 class ReceiverLink:
-    """The receiving end of a link.  ``endpoint`` is proton's ``Receiver``, for what is rare."""
+    """The receiving end of a link.  ``endpoint`` is proton's ``Receiver``, for rare operations."""
 
     __slots__ = (
         "_buffer",
@@ -274,7 +274,7 @@ class ReceiverLink:
         self._pn = endpoint._impl
         self._unsettled: set[DeliveryPointer] = set()
         self.confirms = False
-        """Whether rcv-settle-mode *second* is asked for."""
+        """Set if this side asks for rcv-settle-mode *second*."""
         self._updated: dict[DeliveryPointer, Any] = {}
         self.peer_unsettled = b""
         self._limit = engine.settings.max_message_size
@@ -285,15 +285,15 @@ class ReceiverLink:
         self.on_flow: Callable[[ReceiverLink, int], None] | None = None
         """Called at each Flow of the peer, with the credit that it gave back unused."""
         self.on_unfinished: Callable[[ReceiverLink, int], None] | None = None
-        """Called with the bytes of the unfinished message that are kept, at each change; may ``discard``."""
+        """Called with the size of the unfinished message at each change; may call ``discard``."""
         self._partial: bytearray | None = None
         self._buffer: Any = None
         self._view: Any = None
-        """The same memory, of which a slice is a copy as ``bytes``: half the time of ``ffi.unpack``."""
+        """The same memory; a slice of it copies to ``bytes`` in half the time of ``ffi.unpack``."""
 
     @property
     def credit(self) -> int:
-        """Credit granted and not used yet; 0 when the link is dead, below 0 if the peer sent too much."""
+        """Return the unused credit; 0 when the link is dead, below 0 if the peer sent too much."""
         return 0 if self.dead else lib.pn_link_credit(self._pn) - self._withheld
 
     def grant(self, credit: int) -> None:
@@ -309,7 +309,7 @@ class ReceiverLink:
             self._engine.wake()
 
     def drain(self) -> None:
-        """Ask the peer to use up the credit now or to give it back (section 2.6.7); a grant ends it."""
+        """Ask the peer to use up the credit now or to give it back (section 2.6.7), until the next grant."""
         if not self.dead:
             lib.pn_link_drain(self._pn, 0)
             self._engine.wake()
@@ -320,7 +320,7 @@ class ReceiverLink:
             self.on_flow(self, lib.pn_link_drained(self._pn))
 
     def settle(self, delivery: DeliveryPointer, outcome: Outcome = ACCEPTED) -> bool:
-        """Give the delivery its outcome and settle it; ``False`` if it is no longer there."""
+        """Give the delivery its outcome and settle it; return ``False`` if it no longer exists."""
         if self.dead or delivery not in self._unsettled:
             return False
         self._unsettled.discard(delivery)
@@ -334,19 +334,19 @@ class ReceiverLink:
         return True
 
     def request_confirmations(self) -> None:
-        """Ask for rcv-settle-mode *second*, before the link is attached."""
+        """Ask for rcv-settle-mode *second*; call it before ``attach``."""
         self.confirms = True
         self.endpoint.rcv_settle_mode = proton.Link.RCV_SECOND
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the peer's answer has rcv-settle-mode *second*, so that it settles what is updated."""
+        """Return whether the peer answered with rcv-settle-mode *second*, and so settles outcomes."""
         return bool(self.endpoint.remote_rcv_settle_mode == proton.Link.RCV_SECOND)
 
     def update(self, delivery: DeliveryPointer, outcome: Outcome, token: Any) -> bytes | None:
-        """Give the delivery its outcome, which the peer confirms: see ``owner.ConfirmedOwner``.
+        """Give the delivery its outcome, for the peer to confirm: see ``owner.ConfirmedOwner``.
 
-        :returns: its delivery tag; ``None`` if it is no longer there.
+        :returns: its delivery tag; ``None`` if it no longer exists.
         """
         if self.dead or delivery not in self._unsettled:
             return None
@@ -359,16 +359,16 @@ class ReceiverLink:
         return bytes(ffi.unpack(tag.start, tag.size))
 
     def close(self, condition: proton.Condition | None = None, *, keep: bool | None = None) -> None:
-        """Close the link, with the reason when there is one.
+        """Close the link, with a reason if given.
 
-        :param keep: detach, so that the source stays (by default a durable one); proton sends no reason then.
+        :param keep: detach, and keep the source (by default if durable); proton then sends no reason.
         """
         close_link(self, condition, keep=is_durable(self.endpoint.source) if keep is None else keep)
 
     def release(self) -> None:
         """Release the unsettled deliveries of a closed link, as ``released``.
 
-        Proton would settle them without a state when the link is freed, which some peers do not accept.
+        proton would settle them without a state when it frees the link, which some peers do not accept.
         """
         for delivery in self._unsettled:
             if delivery not in self._updated:
@@ -388,13 +388,13 @@ class ReceiverLink:
         """Close the link and drop its unfinished message."""
         self._limit = _OVERRUN
         self._drop_partial()
-        # proton sends no reason with a Detach that keeps the source, and a server has none to keep.
+        # proton sends no reason with a Detach that keeps the source, and a server has no source to keep.
         self.close(condition, keep=False if self._is_server else None)
         if self.on_violation is not None:
             self.on_violation(self, condition)
 
     def _note_allowed(self) -> None:
-        """Note up to which message the peer has credit: proton knows, and asking costs a call."""
+        """Cache the number of the last message that the credit allows; asking proton costs a call."""
         allowed = self._received + self.credit * (1 if self._is_server else SLACK)
         self._most_allowed = max(self._most_allowed, allowed)
 
@@ -405,7 +405,7 @@ class ReceiverLink:
                 self.on_unfinished(self, 0)
 
     def on_delivery(self, delivery: DeliveryPointer) -> None:
-        """Data or a state change arrived for a delivery (called by the engine only)."""
+        """Handle data or a state change of a delivery (called by the engine only)."""
         if delivery in self._unsettled:
             if self._updated and delivery in self._updated:
                 self._confirmed(delivery)
@@ -416,7 +416,7 @@ class ReceiverLink:
             self._limit = _CLOSING if self._limit == _OVERRUN else self._limit
             lib.pn_delivery_settle(delivery)
             if self._limit >= 0 and not lib.pn_link_get_drain(self._pn):
-                self.change_credit(1)  # its owner never hears of the message that has used it
+                self.change_credit(1)  # its owner does not see the message that used it
             return
         if not _pn_delivery_readable(delivery):
             return
@@ -445,7 +445,7 @@ class ReceiverLink:
             cast("ConfirmedOwner", self.owner).confirmed(self, token, outcome)
 
     def _read(self, delivery: DeliveryPointer) -> bytes | None:
-        """The current delivery's message, once it is complete; until then its parts are kept."""
+        """Return the current delivery's message once it is complete; keep its parts until then."""
         size = _pn_delivery_pending(delivery)
         if size > _READ_SIZE:
             buffer = ffi.new("char[]", size)
@@ -485,7 +485,7 @@ class ReceiverLink:
         return whole
 
     def _skip(self, delivery: DeliveryPointer) -> None:
-        """Keep nothing of a closing link: neither bytes nor, in proton, deliveries without an end."""
+        """Keep no bytes of a closing link, and no deliveries in proton."""
         if lib.pn_delivery_partial(delivery):
             return
         if self._limit == _OVERRUN:

@@ -1,4 +1,4 @@
-"""The interface between an engine and its owner: what it calls, and how a connection ended."""
+"""The calls of an engine on its owner, and how a connection ended."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class CloseReason:
     """How a connection ended.
 
-    :param condition: the peer's Close condition, or what the engine found wrong.
+    :param condition: the peer's Close condition, or the error that the engine found.
     :param by_peer: whether the peer closed the AMQP connection (not just the socket).
-    :param error: the socket error, if that was it.
+    :param error: the socket error, if one ended the connection.
     :param silent: whether the peer was silent for the idle time-out.
     """
 
@@ -39,31 +39,31 @@ class CloseReason:
 
 
 class EngineOwner(Protocol):
-    """What an engine calls on its creator.
+    """Receives the calls of an engine that it created.
 
-    Calls must not block; if one raises, the connection is ended.
+    Calls must not block.  If one raises, the connection ends.
     """
 
     def opened(self, engine: Engine) -> None:
-        """The peer sent Open; see ``Engine.connection`` for its fields."""
+        """Handle the peer's Open; its fields are in ``Engine.connection``."""
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """Client: the Begin was answered.  Server: the peer began a session.
+        """Handle the answer to our Begin (client), or the peer's Begin (server).
 
-        A server answers with ``session.open()`` and ``engine.wake()``, or later, or never.
+        A server answers with ``session.open()`` and ``engine.wake()``, now, later, or never.
         """
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """Server: the peer attached a link; set its owner and ``accept`` it, or ``refuse``."""
+        """Server: handle the peer's Attach; set the link's owner and ``accept`` it, or ``refuse``."""
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """The peer sent Close.  The engine answers it; ``ended`` follows."""
+        """Handle the peer's Close.  The engine answers it, and calls ``ended`` afterwards."""
 
     def writable_again(self, engine: Engine) -> None:
-        """The socket takes bytes again after ``Engine.writable`` was false."""
+        """Continue sending: the socket takes bytes again after ``Engine.writable`` was false."""
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
-        """The connection ended.  All its links are dead already."""
+        """Handle the end of the connection.  All its links are dead already."""
 
 
 class ProtonEventHandler(Protocol):
@@ -72,8 +72,8 @@ class ProtonEventHandler(Protocol):
     def handle_events(self, engine: Engine) -> None:
         """Empty the collector, after bytes arrived or a local change.
 
-        The events of the connection itself go to ``Engine.handle`` as well.
+        The handler also passes events of the connection itself to ``Engine.handle``.
         """
 
     def connection_ended(self, engine: Engine) -> None:
-        """The connection ended; proton's objects are still usable, and released after this call."""
+        """Save state of proton's objects: the connection ended, and they are released after this call."""

@@ -1,8 +1,8 @@
-"""Reads the fields of a peer's Open, Attach, Close, Detach and outcomes, whatever types they have.
+"""Reads the fields of a peer's Open, Attach, Close, Detach and outcomes, of any type.
 
-Proton decodes these fields when they are read, and raises where Python cannot hold the value: a map with a
-list as a key, text that is not UTF-8, a capability that is no symbol.  Such a field is as if it were absent;
-of the texts of an error, what is not UTF-8 is escaped.
+proton decodes these fields when they are read.  It raises if Python cannot hold the value: a map with a list
+as a key, text that is not UTF-8, a capability that is not a symbol.  This module treats such a field as
+absent.  In the texts of an error, bytes that are not UTF-8 are escaped.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cproton_ffi import ffi, lib
 
 from haclient.outcome import Outcome, OutcomeState
 
-# Names that this project and other brokers send: one string for all connections, which keep them.
-# Not by ``sys.intern``, nor for what a peer makes up: CPython 3.12.1 keeps interned strings for ever.
+# Names that this project and other brokers send, as one string shared by all connections that keep them.
+# Neither these nor names that a peer invents use ``sys.intern``: CPython 3.12.1 never frees interned strings.
 _KNOWN = {
     name: name
     for name in (
@@ -37,12 +37,12 @@ _KNOWN = {
     )
 }
 _OUTCOMES = {state.value: state for state in OutcomeState}
-# What proton raises for a value that Python cannot hold; bad UTF-8 is a ValueError.
+# The errors that proton raises for a value that Python cannot hold; bad UTF-8 is a ValueError.
 _UNREADABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def properties(endpoint: proton.Connection | proton.Link) -> dict[str, Any]:
-    """The properties of an Open or an Attach, by plain string."""
+    """Return the properties of an Open or an Attach, by plain string."""
     found = _read(lambda: endpoint.remote_properties)
     if not isinstance(found, Mapping):
         return {}
@@ -50,37 +50,37 @@ def properties(endpoint: proton.Connection | proton.Link) -> dict[str, Any]:
 
 
 def container_id(connection: proton.Connection) -> str | None:
-    """The container id of the peer's Open; ``None`` if it is empty."""
+    """Return the container id of the peer's Open; ``None`` if it is empty."""
     found = _read(lambda: connection.remote_container)
     return str(found) if found else None
 
 
 def offered_capabilities(connection: proton.Connection) -> frozenset[str]:
-    """The capabilities that the peer's Open offers."""
+    """Return the capabilities that the peer's Open offers."""
     found = _read(lambda: connection.remote_offered_capabilities)
     return frozenset(map(str, found)) if isinstance(found, Iterable) else frozenset()
 
 
 def desired_capabilities(connection: proton.Connection) -> frozenset[str]:
-    """The capabilities that the peer's Open asks for."""
+    """Return the capabilities that the peer's Open desires."""
     found = _read(lambda: connection.remote_desired_capabilities)
     return frozenset(map(str, found)) if isinstance(found, Iterable) else frozenset()
 
 
 def link_name(link: Any) -> bytes:
-    """The name of a link of proton, which may be any bytes, or none, where the peer chose it."""
+    """Return the name of a link of proton; if the peer chose it, any bytes, or none."""
     name = lib.pn_link_name(link._impl)
     return ffi.string(name) if name else b""
 
 
 def node_properties(terminus: proton.Terminus) -> dict[str, Any]:
-    """The dynamic node properties of a terminus, by plain string."""
+    """Return the dynamic node properties of a terminus, by plain string."""
     found = _read(lambda: _value(terminus.properties))
     return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
 
 
 def has_filter(source: proton.Terminus) -> bool:
-    """Whether a source has a filter, readable or not."""
+    """Return whether a source has a filter, readable or not."""
     data = source.filter
     data.rewind()
     kind = data.next()
@@ -90,35 +90,35 @@ def has_filter(source: proton.Terminus) -> bool:
 
 
 def filters(source: proton.Terminus) -> dict[str, Any]:
-    """The filters of a source, by plain string."""
+    """Return the filters of a source, by plain string."""
     found = _read(lambda: _value(source.filter))
     return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
 
 
 def capabilities(terminus: proton.Terminus) -> frozenset[str]:
-    """The capabilities of a terminus."""
+    """Return the capabilities of a terminus."""
     return _symbols(lambda: _value(terminus.capabilities))
 
 
 def outcomes(source: proton.Terminus) -> frozenset[str]:
-    """The outcomes that a source names."""
+    """Return the outcomes that a source names."""
     return _symbols(lambda: _value(source.outcomes))
 
 
 def _symbols(read: Callable[[], Any]) -> frozenset[str]:
-    """One symbol, or several."""
+    """Return one symbol, or several."""
     found = _read(read)
     several = found.elements if isinstance(found, proton.Array) else [found]
     return frozenset(str(symbol) for symbol in several if symbol is not None)
 
 
 def text(pointer: Any) -> str | None:
-    """A text in C; what is not UTF-8 in it is escaped, where proton raises."""
+    """Return a text in C.  Bytes that are not UTF-8 are escaped; proton would raise."""
     return None if pointer == ffi.NULL else str(ffi.string(pointer), errors="backslashreplace")
 
 
 def condition(endpoint: proton.Endpoint) -> proton.Condition | None:
-    """The error of a Close, an End or a Detach."""
+    """Return the error of a Close, an End or a Detach."""
     return _condition(endpoint._get_remote_cond_impl())
 
 
@@ -131,7 +131,10 @@ def _condition(raw: Any) -> proton.Condition | None:
 
 
 def transport_condition(transport: proton.Transport) -> proton.Condition | None:
-    """The error of a transport, which may quote the peer; what is not UTF-8 in it is escaped, for good."""
+    """Return the error of a transport, and replace it if it quotes bytes of the peer that are not UTF-8.
+
+    Such bytes are escaped, in proton's object too.
+    """
     try:
         return transport.condition
     except UnicodeDecodeError:
@@ -142,7 +145,7 @@ def transport_condition(transport: proton.Transport) -> proton.Condition | None:
 
 
 def outcome(delivery: Any, state: int) -> Outcome | None:
-    """An outcome with its fields; ``None`` for a state that is none.
+    """Return an outcome with its fields; ``None`` for a state that is not an outcome.
 
     :param delivery: proton's pointer.
     """
@@ -163,7 +166,7 @@ def outcome(delivery: Any, state: int) -> Outcome | None:
 
 
 def _encoded(data: Any) -> bytes:
-    """What proton's C data holds; empty for nothing."""
+    """Return the encoded content of proton's C data; empty if there is none."""
     size = lib.pn_data_encoded_size(data)
     if size <= 0:
         return b""

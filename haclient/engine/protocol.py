@@ -2,17 +2,17 @@
 
 Theory of operation
 -------------------
-asyncio hands bytes to ``data_received``; they are pushed into proton's ``Transport``; proton puts events into
-a ``Collector``; the engine takes them out one by one and calls the owner of the connection or the link.  The
-output of those calls stays in proton until ``write`` runs, once per turn of the loop: a burst leaves in one.
+asyncio passes bytes to ``data_received``, which pushes them into proton's ``Transport``.  proton collects
+events in a ``Collector``.  The engine takes out each event, and calls the owner of the connection or link.
+The calls' output stays in proton until ``write`` sends all of it, once per turn of the loop.
 
 Rules
 -----
-* One engine, one socket, one set of proton objects; all are dropped together.  ``ended`` is the last call an
-  owner gets, exactly once, after ``connection_made`` or without it.
+* One engine, one socket, one set of proton objects; all are dropped together.  ``ended`` is the owner's last
+  call, made exactly once, even if ``connection_made`` was never called.
 * Bytes that are not AMQP, frames over the limit, or an owner that raises end this connection with a logged
   reason, never the process.
-* While the socket's buffer is full (``pause_writing``), nothing is taken out of proton: ``writable`` says so.
+* While the socket's buffer is full (``pause_writing``), ``writable`` is false, and output stays in proton.
 
 Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.4.5 (idle time-out), 2.8 (definitions).
 """
@@ -44,7 +44,7 @@ from haclient.printable.log import get_logger
 
 logger = get_logger("haclient.engine")
 
-# Half of what clients commonly give a peer to open a connection; to close one it has less to do.
+# Seconds: half of the usual time to open a connection, because a peer has less to do for a Close.
 _PEER_CLOSE_TIMEOUT = 5.0
 
 
@@ -60,7 +60,7 @@ class Engine(asyncio.Protocol):
         self.lingering: LingeringSocket | None = None
         """The socket, after ``leave``."""
         self.on_written: Callable[[], None] | None = None
-        """Called after each ``write`` that had the socket; what waited in proton may have left it."""
+        """Called after each ``write`` that had the socket; output may have left proton."""
         self._loop = loop
         self._socket: asyncio.Transport | None = None
         self._flush_handle: asyncio.Handle | None = None
@@ -81,17 +81,17 @@ class Engine(asyncio.Protocol):
 
     @property
     def peer_properties(self) -> Mapping[str, Any]:
-        """The properties of the peer's Open, by plain string; empty before its arrival."""
+        """Return the properties of the peer's Open, by plain string; empty before its arrival."""
         if self._peer_properties is None:
             if self.close_reason is not None:
                 return {}
-            # Decoding takes as long as a dozen messages, and half a dozen places ask.
+            # Cached: decoding takes as long as a dozen messages, and half a dozen places ask.
             self._peer_properties = peer_fields.properties(self.connection)
         return self._peer_properties
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the socket is connected (and its TLS done, where asyncio does TLS)."""
-        # uvloop's transports derive from nothing of asyncio's, so this cannot be an isinstance.
+        """asyncio: the socket is connected, after the TLS handshake if asyncio does TLS."""
+        # uvloop's transports derive from no class of asyncio, so isinstance would fail.
         self._socket = cast("asyncio.Transport", transport)
         if self.close_reason is not None:
             self._socket.abort()
@@ -105,7 +105,7 @@ class Engine(asyncio.Protocol):
     def open(
         self, *, offered: tuple[str, ...] | None = None, properties: dict[str, Any] | None = None
     ) -> None:
-        """Send Open.  Arguments left out are taken from the settings."""
+        """Send Open.  Omitted arguments are taken from the settings."""
         self._objects.open(self.settings, offered=offered, properties=properties)
         self.wake()
 
@@ -134,7 +134,7 @@ class Engine(asyncio.Protocol):
     def leave(self) -> None:
         """Answer the peer's Close, and end the connection now; its socket closes in the background.
 
-        What was done before, above all the outcomes given, is sent first: see ``lingering``.
+        Earlier output, above all outcomes, is sent first: see ``lingering``.
         """
         socket, self._socket = self._socket, None
         if self.close_reason is not None or socket is None:
@@ -155,30 +155,30 @@ class Engine(asyncio.Protocol):
         self._end(None)
 
     def gave_up(self, reason: proton.Condition) -> None:
-        """End the connection, for proton sends nothing any more; not now, for it is at work."""
+        """End the connection in the loop's next turn: proton sends nothing more, but is still running."""
         self._loop.call_soon(self.abort, reason)
 
     @property
     def peer(self) -> str:
-        """The other side's ``host:port``, for logs."""
+        """Return the peer's ``host:port``, for logs."""
         name = self._socket.get_extra_info("peername") if self._socket is not None else None
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "nowhere"
 
     @property
     def written(self) -> int:
-        """Bytes that have left the process so far, as far as the socket says."""
+        """Return the number of bytes that have left the process, as far as the socket reports."""
         waiting = 0 if self._socket is None else self._socket.get_write_buffer_size()
         return self._outgoing.taken - waiting
 
     @property
     def next_tick(self) -> float:
-        """When heartbeats are looked at next, in the loop's time; infinite for never.  For any thread."""
+        """Return when heartbeats are checked next, in the loop's time; infinite for never.  Thread-safe."""
         timer = self._timer
         return math.inf if timer is None else timer.when()
 
     @property
     def tls_version(self) -> str | None:
-        """The version of TLS in use, as ``TLSv1.3``; ``None`` without TLS."""
+        """Return the version of TLS in use, such as ``TLSv1.3``; ``None`` without TLS."""
         if self.settings.tls_domain is not None and self.close_reason is None:
             return proton.SSL(self.transport, self.settings.tls_domain).protocol_name()
         tls = self._socket.get_extra_info("ssl_object") if self._socket is not None else None
@@ -203,9 +203,9 @@ class Engine(asyncio.Protocol):
         return self.links.when_free(kind, name, then)
 
     def attach(self, link: Link) -> None:
-        """Send Attach (client), or answer the peer's (server); see ``unsettled.attach`` for one with a map.
+        """Send Attach (client), or answer the peer's (server); ``unsettled.attach`` also sends a map.
 
-        :raises AttachTooLarge: (client) when it does not fit into the peer's frames; the link is gone then.
+        :raises AttachTooLarge: (client) if the Attach exceeds the peer's frame size; the link is dropped.
         """
         if isinstance(link, ReceiverLink):
             link.endpoint.max_message_size = self.settings.max_message_size
@@ -245,7 +245,7 @@ class Engine(asyncio.Protocol):
         ):
             # proton refuses some frames without an error: it just takes no more input.
             self.abort(proton.Condition("amqp:connection:framing-error", "the peer's bytes are not AMQP"))
-        # Most often there is nothing to answer, and so no turn of the loop for it.
+        # Usually there is nothing to answer, and no need for a turn of the loop.
         if self._timer is None or lib.pn_transport_pending(self._pt) != 0:
             self.wake()
 
@@ -276,12 +276,12 @@ class Engine(asyncio.Protocol):
     # -- bytes out ----------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Send pending output at the end of this turn of the loop; not if it is ``held`` for ``write``."""
+        """Send pending output at the end of this turn of the loop; if ``held``, only ``write`` sends."""
         if self._flush_handle is None and not self.held and self.close_reason is None:
             self._flush_handle = self._loop.call_soon(self.write)
 
     def change_output(self, call: Callable[[], None], change: Callable[[bytes], bytes]) -> None:
-        """See ``OutgoingBytes.change``; without a socket nothing is changed."""
+        """See ``OutgoingBytes.change``; changes nothing without a socket."""
         if self._socket is None:
             call()
         else:
@@ -330,8 +330,8 @@ class Engine(asyncio.Protocol):
     def _close_socket(self, socket: asyncio.Transport) -> None:
         """Close the socket after the last output, but not while the peer may still be reading.
 
-        Closing a socket with unread input resets the connection, and the peer's kernel then
-        throws away what the peer has not read: settlements and the Close itself.
+        Closing a socket with unread input resets the connection.  The peer's kernel then drops unread bytes:
+        settlements and the Close itself.
         """
         if self._pending_reason is None and not self.connection.state & proton.Endpoint.LOCAL_CLOSED:
             # proton gives up without an error on a TLS hello where it expects no TLS.
@@ -345,7 +345,7 @@ class Engine(asyncio.Protocol):
             self._timer = self._loop.call_later(_PEER_CLOSE_TIMEOUT, self.abort)
 
     def _tick(self) -> None:
-        """Heartbeats, both ways (AMQP 1.0 part 2, section 2.4.5)."""
+        """Send a heartbeat if due, and check the peer's (AMQP 1.0 part 2, section 2.4.5)."""
         self._timer = None
         if self.close_reason is not None:
             return
@@ -381,20 +381,20 @@ class Engine(asyncio.Protocol):
         delivery_of, links = lib.pn_event_delivery, self.links.by_pointer
         link: Link | None = None
         while self.close_reason is None and (event := peek(pc)):
-            # Of the events that are handled here, only those of a delivery have one.
+            # Among the events that are handled here, only delivery events have a delivery.
             delivery = delivery_of(event)
             if delivery:
                 pop(pc)
-                # One after the other are most often of the same link, which says so without a C call.
+                # Successive deliveries are usually of the same link, whose set answers without a C call.
                 if link is None or delivery not in link._unsettled:
                     link = links.get(lib.pn_delivery_link(delivery))
                 if link is not None:
                     link.on_delivery(delivery)
             elif (handle := _RARE_EVENTS.get(lib.pn_event_type(event))) is not None:
-                # proton's own event object; it may be used after the pop, the C event not.
+                # proton's event object may be used after the pop, the C event not
                 wrapped: Any = self._collector.peek()
                 pop(pc)
-                link = None  # it may be closed now, and its deliveries' memory another link's
+                link = None  # it may be closed now, and another link may reuse its deliveries' memory
                 handle(self, wrapped)
             else:
                 pop(pc)
@@ -415,7 +415,7 @@ class Engine(asyncio.Protocol):
             self.abort(proton.Condition("amqp:internal-error", f"{type(error).__name__} in the owner"))
 
     def _on_remote_open(self, _event: proton.Event) -> None:
-        # Only now is the peer's idle time-out known: ask proton anew when to send heartbeats.
+        # The peer's idle time-out is known only now: ask proton again when to send heartbeats.
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -473,7 +473,7 @@ class Engine(asyncio.Protocol):
         if self.event_handler is not None:
             self.event_handler.connection_ended(self)
         if answering is not None:
-            # Not before: for its handlers the connection would be one that they have closed.
+            # Only now: its handlers would otherwise see a connection that they have closed.
             self.connection.close()
             self._outgoing.write_all(answering)
             self.lingering = LingeringSocket(answering, self._loop)

@@ -1,6 +1,6 @@
 """proton's objects of one connection: made together, bound to each other, and released together.
 
-Its log is the only place where proton says that it has given up (``ProtonLog``).
+proton reports only in its log that it has given up (``ProtonLog``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 _GAVE_UP, _WARNING, _ERROR = "ERROR: process error", "WARNING: ", "ERROR: "
 SLACK = 2
-"""A client bears so many times its credit: RabbitMQ 3.10 sends up to half as much again while a Flow is on
-its way to it, and counts anew when the leader of a queue moves."""
+"""Factor of the credit up to which a client accepts messages.  RabbitMQ 3.10 sends up to half as much again
+while it has not read a Flow.  It starts a new count when the leader of a queue moves.
+"""
 
 
 class ProtonObjects:
@@ -58,14 +59,14 @@ class ProtonObjects:
     def open(
         self, settings: Settings, *, offered: tuple[str, ...] | None, properties: dict[str, Any] | None
     ) -> None:
-        """Make the Open; ``None`` is what the settings say."""
+        """Make the Open; ``None`` takes the value of the settings."""
         connection = self.connection
         properties = dict(settings.properties) if properties is None else properties
         offered = settings.offered_capabilities if offered is None else offered
         connection.properties = {symbol(key): value for key, value in properties.items()} or None
         connection.offered_capabilities = [symbol(name) for name in offered] or None
         connection.desired_capabilities = [symbol(name) for name in settings.desired_capabilities] or None
-        connection.open()  # writes them into C, and an idle connection needs them no more
+        connection.open()  # copies them into C, and an idle connection does not need the Python objects
         connection.properties = connection.offered_capabilities = connection.desired_capabilities = None
 
     def release(self) -> None:
@@ -77,14 +78,14 @@ class ProtonObjects:
 
 
 class ProtonLog:
-    """proton's log of one transport.
+    """The log of one transport of proton.
 
-    When proton cannot write what it was asked for, as a link beyond the peer's handle-max or a session beyond
-    its channel-max, it logs ``process error -2`` and sends nothing ever after but heartbeats: there is no
-    event, and no end of the stream.  So its log is read, and the connection ends with the reason in it.
-    The other lines go to standard error, as without this: above all what ``PN_TRACE_FRM=1`` asks for.
+    proton sometimes cannot write a frame, as for a link beyond the peer's handle-max or a session beyond its
+    channel-max.  It then logs ``process error -2``, and sends nothing but heartbeats from then on: no event,
+    no end of the stream.  This log therefore ends the connection with the reason.  Other lines go to standard
+    error, as proton does by default: above all the output of ``PN_TRACE_FRM=1``.
 
-    It does not keep the engine, for proton keeps it as long as the transport.
+    The log holds no strong reference to the engine, because proton keeps the log as long as the transport.
 
     :param gave_up: a method, called with the reason.
     """
@@ -94,10 +95,10 @@ class ProtonLog:
     def __init__(self, gave_up: Callable[[proton.Condition], None]) -> None:
         self._gave_up = weakref.WeakMethod(gave_up)
         self._why = ""
-        """The last warning: the reason comes before the error."""
+        """The last warning: proton logs the reason before the error."""
 
     def __call__(self, transport: proton.Transport, line: str) -> None:
-        """proton logs a line."""
+        """Handle a line that proton logs."""
         gave_up = self._gave_up()
         if gave_up is not None and line.startswith(_GAVE_UP):
             why = self._why or line.removeprefix(_ERROR)
@@ -126,7 +127,7 @@ def write_outcome(delivery: Any, outcome: Outcome) -> None:
 def close_link(link: Link, condition: proton.Condition | None, *, keep: bool = False) -> None:
     """Detach a link from this side.
 
-    :param keep: the peer keeps the terminus: ``closed`` destroys it (AMQP 1.0 part 2, section 2.6.6).
+    :param keep: let the peer keep the terminus; ``closed`` destroys it (AMQP 1.0 part 2, section 2.6.6).
     """
     if link.dead:
         return
@@ -148,11 +149,11 @@ def is_durable(terminus: proton.Terminus) -> bool:
 def change_credit(link: Any, change: int, withheld: int) -> int:
     """Change the credit of a receiver, but never to less than 0.
 
-    A peer that sent too much leaves proton with a credit below 0, which it would write as one of more than
-    four thousand million.  What is missing up to 0 is added, and withheld from later grants.
+    A peer that sent too much leaves proton with a credit below 0, which proton would write as more than four
+    thousand million.  The missing credit up to 0 is added, and withheld from later grants.
 
-    :param withheld: from this grant.
-    :returns: what to withhold from the next one.
+    :param withheld: to subtract from this grant.
+    :returns: the amount to withhold from the next grant.
     """
     paid = min(withheld, max(change, 0))
     lib.pn_link_flow(link, change - paid)

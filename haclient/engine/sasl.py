@@ -1,7 +1,7 @@
-"""SASL for both sides, and what a failure means.
+"""SASL for both sides, and errors about mechanisms that this build lacks.
 
-proton always has ANONYMOUS, EXTERNAL and (client side) PLAIN; SCRAM and everything on the
-server side but ANONYMOUS and EXTERNAL come from Cyrus SASL, where proton was built with it.
+proton always has ANONYMOUS, EXTERNAL and (client side) PLAIN.  All others come from Cyrus SASL, if proton was
+built with it: SCRAM, and on the server side everything but ANONYMOUS and EXTERNAL.
 
 Sources: AMQP 1.0 part 5, section 5.3; RFC 4422; proton's ``pn_sasl_*`` documentation.
 """
@@ -26,10 +26,10 @@ logger = get_logger("haclient")
 
 WITHOUT_CYRUS = f"python-qpid-proton was built without Cyrus SASL, which SCRAM needs; {REBUILD}"
 WITHOUT_OPENSSL = f"python-qpid-proton was built without OpenSSL; {REBUILD}"
-# What proton can do on the client side without Cyrus SASL.
+# The client's mechanisms in a proton without Cyrus SASL.
 _BUILT_IN = frozenset({"ANONYMOUS", "EXTERNAL", "PLAIN"})
-# What a password is used with unless mechanisms are named.  Not EXTERNAL, which Cyrus prefers to PLAIN
-# although it cannot see a certificate of asyncio's TLS, nor what RFC 6331 moved to historic.
+# Mechanisms for a password when the options name none.  Without EXTERNAL: Cyrus prefers it to PLAIN, although
+# it cannot see a certificate of asyncio's TLS.  Without the mechanisms that RFC 6331 moved to historic.
 _WITH_PASSWORD = ("SCRAM-SHA-512", "SCRAM-SHA-384", "SCRAM-SHA-256", "SCRAM-SHA-224", "SCRAM-SHA-1", "PLAIN")
 
 
@@ -42,7 +42,7 @@ class SaslUnavailableError(HaclientError, RuntimeError):
 
 
 def check_available(mechanisms: tuple[str, ...]) -> None:
-    """Raise ``SaslUnavailableError`` when none of the mechanisms can be used here."""
+    """Raise ``SaslUnavailableError`` if this build supports none of the mechanisms."""
     if mechanisms and not SASL.extended() and not _BUILT_IN.intersection(mechanisms):
         names = " ".join(mechanisms)
         msg = f"SASL {names}: {WITHOUT_CYRUS}"
@@ -77,7 +77,7 @@ def configure_server(
 ) -> None:
     """Set up the SASL layer of a server's transport.
 
-    :param mechanisms: to offer; empty for all that the configuration of Cyrus allows.
+    :param mechanisms: to offer; empty offers all that the configuration of Cyrus allows.
     """
     layer = SASL(transport)
     if mechanisms:
@@ -89,7 +89,7 @@ def configure_server(
 
 
 def usable_mechanisms(settings: Settings) -> tuple[str, ...]:
-    """The mechanisms that a client with these settings may use, by its options and its build of proton."""
+    """Return the mechanisms that both the settings and this build of proton allow to a client."""
     return tuple(
         name
         for name in _client_mechanisms(settings)
@@ -99,7 +99,7 @@ def usable_mechanisms(settings: Settings) -> tuple[str, ...]:
 
 @functools.cache
 def _warn_of_plain() -> None:
-    """Warn once in a process."""
+    """Warn once per process."""
     logger.warning("a password can be used with SASL PLAIN alone: %s", WITHOUT_CYRUS)
 
 
@@ -112,19 +112,19 @@ def _client_mechanisms(settings: Settings) -> tuple[str, ...]:
 
 
 def mechanism(transport: proton.Transport) -> str | None:
-    """The SASL mechanism that was chosen, if it came that far."""
+    """Return the negotiated SASL mechanism, or ``None`` if none was chosen."""
     return SASL(transport).mech or None
 
 
 def outcome(transport: proton.Transport) -> int | None:
-    """The SASL outcome: one of ``SASL.OK``, ``AUTH``, ``SYS``, ``PERM``, ``TEMP``, or ``None``."""
+    """Return the SASL outcome: ``SASL.OK``, ``AUTH``, ``SYS``, ``PERM``, ``TEMP``, or ``None``."""
     return SASL(transport).outcome
 
 
 def write_user_database(
     directory: Path, realm: str, users: dict[str, str], mechanisms: tuple[str, ...]
 ) -> None:
-    """Make a Cyrus user database and its configuration in ``directory``.
+    """Write a Cyrus user database and its configuration to ``directory``.
 
     :param users: name to password.
     :raises SaslUnavailableError: when Cyrus or its ``saslpasswd2`` is not installed.

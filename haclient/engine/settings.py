@@ -1,4 +1,4 @@
-"""What one AMQP connection is opened with, on either side."""
+"""The parameters of one AMQP connection, on either side."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from proton import SSLDomain
 # Twice the default of most clients, a quarter of Artemis's: a 100-byte message never splits.
 DEFAULT_MAX_FRAME_SIZE = 65536
 MIN_FRAME_SIZE = 512  # AMQP 1.0 part 2, section 2.4.1: MIN-MAX-FRAME-SIZE
-# Heartbeats both ways, ten seconds: docs/options.md.
+# Seconds, in both directions: docs/options.md.
 DEFAULT_HEARTBEAT = 10.0
-# A message larger than this is refused by the link instead of filling memory.
+# A link refuses a larger message, which would fill memory.
 DEFAULT_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
-# The capability of connections that a member may park: it answers the Begin when it serves (docs/storms.md).
+# A capability of the client: the member may park the connection, and answers its Begin later
+# (docs/storms.md).
 PARK = "haclient:park"
 # Links that a client may attach while parked; the member answers them together with the Begin.
 MAX_PARKED_LINKS = 100
-# Which connection of its container it is (an Open property): a busy primary reserves a time for each.
+# Open property: the number of the connection within its container; a busy primary reserves a time for each.
 CONNECTION_NUMBER = "haclient:connection"
-# The client id, where the container id is another one (an Open property): members report the client by it.
+# Open property: the client id if it differs from the container id; members report the client under it.
 CLIENT_ID = "haclient:client-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslServer:
-    """The server side of SASL: which mechanisms are offered and where Cyrus finds its users.
+    """The server side of SASL: offered mechanisms, and where Cyrus finds its users.
 
-    :param mechanisms: offered mechanisms; empty offers whatever the configuration allows.
+    :param mechanisms: offered mechanisms; empty offers all that the configuration allows.
     :param config_dir: directory of ``<config_name>.conf`` for Cyrus.
     :param realms: whether a user's name may have a realm behind ``@``.
     :param secret: makes the salts of users who do not exist (``wire.scram_decoy``).
@@ -45,9 +46,9 @@ class SaslServer:
 
     @property
     def requires_sasl(self) -> bool:
-        """Whether a client that opens without SASL is cut off: it may leave that layer out otherwise.
+        """Return whether a client that skips the SASL layer is disconnected.
 
-        Source: AMQP 1.0 part 2, section 2.2.
+        Source: AMQP 1.0 part 2, section 2.2: a client may leave that layer out.
         """
         return bool(self.mechanisms) and "ANONYMOUS" not in self.mechanisms
 
@@ -58,11 +59,11 @@ class Settings:
 
     :param container_id: the AMQP container id of this side.
     :param hostname: Open's ``hostname`` (client side): the virtual host.
-    :param heartbeat: seconds of silence from the peer after which the connection is lost, and
-        so how often it must send something; 0 turns heartbeats off.
-    :param channel_max: the highest channel that the peer may use, so one less than the sessions that it
-        may have at a time; ``None`` for as many as proton allows.
-    :param user: SASL user (client side); ``None`` means ANONYMOUS, or EXTERNAL where asked.
+    :param heartbeat: seconds of silence after which the peer is lost; it also sets how often the peer must
+        send.  0 turns heartbeats off.
+    :param channel_max: the highest channel that the peer may use: one less than its most sessions at a time.
+        ``None`` is the highest that proton allows.
+    :param user: SASL user (client side); ``None`` means ANONYMOUS, or EXTERNAL if ``mechanisms`` names it.
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
     :param sasl: whether there is a SASL layer (client side).
     :param plaintext: whether PLAIN may be used without encryption.
@@ -91,15 +92,17 @@ class Settings:
     sasl_server: SaslServer | None = None
 
     def __post_init__(self) -> None:
-        # What a client sends inside TLS of proton's own cannot be looked at, and some of it ends the process.
+        # The engine cannot inspect a client's bytes inside proton's own TLS, and some of them crash the
+        # process.
         if self.sasl_server is not None and self.tls_domain is not None:
             raise ValueError("a server has tls_context: proton's own TLS is for clients")
 
     @property
     def answers_sasl(self) -> bool:
-        """Return whether the engine answers SASL itself (server side): proton does it for ANONYMOUS alone.
+        """Return whether the engine answers SASL itself (server side).
 
-        Where proton takes any mechanism, a client that names none ends the process.
+        proton answers only if ANONYMOUS is the sole mechanism.  With others, a client that names no mechanism
+        would crash the process.
         """
         server, tls = self.sasl_server, self.tls_context
         if server is None:

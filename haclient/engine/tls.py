@@ -1,10 +1,12 @@
 """TLS for both sides.
 
-The client uses asyncio's TLS: it checks IP addresses in certificates as well as names, says
-plainly what was wrong, and takes an ``ssl.SSLContext`` that the application made; a server has the
-same OpenSSL inside the engine (``wire.server_tls``).  One case uses proton's own TLS instead, for proton
-knows no other certificate: a client whose only allowed mechanism is EXTERNAL.  proton looks
-for the name among a certificate's DNS names only: such a client cannot verify an IP address.
+The client uses asyncio's TLS.  It checks IP addresses in certificates as well as names, has clear error
+messages, and accepts the application's own ``ssl.SSLContext``.  A server uses the same OpenSSL inside the
+engine (``wire.server_tls``).
+
+A client whose only allowed mechanism is EXTERNAL uses proton's own TLS, because proton sees no other
+certificate.  proton compares the host with a certificate's DNS names only: such a client cannot verify an
+IP address.
 
 Sources: RFC 6125 (which name is checked), AMQP 1.0 part 5, section 5.2.
 """
@@ -19,7 +21,7 @@ from proton import SSLDomain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """PEM files: whom to trust, and who we are.  ``None`` trusts the system's authorities."""
+    """PEM files: trusted authorities, own certificate and key.  No ``ca`` trusts the system's authorities."""
 
     ca: str | None = None
     certificate: str | None = None
@@ -28,9 +30,9 @@ class TlsFiles:
 
 
 class TlsFileError(Exception):
-    """A file cannot be read, or is not what it should be.
+    """A file cannot be read, or does not contain the expected PEM data.
 
-    :ivar field: the one of ``TlsFiles`` that names it.
+    :ivar field: the field of ``TlsFiles`` that names the file.
     """
 
     def __init__(self, field: str, path: str | None, reason: OSError) -> None:
@@ -39,7 +41,7 @@ class TlsFileError(Exception):
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """A client context that verifies chain and name unless ``verify`` is off.
+    """Return a client context that verifies chain and name unless ``verify`` is off.
 
     :raises TlsFileError: when a file cannot be read or is not PEM.
     """
@@ -49,7 +51,8 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
         raise TlsFileError("ca", files.ca, error) from error
     if files.certificate is not None:
         try:
-            # The password is for a key that wants one: without it OpenSSL would ask the terminal.
+            # An empty password: without one OpenSSL would ask on the terminal for the password of an
+            # encrypted key.
             context.load_cert_chain(files.certificate, files.key, password="")
         except OSError as error:
             raise TlsFileError("certificate", files.certificate, error) from error
@@ -60,7 +63,7 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def external_domain(files: TlsFiles) -> SSLDomain:
-    """proton's TLS for a client that authenticates with its certificate (SASL EXTERNAL)."""
+    """Return proton's TLS for a client that authenticates with its certificate (SASL EXTERNAL)."""
     domain = SSLDomain(SSLDomain.MODE_CLIENT)
     if files.ca is not None:
         domain.set_trusted_ca_db(files.ca)
@@ -71,14 +74,14 @@ def external_domain(files: TlsFiles) -> SSLDomain:
 
 
 def empty_server_context() -> ssl.SSLContext:
-    """A server's context without a certificate."""
+    """Return a server context without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
     return context
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """A server's context; with ``ca`` each client must show a certificate of that authority.
+    """Return a server context; with ``ca`` each client must show a certificate of that authority.
 
     :raises TlsFileError: when a file cannot be read or is not PEM.
     """

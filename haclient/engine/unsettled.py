@@ -1,11 +1,11 @@
-"""Attaches a link with an unsettled map, by which peers resolve what a lost connection left in doubt.
+"""Attaches a link with an unsettled map, which resolves deliveries that a lost connection left in doubt.
 
 Rules
 -----
-* The receiver names the deliveries that it gave an outcome and was not told that they are settled, and the
-  sender answers with those of which it knows what became of them.
+* The receiver lists the deliveries that it gave an outcome without learning that they are settled.  The
+  sender answers with the deliveries in that list whose result it knows.
 * proton writes no such map, so the frame is changed on its way to the socket (``wire.attach_frame``).  That
-  is not possible inside proton's own TLS: then there is no map, and every doubt stays one.
+  is impossible inside proton's own TLS: no map is sent then, and every delivery in doubt stays so.
 
 Source: AMQP 1.0 part 2, sections 2.6.13 (resuming deliveries) and 2.7.3 (attach).
 """
@@ -29,9 +29,9 @@ _NO_LIMIT = 2**32 - 1
 def attach(engine: Engine, link: Link, states: Mapping[bytes, int]) -> int:
     """Send Attach, or answer the peer's, with the states of unsettled deliveries by tag.
 
-    :param states: the codes of delivery states.
-    :returns: how many of the states, from the first one on, are in the map: a frame holds no more.
-    :raises AttachTooLarge: (client) when it does not fit into the peer's frames even without them.
+    :param states: codes of delivery states.
+    :returns: how many of the states, counted from the first, fit into the frame and are in the map.
+    :raises AttachTooLarge: (client) when the Attach exceeds the peer's frame size even without a map.
     """
     if not states or engine.settings.tls_domain is not None:
         engine.attach(link)

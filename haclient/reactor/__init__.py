@@ -2,17 +2,17 @@
 
     from haclient.reactor import Container
 
-Handlers and options are proton's own; ``Container`` runs them on asyncio and on
-connections that outlive their brokers.  docs/drop-in.md says how, and what differs on purpose.
+Handlers and options are proton's own; ``Container`` runs them on asyncio and on connections that survive
+failovers.  docs/drop-in.md describes it, and the deliberate differences.
 
-* ``container``, ``loop``   what applications start; events, timers, the end
-* ``endpoints/``   what handlers hold, and ``binding``, which moves it from one engine to the next
+* ``container``, ``loop``   the object that applications start; events, timers, the end
+* ``endpoints/``   the objects that handlers hold; ``binding`` moves them from one engine to the next
 * ``proton_events``   events as handlers get them
-* ``connectors``   dial once, or over every failover
-* ``attempt_errors``   which failed attempts the handlers see
+* ``connectors``   dial once, or after every lost connection
+* ``attempt_errors``   failed attempts that the handlers see
 * ``addresses``, ``connect_options``, ``reconnecting``   the arguments of ``connect``
-* ``listener``, ``selectables``, ``timers``   what else a container watches; ``ssl_domain``, a listener's TLS
-* ``kept``, ``ids``   what keeps a container alive; duplicate detection
+* ``listener``, ``selectables``, ``timers``   other sources of events; ``ssl_domain``, a listener's TLS
+* ``kept``, ``ids``   objects that keep a container running; duplicate detection
 * ``background_loop``   the event loop of ``haclient.utils``
 """
 

@@ -1,8 +1,8 @@
-"""Reads the addresses of ``connect``, proton's URLs and ours, into one ``ClusterURL``.
+"""Reads the addresses of ``connect``, proton's URLs and cluster URLs, into one ``ClusterURL``.
 
-proton's URLs may leave out everything (``broker``, ``broker:amqp``, ``//broker/queue``) and may name
-a queue, which is the address of a sender or receiver and nothing that is dialled.  Cluster URLs
-(``cluster_url``) name several members or have options, and are known by that.
+proton's URLs may omit everything (``broker``, ``broker:amqp``, ``//broker/queue``).  They may name a queue:
+the address of a sender or receiver, which is not dialled.  Cluster URLs (``cluster_url``) are recognised by
+several members or options.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.seed import Secret, Seed
 from haclient.cluster_url.url import SCHEME, ClusterURL
 
-# What stands before the last URL of a list.
+# The text before the last URL of a list.
 _BEFORE_LAST = re.compile(rf"[^?]*,(?={SCHEME}://)", re.IGNORECASE)
 _CLUSTER = re.compile(r"failover:|amqps?\+srv:|[^/]*(//)?[^/]*,|.*\?", re.IGNORECASE)
-# A scheme that consoles print and proton does not know.
+# A scheme that consoles print and proton does not accept.
 _AMQP_SSL = re.compile(r"\Aamqp\+ssl(?=://)", re.IGNORECASE)
 
 
 def is_cluster_url(address: object) -> bool:
-    """Whether only our own grammar can read it."""
+    """Return whether only the grammar of cluster URLs can read the address."""
     return isinstance(address, str) and _CLUSTER.match(address) is not None
 
 
 def split_path(address: str | Url) -> tuple[str | Url, str | None]:
-    """What to dial, and the queue that the URL names."""
+    """Return the address to dial, and the queue that it names."""
     if isinstance(address, str) and is_cluster_url(address):
         before = match[0] if (match := _BEFORE_LAST.match(address)) else ""
         parts = urlsplit(address[len(before) :])
@@ -43,11 +43,11 @@ def split_path(address: str | Url) -> tuple[str | Url, str | None]:
 
 
 def cluster(addresses: Iterable[str | Url], user: str | None, password: str | None) -> ClusterURL:
-    """The members that these addresses name.
+    """Return the members that these addresses name.
 
-    :param user: for those that name no user.
+    :param user: for addresses that name no user.
     :raises ClusterURLError: when a cluster URL is wrong.
-    :raises ValueError: when there is none, or a port is no port.
+    :raises ValueError: when there is no address, or a port is invalid.
     """
     listed = list(addresses)
     if len(listed) == 1 and is_cluster_url(listed[0]):

@@ -1,16 +1,15 @@
-"""Reports the attempts of a search that failed, as proton does: ``on_transport_error`` once for each.
+"""Reports the failed attempts of a search, as proton does: ``on_transport_error`` once for each.
 
 Rules
 -----
-* The addresses of one name are one attempt: it fails with the last of them.
-* A member that answers in AMQP and does not serve is no error of the transport, and an attempt that another
-  one made needless did not fail: neither is reported.
-* When the search gives up with an attempt, its error reports both.  So an error that may be the last one is
-  reported when the search goes on: the addresses of a name may arrive late, or not at all.
-* None has the condition ``amqp:unauthorized-access``: proton's handlers close the connection at that one, and
-  the search goes on with the members that accept the credentials.
-* While ``haclient.utils`` waits for nothing, nothing is reported: no handler is called, and the events of a
-  long outage would fill the memory.
+* The addresses of one name are one attempt, which fails with the last of them.
+* Two outcomes are not reported: a member answered in AMQP but does not serve; another attempt won the race.
+* When the search gives up after an attempt, its error reports both.  So an error that may be the last one is
+  reported only when the search continues: a name's further addresses may arrive late, or never.
+* No error has the condition ``amqp:unauthorized-access``: proton's handlers would close the connection, but
+  the search continues with members that accept the credentials.
+* While no call of ``haclient.utils`` waits, nothing is reported: no handler runs, and the events of a long
+  outage would fill the memory.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from haclient.events import AttemptFailed, AttemptStarted, BackingOff, Connected
 if TYPE_CHECKING:
     from haclient.discovery.topology import Topology
 
-# The name that proton's own reactor gives errors of sockets, and that proton gives a peer's breach of AMQP.
+# The names that proton gives socket errors (its reactor), and a peer's violations of AMQP.
 SOCKET_ERROR = "proton.pythonio"
 _FRAMING_ERROR = "amqp:connection:framing-error"
 
@@ -43,17 +42,17 @@ _NAMES = {
     FailureReason.TLS_VERIFICATION: _FRAMING_ERROR,
 }
 
-# Behind one of these, what failed before was not the end of the search.
-_GOES_ON = AttemptStarted | BackingOff | Connected | Reconnected
+# After one of these events the earlier failure was not the end of the search.
+_SEARCH_CONTINUES = AttemptStarted | BackingOff | Connected | Reconnected
 
 
 class AttemptErrors:
     """The failed attempts of one connection (an ``event_log.Subscription``).
 
     :param report: called with the name and the description of each error.
-    :param topology: returns what is known of the members.
-    :param gave_up: whether the search has given up, and will say so itself.
-    :param is_dialling: whether another attempt is under way.
+    :param topology: returns the known members.
+    :param gave_up: whether the search has given up, and will report that itself.
+    :param is_dialling: whether another attempt is in progress.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class AttemptErrors:
         """Handle one event of the connection."""
         if isinstance(event, Connected | Reconnected):
             self._failed.clear()
-        if isinstance(event, _GOES_ON):
+        if isinstance(event, _SEARCH_CONTINUES):
             self._report_last()
         if not isinstance(event, AttemptFailed) or not self._is_whole(event.record.endpoint):
             return
@@ -93,10 +92,10 @@ class AttemptErrors:
             self._unreported = None
 
     def end(self) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection: nothing to do."""
 
     def _is_whole(self, endpoint: Endpoint) -> bool:
-        """Whether no other address of the same name is still to be tried."""
+        """Return whether all other addresses of the same name have failed too."""
         if endpoint.origin is not Origin.RESOLVED:
             return True
         topology = self._topology()
@@ -114,7 +113,7 @@ def _name_of(endpoint: Endpoint) -> tuple[str, int]:
 
 
 def url_of(endpoint: Endpoint) -> str:
-    """The URL of a member, with the name that the application wrote if its address was looked up."""
+    """Return the URL of a member, with the name that the application wrote if its address was looked up."""
     if endpoint.origin is not Origin.RESOLVED or not endpoint.server_name:
         return str(endpoint)
     return str(Endpoint(endpoint.server_name, endpoint.port, endpoint.tls))

@@ -1,11 +1,11 @@
-"""Runs the event loop of blocking calls: on the caller's thread, and on a background thread in between.
+"""Runs the event loop of blocking calls: in the caller's thread, and in a background thread between calls.
 
-A call runs the loop until an event is pending for a handler, and calls the handler while the loop is
-stopped: a handler may make a blocking call itself, or close the connection, as with proton.
+A call runs the loop until an event is pending for a handler, then stops the loop and calls the handler.
+So, as with proton, a handler may make a blocking call itself, or close the connection.
 
-Between two calls the background thread runs the loop of a container for a moment from time to time, and
-whenever a heartbeat is due, and calls no handler, so that heartbeats and failovers go on.  One lock keeps
-that thread and the application apart.
+Between two calls the background thread runs the loop of a container briefly at intervals, and whenever a
+heartbeat is due.  It calls no handler, but heartbeats and failovers continue.  One lock separates that
+thread from the application.
 """
 
 from __future__ import annotations
@@ -21,28 +21,27 @@ from collections.abc import Callable
 from haclient.factory.loop_thread import check_threads
 from haclient.reactor.loop import Reactor
 
-# Seconds between two runs of the loop while the application computes, at most: what arrived is read then.
+# Most seconds between two runs of the loop while the application computes; each run reads arrived bytes.
 _TURN_INTERVAL = 0.5
 _LEAST_INTERVAL = 0.02
 
 
 class BackgroundLoop:
-    """Runs the loop of a container while no blocking call does."""
+    """Runs the loop of a container between blocking calls."""
 
     def __init__(self, container: Reactor) -> None:
         check_threads()
         self.lock = threading.RLock()
         self._container = weakref.ref(container)
         self._over = threading.Event()
-        # A connection that is never closed must end before the interpreter has destroyed half of
-        # proton's objects.
+        # An open connection must be closed before the interpreter has destroyed half of proton's objects.
         self._at_exit = functools.partial(_end, self._container, os.getpid())
         atexit.register(self._at_exit)
         self._thread = threading.Thread(target=self._run, name="haclient background loop", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread.  Not to be called with the lock held."""
+        """End the thread.  Do not call this with the lock held."""
         atexit.unregister(self._at_exit)
         self._over.set()
         if self._thread is not threading.current_thread():
@@ -55,7 +54,7 @@ class BackgroundLoop:
             if container is None:
                 atexit.unregister(self._at_exit)
                 return
-            # A call that has the lock runs the loop itself, but it may return just before a heartbeat is due.
+            # A call that has the lock runs the loop itself, but may return just before a heartbeat is due.
             if self.lock.acquire(blocking=False):
                 try:
                     if container.begun and not self._over.is_set():
@@ -70,7 +69,7 @@ def turn_until(container: Reactor, condition: Callable[[], object], timeout: flo
     """Run the loop and call handlers until a condition holds, the timeout expires, or the container ends.
 
     :param timeout: seconds; ``None`` is no limit.
-    :returns: whether it holds.
+    :returns: whether the condition holds.
     """
     loop = container.loop
     end = None if timeout is None else loop.time() + timeout
@@ -91,7 +90,7 @@ def turn_until(container: Reactor, condition: Callable[[], object], timeout: flo
 
 
 def background_loop_of(container: Reactor) -> BackgroundLoop:
-    """The background loop of a container, which all its connections share."""
+    """Return the background loop of a container, which all its connections share."""
     if container.background_loop is None:
         container.background_loop = BackgroundLoop(container)
     background: BackgroundLoop = container.background_loop
@@ -108,10 +107,11 @@ def release_loop(container: Reactor, *, own: bool) -> None:
 
 
 def _end(reference: weakref.ref[Reactor], pid: int) -> None:
-    """Close what is left, in the process whose sockets they are.
+    """Close remaining connections, but only in the process that opened their sockets.
 
-    A forked process has the same sockets and the same selector: whatever it closes, or takes out, its parent
-    loses.  So there nothing is ever destroyed, by the collector at the end of the interpreter neither.
+    A forked process shares the sockets and the selector: closing or removing them there would affect the
+    parent.  So a forked process keeps the container for ever, even through garbage collection at the
+    interpreter's exit.
     """
     container = reference()
     if container is None:

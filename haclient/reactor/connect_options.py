@@ -17,7 +17,7 @@ from haclient.retry.backoff import FixedDelays
 
 _DEFAULTS = Options()
 _OPTIONS = frozenset(each.name for each in fields(Options)) - {"max_frame_size"}
-# Where one of these is given, the options configure TLS, not the container's domain.
+# If one of these is given, the options configure TLS instead of the container's domain.
 _TLS_OPTIONS = frozenset({"tls_ca", "tls_cert", "tls_key", "tls_verify", "tls_server_name"})
 
 
@@ -25,13 +25,13 @@ _TLS_OPTIONS = frozenset({"tls_ca", "tls_cert", "tls_key", "tls_verify", "tls_se
 class ConnectOptions:
     """The arguments of ``connect``, apart from the addresses.
 
-    :param heartbeat: seconds; ``None`` is off for a plain connection and the default of the URL
-        options for one with failover.
-    :param virtual_host: the host name in Open; empty for none, ``None`` for that of the address.
+    :param heartbeat: seconds; ``None`` is off for a plain connection, and the URL options' default with
+        failover.
+    :param virtual_host: the host name in Open; empty for none, ``None`` for the address's.
     :param mechanisms: allowed SASL mechanisms; empty means any safe one.
-    :param properties: those of Open; ``None`` for those of haclient, otherwise these and no others.
+    :param properties: the only properties of the Open; ``None`` for haclient's.
     :param options: options of a cluster URL by name.
-    :param delays: those of ``reconnect``; ``None`` for the jittered ones of the options.
+    :param delays: the delays of ``reconnect``; ``None`` for the jittered ones of the options.
     """
 
     container_id: str
@@ -50,10 +50,10 @@ class ConnectOptions:
     delays: FixedDelays | None = None
 
     def refine(self, settings: Settings, endpoint: Endpoint) -> Settings:
-        """Settings of an attempt at an endpoint, as asked for."""
+        """Return the settings of an attempt at an endpoint, changed as these arguments ask."""
         mechanisms = self.mechanisms or settings.mechanisms
         if endpoint.tls and not mechanisms and settings.user is None:
-            # As proton does: a certificate in the domain speaks for itself, where the peer asks.
+            # As in proton: a certificate in the domain authenticates the client if the peer asks for one.
             mechanisms = ("EXTERNAL", "ANONYMOUS")
         return replace(
             settings,
@@ -96,14 +96,14 @@ class ConnectOptions:
         )
 
     def with_tls(self, container: Any, url: ClusterURL) -> ConnectOptions:
-        """A copy with the container's own TLS, where an address needs TLS and no argument configures it."""
+        """Return a copy with the container's TLS if an address needs TLS and no argument configures it."""
         wanted = self.ssl_domain is None and any(seed.endpoint.tls for seed in url.seeds)
         if not wanted or _TLS_OPTIONS & (_changed(url.options) | set(self.options)):
             return self
         return replace(self, ssl_domain=container.ssl.client)
 
     def with_failover(self, url: ClusterURL, reconnect: Any) -> ConnectOptions:
-        """A copy with the options that a factory for ``url`` needs."""
+        """Return a copy with the options that a factory for ``url`` needs."""
         options: dict[str, Any] = {
             "client_id": self.container_id,
             "vhost": self.virtual_host or None,
@@ -112,7 +112,7 @@ class ConnectOptions:
         }
         known: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         if url.options.startup_deadline == _DEFAULTS.startup_deadline:
-            known["startup_deadline"] = None  # proton's container tries for ever
+            known["startup_deadline"] = None  # proton's container never gives up
         return replace(self, options={**known, **self.options}, delays=fixed_delays(reconnect))
 
 

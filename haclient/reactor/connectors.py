@@ -1,8 +1,8 @@
-"""Connectors dial for a connection of a container: once, or over every failover.
+"""Connectors dial for a connection of a container: once, or after every lost connection.
 
-``PlainConnector`` is proton's connection without reconnect.  ``FailoverConnector`` has the interface of
-a link of ``core.connection.ConnectionCore``: the core finds the primary, attaches the connector to the
-session that it opened and reports a loss to it, and the connector passes both on to the binding.
+``PlainConnector`` is proton's connection without reconnect.  ``FailoverConnector`` has the interface of a
+link of ``core.connection.ConnectionCore``: the core finds the primary, attaches the connector to the session
+that it opened, and reports a lost connection to it.  The connector passes both on to the binding.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class PlainConnector:
         self.failure: Exception | None = None
 
     def start(self) -> None:
-        """Dial."""
+        """Start to dial."""
         if self._task is None:
             self._task = self._binding.container.spawn(self._run())
 
     def close(self) -> None:
-        """Send Close after what is already queued, or cancel the dial."""
+        """Send Close after queued output, or cancel the dial."""
         OPEN_CONNECTIONS.remove(self._binding.engine)
         if self._binding.engine is None and self._task is not None and not self._task.done():
             self._task.cancel()
@@ -72,7 +72,7 @@ class PlainConnector:
         """Do nothing: each address is dialled once."""
 
     def ended(self) -> None:
-        """There is no other connection."""
+        """End the binding: a plain connection is not replaced."""
         self._binding.over()
 
     async def _run(self) -> None:
@@ -116,9 +116,9 @@ class PlainConnector:
 
 
 class _Factory(FactoryCore):
-    """A factory of one connection, whose attempts are made as ``connect`` was asked.
+    """A factory of one connection, whose attempts use the arguments of ``connect``.
 
-    :param earlier: how many connections its container has made before.
+    :param earlier: the number of connections that its container has made before.
     """
 
     def __init__(self, url: ClusterURL, connect_options: ConnectOptions, earlier: int) -> None:
@@ -138,20 +138,20 @@ class _Factory(FactoryCore):
         params = await self._endpoint_params.params_for(endpoint)
         settings = self._connect_options.refine(params.settings, endpoint)
         params = replace(params, exact_properties=self._connect_options.properties is not None)
-        if self._connect_options.ssl_domain is None:  # TLS as the URL options say
+        if self._connect_options.ssl_domain is None:  # TLS as the URL options define
             return replace(params, settings=replace(settings, tls_domain=params.settings.tls_domain))
         return replace(params, settings=settings, tls=None)
 
 
 class FailoverConnector:
-    """Keeps a connection over every failover, until it is closed or the search gives up."""
+    """Replaces a lost connection, until the application closes it or the search gives up."""
 
     failover = True
     address = None
     may_attach_ahead = False
-    """Handlers see a session when it is usable."""
+    """False: handlers see a session only when it is usable."""
     was_open = unanswered = False
-    """The application opens its links itself, and hears what the peer answers."""
+    """False: the application opens its links itself, and sees the peer's answer."""
 
     def __init__(self, binding: Binding, url: ClusterURL, options: ConnectOptions) -> None:
         self._binding = binding
@@ -173,11 +173,11 @@ class FailoverConnector:
         self._was_bound = False
         self.failure: Exception | None = None
         self.on_closed: Callable[[], None] = lambda: None
-        """Set by the core, as for every link of its."""
+        """Set by the core, as for each of its links."""
         self.on_waiting: Callable[[], None] = lambda: None
-        """The same: called when something begins to wait for a session."""
+        """Set by the core; called when a call begins to wait for a session."""
         self.unsettled = 0
-        """Messages without an outcome at the last loss, or the end; handlers send more meanwhile."""
+        """Messages without an outcome at the last disconnection or the end; handlers send more meanwhile."""
 
     def start(self) -> None:
         """Search for the primary."""
@@ -194,7 +194,7 @@ class FailoverConnector:
         self.start()
 
     def ended(self) -> None:
-        """The core searches again."""
+        """Count unsettled messages; the core searches again."""
         self.unsettled = self._binding.unsettled()
 
     async def _run(self) -> None:
@@ -226,19 +226,19 @@ class FailoverConnector:
 
     @property
     def waiting(self) -> int:
-        """How many blocking calls wait; the first connect is a call of the core's."""
+        """Return the number of waiting blocking calls; the first connect is a call of the core's."""
         return self._binding.waiting if self._was_bound else 0
 
     @property
     def to_replay(self) -> int:
-        """Messages that are sent again over the next connection."""
+        """Return the number of messages to send again over the next connection."""
         return self._binding.unsettled(left=True)
 
     def attach(self, engine: Engine, session: proton.Session) -> None:
-        """A usable session was found.
+        """Take over a usable session.
 
-        Called while the engine dispatches the event.  The engine first finishes the events behind it; the
-        binding takes over an idle engine.
+        Called while the engine dispatches an event.  The binding takes over when the engine is idle, after
+        later events.
         """
         self._binding.container.loop.call_soon(self._bind, engine, session)
 
@@ -250,26 +250,26 @@ class FailoverConnector:
         if self._core.endpoint is not None:
             self._binding.connection.url = Url(url_of(self._core.endpoint))
         if (reason := self._binding.links_beyond(engine)) is not None:
-            self.fail(ConnectionGaveUp(reason))  # over the next connection it would be the same
+            self.fail(ConnectionGaveUp(reason))  # it would be the same over the next connection
             return
         self._binding.bind(engine, session)
 
     def on_disconnected(self) -> None:
-        """The engine has reported the loss to the binding already."""
+        """Do nothing: the engine has reported the loss to the binding already."""
 
     def writable_again(self) -> None:
-        """The engine goes on by itself."""
+        """Do nothing: the engine continues by itself."""
 
     def _has_given_up(self) -> bool:
         return self._core is not None and self._core.gave_up
 
     def _attempt_failed(self, name: str, description: str) -> None:
-        # A name whose lookup fails while the connection is usable again was not needed.
+        # While the connection is usable again, a failed lookup of another name does not matter.
         if not self._finished.is_set() and self._binding.engine is None:
             self._binding.attempt_failed(transport_with(name, description))
 
     def fail(self, error: HaclientError) -> None:
-        """The core is closed, or gave up."""
+        """Report that the core is closed, or gave up."""
         if not isinstance(error, ConnectionClosed) and not self._finished.is_set():
             name = (error.condition if isinstance(error, ConnectionGaveUp) else None) or SOCKET_ERROR
             if isinstance(error, AuthenticationFailed):
@@ -283,12 +283,12 @@ class FailoverConnector:
 class _ClosingOwner(Accepted):
     """The owner of an engine whose connection the application has closed.
 
-    The core would take the peer's Close for a loss, until it knows.
+    Otherwise the core would treat the peer's Close as a lost connection until it is closed itself.
     """
 
     def __init__(self, core: ConnectionCore) -> None:
         self._core = core
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
-        """Both Closes are exchanged, or the socket broke."""
+        """Report that both Closes are exchanged, or that the socket broke."""
         self._core.ended(engine, reason)

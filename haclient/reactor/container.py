@@ -1,7 +1,7 @@
-"""``proton.reactor.Container``: what applications start and configure.
+"""``proton.reactor.Container``, which applications start and configure.
 
-Handlers, links, options and ``connect.json`` are proton's own code; connections, transactions,
-listeners, timers and selectables are made for the event loop of ``loop.Reactor``.
+Handlers, links, options and ``connect.json`` are proton's own code.  Connections, transactions, listeners,
+timers and selectables are made for the event loop of ``loop.Reactor``.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Container(Reactor):
         ssl_domain: SSLDomain | None = None,
         **kwargs: Any,
     ) -> Connection:
-        """Connect; see ``proton.reactor.Container.connect`` for everything that is not said here.
+        """Connect; see ``proton.reactor.Container.connect`` for everything else.
 
         :param url: proton's URL, or a cluster URL.  Without any address ``connect.json`` is read.
         :param address: a URL, or several.
         :param reconnect: ``False`` for a plain connection; otherwise it survives failovers.  The delays of a
-            ``Backoff`` or a list are taken as they are, and its end is that of a search; without them the
-            delays are jittered, as the options say.
+            ``Backoff`` or a list are used unchanged, and the search ends with them.  Otherwise the delays are
+            jittered, as the options define.
         :param kwargs: proton's, and the options of a cluster URL by name.
         :raises ClusterURLError: when a cluster URL or an option is wrong.
         """
@@ -104,7 +104,7 @@ class Container(Reactor):
         return connection
 
     def connection(self, handler: Any = None) -> Connection:
-        """A connection that is not opened yet; without ``connect`` it is a plain one."""
+        """Return a connection that is not opened yet; without ``connect`` it is a plain one."""
         binding = Binding(self)
         connection = binding.connection
         if handler is not None:
@@ -114,7 +114,7 @@ class Container(Reactor):
         return connection
 
     def dial(self, binding: Binding) -> None:
-        """The application opened a connection."""
+        """Dial for a connection that the application opened."""
         if binding.connector is None:
             connection = binding.connection
             members = cluster([connection.url or Url(connection.hostname)], self.user, self.password)
@@ -124,9 +124,9 @@ class Container(Reactor):
         binding.connector.start()
 
     def create_sender(self, context: Any, target: str | None = None, *args: Any, **kwargs: Any) -> Sender:
-        """A sender; see ``proton.reactor.Container.create_sender``.
+        """Create a sender; see ``proton.reactor.Container.create_sender``.
 
-        :param context: a connection, a session, or a URL (a cluster URL too) to connect to.
+        :param context: a connection, a session, or a URL (also a cluster URL) to connect to.
         """
         _check_names(target, *args[:2], kwargs.get("source"), kwargs.get("name"))
         context, path = self._resolve(context)
@@ -135,7 +135,7 @@ class Container(Reactor):
         return sender
 
     def create_receiver(self, context: Any, source: str | None = None, *args: Any, **kwargs: Any) -> Receiver:
-        """A receiver; see ``proton.reactor.Container.create_receiver``."""
+        """Create a receiver; see ``proton.reactor.Container.create_receiver``."""
         _check_names(source, *args[:2], kwargs.get("target"), kwargs.get("name"))
         context, path = self._resolve(context)
         made: Any = super().create_receiver(context, source or path, *args, **kwargs)
@@ -152,12 +152,12 @@ class Container(Reactor):
 
         :param context: its connection, or a session.
         :param handler: a ``proton.handlers.TransactionHandler``.
-        :returns: the transaction, which may be used from ``on_transaction_declared`` on, and no longer
-            than its connection: see ``transactions``.
+        :returns: the transaction, usable from ``on_transaction_declared`` until its connection ends: see
+            ``transactions``.
         """
         link = getattr(context, "_txn_ctrl", None)
         if link is None or link.state & (Endpoint.LOCAL_CLOSED | Endpoint.REMOTE_CLOSED):
-            # proton may send a new Attach before the Detach: the second link has another name.
+            # proton may send a new Attach before the Detach, so the second link has another name.
             name = "txn-ctrl" if link is None else f"txn-ctrl-{uuid.uuid4()}"
             link = self.create_sender(context, None, name=name, handler=CoordinatorHandler(handler))
             link.target.type = Terminus.COORDINATOR
@@ -182,7 +182,7 @@ class Container(Reactor):
         self.release(task)
 
     def acceptor(self, host: str, port: Any, handler: Any = None) -> Any:
-        """A listening socket; ``listen`` takes a URL instead.
+        """Return a listening socket; ``listen`` takes a URL instead.
 
         :raises OSError: when it cannot be bound.
         """
@@ -190,6 +190,6 @@ class Container(Reactor):
 
 
 def _check_names(*names: object) -> None:
-    """Refuse the names and addresses of a link that C would shorten: they would be another node's."""
+    """Refuse a link's names and addresses that C would truncate: they would denote another node."""
     for name in names:
         check_text("name or address", name, optional=True)

@@ -1,8 +1,8 @@
-"""``Container.listen``: peers that connect to this container.
+"""``Container.listen``: accepts peers that connect to this container.
 
-A connection that was accepted is plain: it ends with its socket.  Its TLS is Python's (``ssl_domain``).
-Where each client needs a certificate the engine answers SASL, EXTERNAL included, and proton knows nothing of
-users: ``AcceptedTransport`` says who the client is.
+An accepted connection is plain: it ends with its socket.  Its TLS is Python's (``ssl_domain``).  If each
+client needs a certificate, the engine answers SASL, EXTERNAL included, so proton does not know the user:
+``AcceptedTransport`` reports it.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
 logger = get_logger("haclient")
 
-# As many as may wait to be accepted: proton's ten are few after a failover of the peers.
+# Connections that may wait to be accepted: proton's ten are too few after a failover of the peers.
 _BACKLOG = 128
 
 
 class Accepted:
-    """The owner of an engine whose events a binding handles: it does nothing itself."""
+    """The owner of an engine whose events a binding handles: does nothing."""
 
     def opened(self, engine: Engine) -> None:
-        """The handlers saw it."""
+        """Do nothing: the handlers saw the event."""
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """The handlers saw it."""
+        """Do nothing: the handlers saw the event."""
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """The handlers saw it."""
+        """Do nothing: the handlers saw the event."""
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """The handlers saw it."""
+        """Do nothing: the handlers saw the event."""
 
     def writable_again(self, engine: Engine) -> None:
-        """The engine goes on by itself."""
+        """Do nothing: the engine continues by itself."""
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
-        """The engine reports it to the binding itself."""
+        """Do nothing: the engine reports the end to the binding."""
 
 
 class Acceptor(proton.Handler, Kept):
@@ -70,10 +70,10 @@ class Acceptor(proton.Handler, Kept):
         container.spawn(self._serve())
 
     def set_ssl_domain(self, ssl_domain: SSLDomain) -> None:
-        """Speak TLS with those who connect.
+        """Use TLS for accepted connections.
 
-        :raises TypeError: for a domain that only proton can use; it listens no longer then.
-        :raises OSError: if a file of the domain cannot be read any more.
+        :raises TypeError: for a domain that only proton can use; the socket is closed then.
+        :raises OSError: if a file of the domain can no longer be read; the socket is closed then.
         """
         try:
             domain = for_listening(ssl_domain)
@@ -85,12 +85,12 @@ class Acceptor(proton.Handler, Kept):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port it listens on."""
+        """Return the host and port it listens on."""
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
     def close(self) -> None:
-        """Listen no longer.  Connections that were accepted go on."""
+        """Stop listening.  Accepted connections continue."""
         if not self._closed:
             self._closed = True
             if self._server is not None:
@@ -99,7 +99,7 @@ class Acceptor(proton.Handler, Kept):
             self._container.release(self)
 
     def let_go(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self.close()
 
     async def _serve(self) -> None:
@@ -126,7 +126,7 @@ class Acceptor(proton.Handler, Kept):
 
 
 class AcceptedTransport(proton.Transport):
-    """proton's transport of an accepted connection; it knows the user whose SASL the engine answers."""
+    """proton's transport of an accepted connection, with the user if the engine answers SASL."""
 
     negotiation: ServerSasl | None = None
     has_tls = False
@@ -137,7 +137,7 @@ class AcceptedTransport(proton.Transport):
 
     @property
     def user(self) -> str | None:
-        """The name of the client, ``None`` before it has one."""
+        """Return the name of the client; ``None`` before it has authenticated."""
         found: str | None = super().user if self._login is None else self._login.user
         return found
 
@@ -152,7 +152,7 @@ class AcceptedTransport(proton.Transport):
         return self.has_tls or bool(super().encrypted)
 
     def sasl(self) -> Any:
-        """The outcome of SASL: ``user``, ``mech``, ``outcome`` and ``authorization``."""
+        """Return the outcome of SASL: ``user``, ``mech``, ``outcome`` and ``authorization``."""
         if self.negotiation is None:
             return super().sasl()
         login = self.negotiation.login
@@ -180,9 +180,9 @@ class _ServerEngine(Engine):
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket, of the family of the first address that can be bound.
+    """Return a listening socket, of the family of the first address that can be bound.
 
-    :raises OSError: when none can.
+    :raises OSError: when none can be bound.
     """
     failure: OSError | None = None
     flags = socket.AI_PASSIVE

@@ -1,22 +1,22 @@
-"""proton's reactor on an event loop of asyncio: its events, its life, its end.
+"""proton's reactor on an event loop of asyncio: its events, life cycle and end.
 
 Theory of operation
 -------------------
-Everything that concerns handlers, links and configuration is inherited from proton; everything
-that concerns sockets, time and events is replaced.  Connections are ``endpoints.binding.Binding``s, dialled
-by ``connectors``; events from sockets go to the handlers at once, and events made here (a timer, an
-event of the application's, an endpoint that is opened while there is no connection) wait in a
-queue that ``_pump`` empties.
+Handlers, links and configuration are inherited from proton.  Sockets, time and events are replaced.
+Connections are ``endpoints.binding.Binding``s, dialled by ``connectors``.
+
+Events from sockets go to the handlers at once.  Local events wait in a queue that ``_pump`` empties: a timer,
+an application's event, an endpoint that is opened while there is no connection.
 
 ``run()`` owns a loop and ends, as proton's does, when nothing is left that could produce an event.
-``run_async()`` is the same inside a loop that runs already.
+``run_async()`` does the same inside a running loop.
 
 Rules
 -----
-* What a handler raises ends ``run()`` and is raised by it.
-* While ``held`` is set nothing reaches a handler, and sockets and heartbeats go on: that is how
-  ``haclient.utils`` keeps a connection alive while the application computes, and calls handlers
-  while the loop is stopped (``background_loop``).
+* An error that a handler raises ends ``run()``, which raises it.
+* While ``held`` is set no event reaches a handler, but sockets and heartbeats continue.  So
+  ``haclient.utils`` keeps a connection alive while the application computes, and calls handlers while the
+  loop is stopped (``background_loop``).
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from haclient.reactor.proton_events import Event
 from haclient.reactor.selectables import SELECTABLE_EVENTS, Selectables
 from haclient.reactor.ssl_domain import Domains
 
-# The iterations of a timer whose callback sends something: the timer, the flush, the socket.
+# Iterations of the loop for a timer whose callback sends something: the timer, the flush, the socket.
 _TURNS = 3
 
 
 class Reactor(proton_reactor.Container):
-    """The part of a container that turns; ``container.Container`` is the whole."""
+    """The event-handling part of ``container.Container``."""
 
     def __init__(self, *handlers: Any, **kwargs: Any) -> None:
-        # Not the container's: it loads the system's certificates, twice, for TLS that is seldom used.
+        # Skip the container's own: it loads the system's certificates, twice, for TLS that is seldom used.
         ProtonReactor.__init__(self, *handlers, **kwargs)
         self._global_handler: Any = kwargs.get("global_handler")
         self._ssl: SSLConfig | None = None
@@ -64,12 +64,12 @@ class Reactor(proton_reactor.Container):
         self.password: Any = None
         self.encoder = Encoder()
         self.connections_made = 0
-        """Connections with failover so far: logs, telemetry and busy primaries tell them apart by number."""
+        """Connections with failover so far: their numbers in logs, in telemetry and for busy primaries."""
         self.held = False
         self.pending = False
-        """Whether an event is pending for a handler."""
+        """Set while an event is pending for a handler."""
         self.stops = False
-        """Whether the loop stops when an event becomes pending."""
+        """Set to stop the loop when an event becomes pending."""
         self.begun = False
         self.background_loop: Any = None
         """Runs the loop between two calls of ``haclient.utils``."""
@@ -81,7 +81,7 @@ class Reactor(proton_reactor.Container):
         self._shut = False
         self._watch: Callable[[], object] | None = None
         self._dispatched = 0
-        # Ordered sets: what keeps the container alive, and whose local events wait.
+        # Ordered sets: objects that keep the container running, and bindings with pending local events.
         self._alive: dict[Any, None] = {}
         self._dirty: dict[Bound, None] = {}
         self._queue: deque[Any] = deque()
@@ -91,7 +91,10 @@ class Reactor(proton_reactor.Container):
 
     @property
     def global_handler(self) -> Any:
-        """Gets every event, after its own handler; made when first asked for.  Sockets need none here."""
+        """Return the handler of all events, called after an event's own; made on first use.
+
+        Unlike proton's, it does not serve sockets.
+        """
         if self._global_handler is None:
             self._global_handler = proton.Handler()
         return self._global_handler
@@ -102,7 +105,7 @@ class Reactor(proton_reactor.Container):
 
     @property
     def ssl(self) -> SSLConfig:
-        """The TLS of connections and listeners that are given none, made when first asked for."""
+        """Return the default TLS of connections and listeners, made on first use."""
         if self._ssl is None:
             self._ssl = Domains()
         return self._ssl
@@ -115,31 +118,31 @@ class Reactor(proton_reactor.Container):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The running loop where there is one; otherwise a loop of its own."""
+        """Return the running loop if there is one, or a loop of the container's own."""
         if self._loop is None:
             self._own_loop = not _is_running()
             self._loop = asyncio.new_event_loop() if self._own_loop else asyncio.get_running_loop()
         return self._loop
 
     def begin_alone(self) -> None:
-        """Take a loop of its own, even where one is running: for blocking calls."""
+        """Use a loop of the container's own, for blocking calls, even inside a running loop."""
         if self._loop is None:
             self._loop, self._own_loop = asyncio.new_event_loop(), True
         self.held = True
 
     def start(self) -> None:
-        """Let the handlers know, before anything else happens."""
+        """Start, and dispatch the handlers' first event."""
         self._over = self._shut = False
         self.begun = True
         self.push_event(self, ProtonEvent.REACTOR_INIT)
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left that could produce an event."""
+        """Return whether nothing is left that could produce an event."""
         return self._over
 
     def run(self) -> None:
-        """Run until nothing is left to be done, ``stop`` is called, or a handler raises."""
+        """Run until nothing is left to do, ``stop`` is called, or a handler raises."""
         if _is_running():
             raise RuntimeError("an event loop runs here already: await run_async() instead of run()")
         self.start()
@@ -150,7 +153,7 @@ class Reactor(proton_reactor.Container):
         self.raise_error()
 
     async def run_async(self) -> None:
-        """Run inside a running loop.  Cancelling it closes every connection."""
+        """Run inside a running loop.  If cancelled, close every connection."""
         loop = asyncio.get_running_loop()
         if self.loop is not loop:
             raise RuntimeError("this container began on another event loop")
@@ -159,26 +162,26 @@ class Reactor(proton_reactor.Container):
         try:
             await self._ended
         finally:
-            self._let_go()
+            self._close_all()
             await self._end_tasks()
         self.raise_error()
 
     def stop(self) -> None:
-        """End ``run`` once the events so far were dispatched."""
+        """End ``run`` once all earlier events are dispatched."""
         self._stop = True
         self._pump_soon()
 
     def process(self) -> bool:
-        """Wait at most ``timeout`` for something to happen; ``False`` when nothing can any more."""
+        """Wait at most ``timeout`` for an event; return ``False`` when none can follow."""
         before = self._dispatched
         self.run_until(lambda: self._dispatched != before, self._timeout)
         return not self._over
 
     def run_until(self, condition: Callable[[], object], timeout: float | None) -> bool:
-        """Run until a condition holds (it is checked after events), the timeout expires, or the end.
+        """Run until a condition holds (checked after events), the timeout expires, or the container ends.
 
         :param timeout: seconds; ``None`` is no limit.
-        :returns: whether it holds.
+        :returns: whether the condition holds.
         """
         loop = self.loop
         end = None if timeout is None else loop.time() + timeout
@@ -198,7 +201,7 @@ class Reactor(proton_reactor.Container):
         return holds
 
     def turn_on(self) -> None:
-        """Let the loop run until something waits for a handler, or a timer stops it."""
+        """Run the loop until an event is pending for a handler, or a timer stops it."""
         self.stops = True
         try:
             self._run_loop()
@@ -206,7 +209,7 @@ class Reactor(proton_reactor.Container):
             self.stops = False
 
     def turn(self) -> None:
-        """Let sockets and timers have what they need now, and no handler anything."""
+        """Serve sockets and timers that are due now, without calling a handler."""
         held, self.held = self.held, True
         try:
             for _ in range(_TURNS):
@@ -216,9 +219,10 @@ class Reactor(proton_reactor.Container):
             self.held = held
 
     def until_due(self) -> float:
-        """Seconds until a connection needs the loop: for a heartbeat, or now, because it is searched for.
+        """Return the seconds until a connection needs the loop; 0 or less if it needs the loop now.
 
-        For any thread; what it returns may be outdated at once.
+        A bound connection needs it for its next heartbeat; one without an engine always does.
+        Thread-safe; the value may be outdated at once.
         """
         loop, due = self._loop, math.inf
         if loop is None:
@@ -229,14 +233,14 @@ class Reactor(proton_reactor.Container):
         return due - loop.time()
 
     def raise_error(self) -> None:
-        """Raise what a handler raised."""
+        """Raise the error of a handler, if any."""
         error, self.error = self.error, None
         if error is not None:
             raise error
 
     def shut_down(self) -> None:
-        """Let everything go, without waiting for a peer, and close a loop of its own."""
-        self._let_go()
+        """Close everything without waiting for a peer, and close a loop of the container's own."""
+        self._close_all()
         loop = self._loop
         if loop is not None and self._own_loop and not loop.is_closed():
             with _no_loop_around():
@@ -253,18 +257,18 @@ class Reactor(proton_reactor.Container):
             self.loop.run_forever()
 
     def yield_(self) -> None:
-        """``run_until`` looks at its condition after every batch of events anyway."""
+        """Do nothing: ``run_until`` checks its condition after every batch of events."""
 
     def wakeup(self) -> None:
-        """End a ``process`` that waits.  For any thread."""
+        """End a waiting ``process``.  Thread-safe."""
         self.loop.call_soon_threadsafe(self._pump_soon)
 
     def mark(self) -> float:
-        """The time now, in seconds since the epoch."""
+        """Return the current time, in seconds since the epoch."""
         self._now: float = super().mark()
         return self._now
 
-    def _let_go(self) -> None:
+    def _close_all(self) -> None:
         self._over = self._shut = True
         self._selectables_watched.close()
         for kept in tuple(self._alive):
@@ -284,21 +288,21 @@ class Reactor(proton_reactor.Container):
         await asyncio.sleep(0)
 
     def dial(self, binding: Any) -> None:
-        """The application opened a connection (``container.Container``)."""
+        """Dial for a connection that the application opened (``container.Container``)."""
 
-    # -- what keeps it alive ------------------------------------------------------------------
+    # -- objects that keep it running ---------------------------------------------------------
 
     @property
     def in_use(self) -> bool:
-        """Whether there is a connection, a timer or a listener."""
+        """Return whether there is a connection, a timer or a listener."""
         return bool(self._alive)
 
     def hold(self, something: Any) -> None:
-        """``run`` must not end before this is released."""
+        """Keep ``run`` from ending until ``release``."""
         self._alive[something] = None
 
     def release(self, something: Any) -> None:
-        """It cannot produce an event any more."""
+        """Let ``run`` end: the object can produce no more events."""
         self._alive.pop(something, None)
         self._pump_soon()
 
@@ -320,16 +324,16 @@ class Reactor(proton_reactor.Container):
 
     @property
     def failed(self) -> bool:
-        """Whether a handler raised: nothing is dispatched until that was raised."""
+        """Return whether a handler's error is not raised yet; no event is dispatched meanwhile."""
         return self.error is not None
 
     @property
     def quiesced(self) -> bool:
-        """Whether no event waits."""
+        """Return whether no event is pending."""
         return not self._queue and not self._dirty
 
     def dispatch(self, event: Any) -> None:
-        """Give an event to its handler, now or as soon as it can be; to none once ``run`` ends."""
+        """Give an event to its handler, at once if possible; drop it once ``run`` ends."""
         if self._shut:
             return
         if self.held or self.error is not None:
@@ -350,11 +354,11 @@ class Reactor(proton_reactor.Container):
         self._pump_soon()
 
     def push_event(self, obj: Any, etype: EventType) -> None:
-        """Dispatch an event of a kind soon; an ``ApplicationEvent`` is one itself."""
+        """Dispatch an event of a kind soon; an ``ApplicationEvent`` is dispatched itself."""
         self.post(obj if isinstance(obj, proton_reactor.ApplicationEvent) else Event(self, etype, obj))
 
     def wake(self, binding: Bound) -> None:
-        """Something was done on a connection that has no engine."""
+        """Dispatch soon the local events of a connection that has no engine."""
         self._dirty[binding] = None
         self._pump_soon()
 
@@ -370,7 +374,7 @@ class Reactor(proton_reactor.Container):
             return
         held, self.held, self.pending = self.held, False, False
         try:
-            self._pump_now()  # the queue is older than what proton has collected
+            self._pump_now()  # the queue is older than proton's collected events
             for kept in tuple(self._alive):
                 if isinstance(kept, Kept):
                     kept.catch_up()
@@ -411,7 +415,7 @@ class Reactor(proton_reactor.Container):
                 break
 
     def _end_if_idle(self) -> bool:
-        """Whether there is more to dispatch after all."""
+        """End if nothing is left; return whether there are more events to dispatch after all."""
         if self._over or (not self._stop and (self._alive or self._tasks)):
             return False
         self._over = True
@@ -449,7 +453,7 @@ def _never() -> bool:
 
 @contextlib.contextmanager
 def _no_loop_around() -> Iterator[None]:
-    """Let a loop run inside a callback of another, which stands still: a blocking call in a coroutine."""
+    """Let a loop run inside a callback of another one, which is suspended: a blocking call in a coroutine."""
     around = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     try:

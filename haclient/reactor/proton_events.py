@@ -1,6 +1,6 @@
 """Events as handlers get them: proton's, with the objects that the application holds.
 
-proton wraps up to five C objects anew for every event; here everything is at hand already.
+proton makes up to five wrappers of C objects for every event; these events reuse existing objects.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LINK_EVENTS = frozenset(
 
 
 class Event(proton.Event):
-    """One event; ``message`` is set by the handlers that receive."""
+    """One event; handlers that receive set ``message``."""
 
     def __init__(
         self,
@@ -81,17 +81,17 @@ class Event(proton.Event):
 
     @property
     def container(self) -> proton_reactor.Container:
-        """The container that it happened in."""
+        """Return the container of the event."""
         return self._container
 
     @property
     def reactor(self) -> proton_reactor.Container:
-        """The same."""
+        """Return the container, under proton's older name."""
         return self._container
 
     @property
     def message(self) -> Any:
-        """The message that was received, in ``on_message``."""
+        """Return the received message, in ``on_message``."""
         return self._message
 
     @message.setter
@@ -99,13 +99,13 @@ class Event(proton.Event):
         if isinstance(message, proton.Message):
             unmark(message)
             if isinstance(message.body, memoryview):
-                # A view into the message's own memory: reading it after the message crashes.
+                # A view into the message's own memory: reading it after the message is freed crashes.
                 message.body = memoryview(bytes(message.body))
         self._message = message
 
 
 def event_of(binding: Bound, kind: int, raw: Any) -> Event | None:
-    """An event of a connection, a session or a link; ``None`` for any other."""
+    """Return an event of a connection, a session or a link; ``None`` for any other."""
     transport = None if binding.engine is None else binding.engine.transport
     link = session = None
     context: Any
@@ -130,14 +130,14 @@ def event_of(binding: Bound, kind: int, raw: Any) -> Event | None:
 
 
 def is_last(kind: int, link: Any) -> bool:
-    """Whether this is the last event of a link."""
+    """Return whether this is the last event of a link."""
     if kind == lib.PN_LINK_REMOTE_CLOSE:
         return bool(link.state & Endpoint.LOCAL_CLOSED)
     return kind == lib.PN_LINK_LOCAL_CLOSE and bool(link.state & Endpoint.REMOTE_CLOSED)
 
 
 def transport_with(name: str, description: str) -> proton.Transport:
-    """A transport that says why there is none."""
+    """Return a transport that holds the reason for a missing connection."""
     transport = proton.Transport()
     transport.condition = proton.Condition(name, description)
     return transport

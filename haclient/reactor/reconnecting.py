@@ -1,6 +1,6 @@
-"""Reads proton's ``reconnect=``: delays that the application wrote down, taken as they are.
+"""Reads proton's ``reconnect=``: delays that the application chose, used unchanged.
 
-Without one, ``connect`` has the jittered backoff of the options of a cluster URL.
+Without one, ``connect`` uses the jittered backoff of a cluster URL's options.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from proton.reactor import Backoff
 
 from haclient.retry.backoff import FixedDelays
 
-# An iterable is read when the application connects; a longer one may have no end.
+# An iterable is read when the application connects; a longer one may be infinite.
 _READ_AHEAD = 1000
-# A delay that repeats for ever: a program that asks for none must not keep the loop busy.
+# Seconds: the least of a delay that repeats for ever, so that it cannot keep the loop busy.
 _LEAST = 0.001
 
 
 def fixed_delays(reconnect: Any) -> FixedDelays | None:
-    """The delays of a ``reconnect`` argument, and how many rounds it allows.
+    """Return the delays of a ``reconnect`` argument, and the number of rounds that it allows.
 
-    :raises TypeError, ValueError: when it is nothing that proton takes, or its delays are no numbers.
+    :raises TypeError, ValueError: when proton does not accept such an argument, or a delay is not a number.
     """
     if reconnect is None or reconnect is True:
         return None
@@ -37,7 +37,7 @@ def fixed_delays(reconnect: Any) -> FixedDelays | None:
 
 
 def _read(reconnect: Any) -> tuple[tuple[float, ...], bool]:
-    """The delays, and whether there are more than are read."""
+    """Return the delays, and whether there are more than were read."""
     most = None if isinstance(reconnect, Sized) else _READ_AHEAD
     iterator = iter(_iterate(reconnect))
     delays = tuple(float(delay) for delay in islice(iterator, most))
@@ -51,7 +51,7 @@ def _iterate(reconnect: Any) -> Iterable[float]:
     if hasattr(reconnect, "reset") and hasattr(reconnect, "next"):  # proton's older protocol
         reconnect.reset()
         return iter(reconnect.next, None)
-    if type(reconnect) is Backoff:  # its own iterator is used up by the first connection that reads it
+    if type(reconnect) is Backoff:  # the first connection would use up its own iterator
         return Backoff(**reconnect.kwargs)
     delays: Iterable[float] = reconnect
     return delays

@@ -1,9 +1,9 @@
-"""Selectables: what an application, or its ``EventInjector``, wants watched beside connections.
+"""Selectables: file descriptors that an application, or its ``EventInjector``, adds to a container.
 
 The selectable is proton's; asyncio, which has no limit at 1024, watches its file descriptor.
 
-A descriptor that is ready is not watched until its handlers have been called: they may read only a
-part, and asyncio would report it again meanwhile.
+A ready descriptor is not watched until its handlers have been called: they may read only a part, and asyncio
+would report it again meanwhile.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _WATCHED_AGAIN = frozenset(
     {ProtonEvent.SELECTABLE_UPDATED, ProtonEvent.SELECTABLE_READABLE, ProtonEvent.SELECTABLE_WRITABLE}
 )
 SELECTABLE_EVENTS = _WATCHED_AGAIN | {ProtonEvent.SELECTABLE_INIT, ProtonEvent.SELECTABLE_FINAL}
-"""Those that ask something of the loop."""
+"""The events that change how the loop watches a selectable."""
 
 
 class EventInjector(proton_reactor.EventInjector):
-    """Brings events of other threads into a container; see ``proton.reactor.EventInjector``.
+    """Passes events of other threads to a container; see ``proton.reactor.EventInjector``.
 
     Its pipe is closed when the container releases it; later events are dropped.
     """
@@ -39,19 +39,19 @@ class EventInjector(proton_reactor.EventInjector):
         self._over = False
 
     def trigger(self, event: Any) -> None:
-        """Dispatch an event on the container's thread.  For any thread."""
+        """Dispatch an event on the container's thread.  Thread-safe."""
         with self._lock:
             if not self._over:
                 super().trigger(event)
 
     def close(self) -> None:
-        """Let the container go once the events so far were dispatched.  For any thread."""
+        """Release the container once all earlier events are dispatched.  Thread-safe."""
         with self._lock:
             if not self._over and not self._closed:
                 super().close()
 
     def end(self) -> None:
-        """The container has let go: close the pipe."""
+        """Close the pipe: the container has released the injector."""
         with self._lock:
             if not self._over:
                 self._over = True
@@ -63,16 +63,16 @@ class EventInjector(proton_reactor.EventInjector):
 
 
 class Selectables:
-    """Those of one container."""
+    """The selectables of one container."""
 
     def __init__(self, container: Reactor) -> None:
         self._container = container
-        # What is watched for each, by file descriptor: selectables change theirs at will.
+        # The watched descriptor and directions of each, since a selectable may change its own.
         self._watched: dict[Any, tuple[int, bool, bool]] = {}
         self._timers: dict[Any, Any] = {}
 
     def follow(self, kind: Any, selectable: Any) -> None:
-        """Do what an event of a selectable asks of the loop."""
+        """Watch, release or close a selectable, as its event demands."""
         if kind is ProtonEvent.SELECTABLE_INIT:
             self._container.hold(selectable)
             self._watch(selectable)
@@ -88,7 +88,7 @@ class Selectables:
             self._container.release(selectable)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all selectables."""
         for selectable in tuple(self._watched):
             self._unwatch(selectable)
 

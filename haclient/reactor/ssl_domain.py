@@ -1,13 +1,13 @@
-"""The TLS of listeners: proton's ``SSLDomain``, whose settings Python's ``ssl`` can use.
+"""The TLS of listeners: proton's ``SSLDomain``, with settings that Python's ``ssl`` can use.
 
 Rules
 -----
-* A listener speaks TLS by Python's ``ssl``.  What a peer sends within proton's own TLS cannot be looked at
-  before proton reads it, and some of it ends the process.  A domain of proton's own says nothing of its
-  files, so a listener refuses it.
-* As with proton, a change concerns the connections that are accepted after it.
-* Clients are asked for a certificate from ``set_peer_authentication`` on.  It must be of the authorities of
-  ``set_trusted_ca_db``, or of the system's where that was not called.
+* A listener uses Python's ``ssl`` for TLS.  proton's own TLS would hide a peer's bytes until proton reads
+  them, and some of them crash the process.  A listener refuses a domain of proton's own, whose files cannot
+  be read back.
+* As with proton, a change affects only connections that are accepted after it.
+* From ``set_peer_authentication`` on, clients must have a certificate of the authorities of
+  ``set_trusted_ca_db``, or of the system's authorities if that was not called.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from haclient.engine.tls import empty_server_context
 
 
 class SSLDomain(proton.SSLDomain):
-    """proton's domain; one of a server is for ``Container.listen`` too."""
+    """proton's domain; one in server mode also works for ``Container.listen``."""
 
     def __init__(self, mode: int) -> None:
         super().__init__(mode)
@@ -34,9 +34,9 @@ class SSLDomain(proton.SSLDomain):
         self._context: ssl.SSLContext | None = None
 
     def set_credentials(self, cert_file: str, key_file: str | None, password: str | None) -> int:
-        """Set the certificate to show, and its key; see ``proton.SSLDomain``."""
+        """Set the certificate to present, and its key; see ``proton.SSLDomain``."""
         done: int = super().set_credentials(cert_file, key_file, password)  # type: ignore[arg-type]  # C takes none
-        # Without a password OpenSSL would ask the terminal.
+        # Without a password OpenSSL would ask on the terminal.
         self._credentials, self._context = (cert_file, key_file, password or ""), None
         return done
 
@@ -47,22 +47,22 @@ class SSLDomain(proton.SSLDomain):
         return done
 
     def set_peer_authentication(self, verify_mode: int, trusted_CAs: str | None = None) -> int:  # noqa: N803
-        """Say whether the peer needs a certificate; see ``proton.SSLDomain``."""
+        """Set whether the peer needs a certificate; see ``proton.SSLDomain``."""
         done: int = super().set_peer_authentication(verify_mode, trusted_CAs)
         self._asks, self._context = verify_mode != proton.SSLDomain.ANONYMOUS_PEER, None
         return done
 
     def allow_unsecured_client(self) -> int:
-        """Not here: a listener for clients without TLS has a port of its own.
+        """Refuse: clients without TLS need a listener on another port.
 
         :raises proton.SSLException: always.
         """
         raise proton.SSLException("a listener with TLS takes no other clients here: listen twice")
 
     def server_context(self) -> ssl.SSLContext:
-        """The context for connections that are accepted from now on.
+        """Return the context for connections that are accepted from now on.
 
-        :raises OSError: if a file cannot be read any more.
+        :raises OSError: if a file can no longer be read.
         """
         if self._context is None:
             self._context = self._make_context()
@@ -85,9 +85,9 @@ class SSLDomain(proton.SSLDomain):
 
 
 def for_listening(domain: Any) -> SSLDomain:
-    """The domain, if a listener can use it.
+    """Return the domain if a listener can use it.
 
-    :raises TypeError: with what to do instead.
+    :raises TypeError: if not; its text names the remedy.
     """
     if not isinstance(domain, SSLDomain) or not domain._serves:
         kind = f"{type(domain).__module__.partition('.')[0]}.{type(domain).__name__}"

@@ -1,6 +1,6 @@
 """Timers of a container: ``schedule`` on the event loop.
 
-A task that is cancelled is gone at once; with proton it keeps the container alive until its time.
+A cancelled task no longer keeps the container running; in proton it does until its time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Task(ProtonTask, Kept):
-    """What ``schedule`` returns; ``cancel`` takes it back."""
+    """A scheduled call, from ``Container.schedule``."""
 
     def __init__(self, container: Reactor, delay: float, handler: Any, fire: Callable[[Task], None]) -> None:
         super().__init__(container, time.time() + delay, handler)
@@ -34,5 +34,5 @@ class Task(ProtonTask, Kept):
             self._reactor.release(self)  # type: ignore[attr-defined]
 
     def let_go(self) -> None:
-        """Cancel it."""
+        """Cancel the call."""
         self.cancel()

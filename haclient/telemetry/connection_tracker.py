@@ -1,8 +1,8 @@
 """Derives the end of each attempt of a connection from its events.
 
-A successful attempt has no event of its own: it is the last one started at the endpoint that is
-connected now.  The attempts pending when the connection gives up or is closed end then.  After dropped
-events, and in a new episode, no attempt is known to be pending.
+A successful attempt has no event of its own: it is the last one started at the endpoint that is now
+connected.  Pending attempts end when the connection gives up or is closed.  After dropped events, and in a
+new episode, no attempt counts as pending.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Ended:
 
     @property
     def duration(self) -> float | None:
-        """Seconds; ``None`` where nothing was dialled."""
+        """Return seconds; ``None`` if nothing was dialled."""
         return self.ended - self.began if self.number else None
 
     @property
     def result(self) -> str:
-        """``CONNECTED``, or the kind of failure."""
+        """Return ``CONNECTED``, or the kind of failure."""
         return CONNECTED if self.failure is None else self.failure.kind.value
 
 
@@ -56,7 +56,7 @@ class ConnectionTracker:
         self._pending: dict[int, events.AttemptStarted] = {}
 
     def update(self, event: Event) -> list[Ended]:
-        """Read the next event; returns the attempts that ended with it."""
+        """Read the next event; return the attempts that ended with it."""
         stamp = event.stamp
         self.dropped_events = stamp.sequence - self._sequence - 1
         self._sequence = stamp.sequence

@@ -1,7 +1,7 @@
-"""Events as measurements, for whatever library counts them.
+"""Turns events into measurements for a metrics library.
 
-A connection is in one of two states that are counted; it is ``RECONNECTING`` before its first connect too, as
-in the telemetry files.
+A connection is counted in one of two states.  As in the telemetry files, it is ``RECONNECTING`` even before
+its first connect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EndpointLabel:
 
 
 class Measures(Protocol):
-    """What is measured.  Durations are seconds."""
+    """The measurements.  Durations are seconds."""
 
     def attempt(self, label: EndpointLabel, ended: Ended) -> None:
         """Measure an attempt that ended."""
@@ -55,10 +55,10 @@ class Measures(Protocol):
         """Count messages sent again."""
 
     def blocked(self) -> None:
-        """Count a connection whose primary takes no messages."""
+        """Count a connection whose primary accepts no messages."""
 
     def unblocked(self, duration: float) -> None:
-        """Measure for how long it took none: it takes messages again, or the connection ended."""
+        """Measure how long a primary accepted no messages, when that or the connection ended."""
 
     def state(self, old: str | None, new: str | None) -> None:
         """Count a change of state; ``None`` is before the first event of a connection, and after its end."""
@@ -75,14 +75,14 @@ class Labels:
     conditions: Names = field(default_factory=Names)
 
     def endpoint(self, endpoint: Endpoint, redactor: Redactor) -> EndpointLabel:
-        """An endpoint as a label."""
+        """Return an endpoint as a label."""
         host = redactor.name(endpoint.host)
         if host is None or self.endpoints.known(f"{host}:{endpoint.port}") == OTHER:
             return EndpointLabel(OTHER, 0)
         return EndpointLabel(host, endpoint.port)
 
     def condition(self, condition: str | None, redactor: Redactor) -> str | None:
-        """A condition as a label."""
+        """Return a condition as a label."""
         return None if condition is None else self.conditions.known(redactor.condition(condition))
 
 
@@ -156,5 +156,5 @@ class EventCounter:
 
 
 def kind_of(event: Event) -> str:
-    """Which kind of episode an event is part of."""
+    """Return the kind of an event's episode."""
     return CONNECT if event.stamp.episode <= 1 else RECONNECT

@@ -1,15 +1,15 @@
-"""The files of one service of one process: one is written, full ones are compressed.
+"""The files of one service of one process: one is being written, full ones are compressed.
 
 Rules
 -----
-* A write is whole or not at all: what the disk took of one that failed is cut off again, and the next write
-  begins a new file.  A killed process leaves at most one torn line, the last.
-* Readers never see half a compressed file: it gets its name when it is complete and on the disk, and
-  only then the plain one is removed.  In between both exist, and readers drop the duplicate ids.
-* The name of a file in the making starts with a dot, which Spark and shells skip.
-* Compression is done in steps, so that lines can be written in between.
-* Descriptors are plain numbers and nothing is buffered: in a forked child ``forget`` drops everything
-  of the parent's without a byte being written.
+* A write is whole or undone: the partial data of a failed one is cut off, and the next write begins a new
+  file.  A killed process leaves at most one torn line, the last.
+* Readers never see half a compressed file.  It gets its final name when it is complete and on the disk; only
+  then is the plain one removed.  In between both exist, and readers drop the duplicate ids.
+* The name of an unfinished file starts with a dot; Spark and shells skip such files.
+* Compression proceeds in steps, so that lines can be written in between.
+* Descriptors are plain numbers and nothing is buffered: in a forked child ``forget`` drops the parent's files
+  without writing a byte.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from haclient.telemetry.retention import remove_old
 from haclient.telemetry.settings import TelemetrySettings
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-# Both less the umask.  The lines name hosts and services, and say what failed there: the group is for those
-# who collect or analyze them.
+# Both less the umask.  The lines name hosts, services and failures; the group is for the accounts that
+# collect or analyze them.
 _MODE = 0o640
 _FOLDER_MODE = 0o750
-# About five milliseconds of compression.
+# Bytes: about five milliseconds of compression.
 _STEP = 256 * 1024
 _LEVEL = 6
 _GZIP_WINDOW = 31  # zlib: window bits + 16 for a gzip header
 _SYNC_INTERVAL = 1.0
-# A disk that had no room for a compressed file is asked again after so long.
+# Seconds until the next try after a disk had no space for a compressed file.
 _RETRY = 60.0
 
 
@@ -50,11 +50,11 @@ class _Open:
 
 
 class Files:
-    """Belongs to the writer's thread.
+    """Writes and compresses files.  Belongs to the writer's thread.
 
-    :param service: whose files these are.
-    :param stem: how the names begin; a number and ``.jsonl`` follow.
-    :param numbers: no two files of the process have the same.
+    :param service: the service of the files.
+    :param stem: the start of the names; a number and ``.jsonl`` follow.
+    :param numbers: unique among the files of the process.
     """
 
     def __init__(self, settings: TelemetrySettings, service: str, stem: str, numbers: Iterator[int]) -> None:
@@ -73,7 +73,7 @@ class Files:
         """Write whole lines.
 
         :param now: monotonic seconds.
-        :raises OSError: nothing of it is kept then.
+        :raises OSError: if it failed; no part of the data is kept.
         """
         file = self._file
         if file is not None and file.size and file.size + len(data) > self._settings.rotate_size:
@@ -93,7 +93,7 @@ class Files:
         file.dirty = True
 
     def tick(self, now: float) -> None:
-        """Do what is due by the clock."""
+        """Rotate or sync the file if the clock demands it."""
         file = self._file
         if file is None:
             return
@@ -105,7 +105,7 @@ class Files:
                 os.fsync(file.number)
 
     def due(self) -> float | None:
-        """When ``tick`` has something to do, or ``compress``: monotonic seconds."""
+        """Return when ``tick`` or ``compress`` has work next, in monotonic seconds; ``None`` for never."""
         times = []
         if (self._full or self._compression is not None) and not self._finished:
             times.append(self._compress_at)
@@ -116,7 +116,7 @@ class Files:
         return min(times, default=None)
 
     def compress(self, now: float) -> None:
-        """One step of the compression of a full file, if there is one."""
+        """Do one step of the compression of a full file, if there is one."""
         if now < self._compress_at or self._finished:
             return
         try:
@@ -125,15 +125,15 @@ class Files:
             elif self._compression is not None and self._compression.step():
                 self._compression = None
                 self._full.popleft()
-        except FileNotFoundError:  # somebody removed the file, which is allowed
+        except FileNotFoundError:  # users may remove files at any time
             self._give_up_compression()
             self._full.popleft()
-        except OSError:  # most likely there is no room; the plain file stays
+        except OSError:  # most likely the disk is full; the plain file stays
             self._give_up_compression()
             self._compress_at = now + _RETRY
 
     def finish(self) -> None:
-        """The process ends: what is not compressed by now stays plain."""
+        """Stop compressing: the process ends, and other files stay plain."""
         self._finished = True
         self._give_up_compression()
         if self._file is not None and self._settings.fsync != "no":
@@ -141,7 +141,7 @@ class Files:
                 os.fsync(self._file.number)
 
     def forget(self) -> None:
-        """In a forked child: the files are the parent's."""
+        """Drop the parent's files in a forked child."""
         if self._file is not None:
             os.close(self._file.number)
         if self._compression is not None:
@@ -166,7 +166,7 @@ class Files:
         self._full.append(file.path)
 
     def _cut(self, file: _Open) -> None:
-        """Leave only whole lines in a file that could not be written, and use it no more."""
+        """Cut a file to its whole lines after a failed write, and stop using it."""
         self._file = None
         with contextlib.suppress(OSError):
             os.ftruncate(file.number, file.size)
@@ -209,7 +209,7 @@ class _Compression:
         return self.path.with_name(f".{self.path.name}.gz.tmp")
 
     def step(self) -> bool:
-        """Compress a piece; whether that was the last."""
+        """Compress a piece; return whether it was the last."""
         data = os.read(self._source, _STEP)
         _write(self._target, self._zlib.compress(data) if data else self._zlib.flush())
         if data:
@@ -222,14 +222,14 @@ class _Compression:
         return True
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close both files."""
         for number in (self._source, self._target):
             if number >= 0:
                 os.close(number)
         self._source = self._target = -1
 
     def remove(self) -> None:
-        """Remove what there is of the compressed file."""
+        """Remove the unfinished compressed file."""
         with contextlib.suppress(OSError):
             self._temporary.unlink()
 

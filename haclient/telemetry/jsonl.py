@@ -1,10 +1,10 @@
-"""Lines: what is known of one moment, as one JSON object.
+"""Lines: the facts of one moment as one JSON object.
 
 Rules
 -----
-* The keys are those of ``schema``, and a value is given under its column's name; a null is left out.
-* What is the same in every line of a process, or of a connection, is encoded once.
-* Ids grow within the process, whatever the clock does.
+* ``schema`` defines the keys.  A value is passed under its column's name; a null is left out.
+* Members that are the same in every line of a process, or of a connection, are encoded once.
+* Ids grow within the process, even when the clock is set back.
 
 Sources: CloudEvents 1.0, JSON format; RFC 9562 section 5.7 (UUID version 7) and 6.2, method 2 (a
 counter in the random bits); RFC 3339.
@@ -26,10 +26,10 @@ from haclient.telemetry.schema import DATA, DATASCHEMA, Kind
 Value = str | int | float | bool | None
 
 _LONGEST = 2**63
-# ASCII only, so that no reader has to guess an encoding, and half a surrogate of a peer's does no harm.
+# ASCII only: no reader has to guess an encoding, and a peer's lone surrogate does no harm.
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _NAMES = {key.column: f"{_encode(key.name)}:" for key in DATA}
-# By the exact type: what a subclass writes of itself, the encoder knows.
+# By the exact type: the encoder handles subclasses, which may have another representation.
 _TEXTS: dict[type, Callable[[Any], str]] = {
     str: encode_basestring_ascii,
     int: int.__repr__,
@@ -52,7 +52,7 @@ class Ids:
         self._random = 0
 
     def next(self, now: float) -> str:
-        """A new id, above every one before.
+        """Return a new id, greater than all before.
 
         :param now: seconds since the Unix epoch.
         """
@@ -72,14 +72,14 @@ class Ids:
 
 
 class Clock:
-    """Writes times.  The part down to the second is kept from one call to the next."""
+    """Writes times.  The part down to the second is cached between calls."""
 
     def __init__(self) -> None:
         self._second = -1
         self._text = ""
 
     def text(self, now: float) -> str:
-        """RFC 3339 in UTC, with microseconds.
+        """Return the time as RFC 3339 in UTC, with microseconds.
 
         :param now: seconds since the Unix epoch.
         """
@@ -91,7 +91,7 @@ class Clock:
 
 
 class Shared:
-    """What is in every line of a process, encoded already.  May change between two lines.
+    """The encoded members of every line of a process.  May change between two lines.
 
     :param values: by column.
     """
@@ -103,14 +103,14 @@ class Shared:
         self.set(values)
 
     def set(self, values: Mapping[str, Value]) -> None:
-        """Put other values in their place."""
+        """Replace the values."""
         members = _members(values)
         self.text = f"{members}," if members else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom lines are about: the end of the envelope and the start of the data, encoded already."""
+    """The subject of lines: the end of the envelope and the start of the data, already encoded."""
 
     envelope: str
     data: str
@@ -119,8 +119,8 @@ class Subject:
 class Lines:
     """Makes the lines of one source.  Belongs to one thread.
 
-    :param source: as CloudEvents has it: a path that ends in the id of the process.
-    :param shared: what is in each of them.
+    :param source: CloudEvents' ``source``: a path that ends in the id of the process.
+    :param shared: the members of every line.
     """
 
     def __init__(self, source: str, shared: Shared | None = None) -> None:
@@ -132,16 +132,16 @@ class Lines:
 
     @staticmethod
     def subject(name: str | None, constant: Mapping[str, Value]) -> Subject:
-        """Somebody to make lines about.
+        """Return a subject to make lines about.
 
-        :param constant: what is in each of them, by column.
+        :param constant: the members of each of its lines, by column.
         """
         named = "" if name is None else f'"subject":{_encode(name)},'
         members = _members(constant)
         return Subject(f'",{named}"dataschema":"{DATASCHEMA}","data":{{', f"{members}," if members else "")
 
     def line(self, kind: Kind, subject: Subject, now: float, facts: Mapping[str, Value]) -> str:
-        """One line, with its end.
+        """Return one line, with its end.
 
         :param now: seconds since the Unix epoch.
         :param facts: values by column, at least one.
@@ -153,8 +153,8 @@ class Lines:
 
 
 def _members(values: Mapping[str, Value]) -> str:
-    """The inside of a JSON object."""
-    # Two thirds of the time that the standard library's encoder takes for a whole object.
+    """Return the inside of a JSON object."""
+    # Takes two thirds of the time of the standard library's encoder for a whole object.
     return ",".join(
         [
             f"{_NAMES[column]}{_TEXTS.get(type(value), _encode)(value)}"
@@ -165,5 +165,5 @@ def _members(values: Mapping[str, Value]) -> str:
 
 
 def long(value: int | None) -> int | None:
-    """A whole number of a peer's, or nothing for one that no reader's 64 bits hold."""
+    """Return a peer's whole number, or ``None`` if it does not fit into 64 bits."""
     return value if value is None or -_LONGEST <= value < _LONGEST else None

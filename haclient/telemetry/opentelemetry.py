@@ -2,12 +2,12 @@
 
     connect(url, on_event=OpenTelemetrySink())
 
-An episode is a span, ``connect`` for the first of a connection and ``reconnect`` for the others, from the
-loss (or the first attempt) to the next usable connection, with an event for each attempt, redirect and wait.
-Times are those of the events' monotonic clock, so a change of the wall clock distorts no span.
+The span of a connection's first episode is ``connect``, of the others ``reconnect``.  It lasts from the lost
+connection (or the first attempt) to the next usable connection, with an event for each attempt, redirect and
+wait.  Times follow the events' monotonic clock, so a change of the wall clock distorts no span.
 
-Attributes have OpenTelemetry's names where they exist, and otherwise those of the telemetry files
-(``schema``).  Spans and traces of messages: ``haclient.tracing``.
+Attributes have OpenTelemetry's names if they exist, otherwise the names in the telemetry files (``schema``).
+Spans and traces of messages: ``haclient.tracing``.
 
 Source: OpenTelemetry semantic conventions 1.43, messaging and general; needs the extra ``metrics``.
 """
@@ -35,9 +35,9 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(message, name=error.name) from error
 
 SCOPE = "haclient"
-# A custom value, for the conventions list products and not the protocol.
+# A custom value, because the conventions list products, not the protocol.
 SYSTEM = {"messaging.system": "amqp"}
-# The boundaries that the conventions ask for, and those beyond for episodes.
+# Seconds: the boundaries of the conventions, and higher ones for episodes.
 OPERATION_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 EPISODE_SECONDS = (*OPERATION_SECONDS, 30.0, 60.0, 300.0)
 
@@ -48,8 +48,8 @@ Attributes = dict[str, Attribute]
 class OpenTelemetrySink:
     """Measures and traces the events of factories; give it as ``on_event``.
 
-    :param tracer_provider: whose spans; the global one by default.
-    :param meter_provider: whose instruments; the global one by default.
+    :param tracer_provider: makes the spans; the global one by default.
+    :param meter_provider: makes the instruments; the global one by default.
     """
 
     def __init__(
@@ -180,14 +180,14 @@ def _error(ended: Ended) -> Attributes:
 
 @dataclass(slots=True)
 class _Episode:
-    """A running episode: its span, and the clock of the events in it."""
+    """A running episode: its span, and the clock of its events."""
 
     span: trace.Span
     time: float
     monotonic: float
 
     def at(self, monotonic: float) -> int:
-        """Nanoseconds since the Unix epoch."""
+        """Return nanoseconds since the Unix epoch."""
         return int((self.time + monotonic - self.monotonic) * 1e9)
 
     def add(self, name: str, monotonic: float, attributes: Mapping[str, Attribute | None]) -> None:
@@ -207,7 +207,7 @@ class _Connection:
             self.episode = None
 
 
-_OF_NO_EPISODE = (
+_OUTSIDE_EPISODES = (
     events.LinkRetrying,
     events.Blocked,
     events.Unblocked,
@@ -231,7 +231,7 @@ class _Episodes:
         if isinstance(event, events.Disconnected):
             self._disconnected(connection, event)
             return
-        if isinstance(event, _OF_NO_EPISODE):
+        if isinstance(event, _OUTSIDE_EPISODES):
             return
         if connection.episode is None and not connection.usable and not isinstance(event, events.Closed):
             connection.episode = self._start(kind_of(event), event.stamp, event.stamp.episode)
@@ -263,7 +263,7 @@ class _Episodes:
         connection.usable = False
         connection.episode = self._start(RECONNECT, event.stamp, event.stamp.episode + 1)
         facts = {
-            **self._where(event.endpoint),
+            **self._server_of(event.endpoint),
             "haclient.close.condition": self._redactor.condition(event.condition),
             "haclient.unsettled": event.unsettled,
         }
@@ -274,7 +274,9 @@ class _Episodes:
         match event:
             case events.Parked():
                 episode.add(
-                    "parked", now, {**self._where(event.endpoint), "haclient.attempt.number": event.attempt}
+                    "parked",
+                    now,
+                    {**self._server_of(event.endpoint), "haclient.attempt.number": event.attempt},
                 )
             case events.Redirected():
                 episode.add("redirect", now, self._redirect(event))
@@ -294,12 +296,12 @@ class _Episodes:
                 episode.add("closed", now, {})
                 connection.end(event.stamp)
 
-    def _where(self, endpoint: Endpoint) -> dict[str, Attribute | None]:
+    def _server_of(self, endpoint: Endpoint) -> dict[str, Attribute | None]:
         return {"server.address": self._redactor.name(endpoint.host), "server.port": endpoint.port}
 
     def _attempt(self, ended: Ended) -> dict[str, Attribute | None]:
         attempt: dict[str, Attribute | None] = {
-            **self._where(ended.endpoint),
+            **self._server_of(ended.endpoint),
             **_error(ended),
             "haclient.attempt.number": ended.number,
             "haclient.attempt.duration": ended.duration,
@@ -311,7 +313,7 @@ class _Episodes:
 
     def _redirect(self, event: events.Redirected) -> dict[str, Attribute | None]:
         return {
-            **self._where(event.by),
+            **self._server_of(event.by),
             "haclient.redirect.address": self._redactor.name(event.target.host),
             "haclient.redirect.port": event.target.port,
             "haclient.redirect.followed": event.followed,
@@ -319,7 +321,7 @@ class _Episodes:
 
     def _connected(self, event: events.Connected | events.Reconnected) -> dict[str, Attribute | None]:
         return {
-            **self._where(event.endpoint),
+            **self._server_of(event.endpoint),
             "haclient.cluster": self._redactor.name(event.cluster),
             "haclient.generation": long(event.generation),
             "haclient.attempt.number": event.attempts,

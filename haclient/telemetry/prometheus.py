@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
     message = f"{__name__} needs prometheus-client: {install_extra('metrics')}"
     raise ModuleNotFoundError(message, name=error.name) from error
 
-# From a dial on the same host to the longest deadline that is set in practice.
+# Seconds: from a dial on the same host to the longest deadline used in practice.
 DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -31,7 +31,7 @@ class PrometheusSink:
     """Counts the events of factories; give it as ``on_event``.
 
     :param registry: where the metrics are registered.
-    :param namespace: what their names begin with.
+    :param namespace: the first part of their names.
     :raises ValueError: when the registry has such metrics already.
     """
 
@@ -98,10 +98,10 @@ class _Measures:
         self._unsettled.inc(unsettled)
 
     def redirected(self, *, followed: bool) -> None:
-        self._redirects.labels(_word(value=followed)).inc()
+        self._redirects.labels(_bool_label(value=followed)).inc()
 
     def backing_off(self, delay: float, *, server_requested: bool) -> None:
-        self._backoff.labels(_word(value=server_requested)).observe(delay)
+        self._backoff.labels(_bool_label(value=server_requested)).observe(delay)
 
     def replayed(self, messages: int) -> None:
         self._replayed.inc(messages)
@@ -127,5 +127,5 @@ def _name(label: EndpointLabel) -> str:
     return f"{label.host}:{label.port}" if label.port else OTHER
 
 
-def _word(*, value: bool) -> str:
+def _bool_label(*, value: bool) -> str:
     return "true" if value else "false"

@@ -3,12 +3,12 @@
 Rules
 -----
 * ``put`` only queues; everything else runs on the writer's thread (``writer``).
-* An attempt is one line, at its end; parking writes none.  A successful one has no
-  event of its own: it is the last one started at the endpoint that is connected now.  The attempts pending
-  when the connection gives up or is closed end then, as ``stopped``.
-* ``lost`` begins an episode and carries its number; so does everything after it.
-* Lines are numbered per connection.  Dropped events (the queue was full) are numbered too, so
-  that the gap shows.
+* An attempt is one line, at its end; parking writes none.  A successful one has no event of its own: it is
+  the last one started at the endpoint that is now connected.  Pending attempts end as ``stopped`` when the
+  connection gives up or is closed.
+* ``lost`` begins an episode and carries its number, and so do all later lines.
+* Lines are numbered per connection.  Dropped events (the queue was full) are numbered too, so that the gap is
+  visible.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Facts = dict[str, Value]
 
 @dataclass(slots=True)
 class _Connection:
-    """What the recorder remembers of a connection."""
+    """The recorder's state of a connection."""
 
     client_id: str
     number: int
@@ -56,7 +56,7 @@ class Recorder:
 
     :param backoff_max: seconds, and ``backoff_strategy``: for the ``backoff`` lines.
     :param redactor: knows the secrets that must not be written.
-    :ivar dropped: events that found the queue full; ``reported``: those already reported in a line.
+    :ivar dropped: all events that found the queue full; ``reported``: the part already reported in a line.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class Recorder:
         self._backoff_strategy = backoff_strategy
         self._cluster: str | None = None
         self._lines: Lines = self._channel.lines()
-        self._redacted = 0  # up to which revision the attributes of the lines are
+        self._redacted = 0  # the redactor's revision that the attributes of the lines reflect
         self._connections: dict[int, _Connection] = {}
         self._channel.add(self)
 
     def put(self, event: Event) -> None:
-        """Take one event, at once."""
+        """Queue one event, without blocking."""
         self._channel.put(self, event)
 
     def end(self) -> None:
@@ -89,7 +89,7 @@ class Recorder:
     # -- on the writer's thread ---------------------------------------------------------------
 
     def lines(self, entry: Event | Alive) -> Iterator[str]:
-        """The lines of one event."""
+        """Return the lines of one event."""
         if self._redacted != self._redactor.revision:
             self._redacted = self._redactor.revision
             self._channel.withhold(self._redactor)
@@ -103,11 +103,11 @@ class Recorder:
         return _MAKERS[type(entry)](self, connection, entry, ended)
 
     def alive(self) -> Iterable[Alive]:
-        """One for each connection that is neither closed nor given up."""
+        """Return one entry for each connection that is neither closed nor given up."""
         return [Alive(number) for number in self._connections]
 
     def forked(self) -> None:
-        """The parent's connections are not this process's."""
+        """Drop the parent's connections in a forked child."""
         self.dropped = self.reported = 0
         self._lines = self._channel.lines()
         self._redacted = 0
@@ -165,7 +165,7 @@ class Recorder:
         | events.DeliveryStale,
         _ended: list[Ended],
     ) -> Iterator[str]:
-        # No line, so no gap in their numbers either.
+        # No line, so no gap in the numbers either.
         return iter(())
 
     def _attempt_failed(
@@ -243,7 +243,7 @@ class Recorder:
     def _unsettled(
         self, connection: _Connection, event: events.Unsettled, _ended: list[Ended]
     ) -> Iterator[str]:
-        # Its reason may quote the peer.
+        # The reason may quote the peer, so it is omitted.
         queue = self._redactor.name(event.address)
         yield self._line(Kind.UNSETTLED, connection, event.stamp, None, unsettled=event.count, queue=queue)
 
@@ -294,7 +294,7 @@ class Recorder:
     def _attempts(
         self, connection: _Connection, stamp: Stamp, ended: list[Ended], generation: int | None = None
     ) -> Iterator[str]:
-        """A line for each attempt that ended.
+        """Yield a line for each attempt that ended.
 
         :param generation: of the primary, for an attempt that connected.
         """

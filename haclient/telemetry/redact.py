@@ -2,14 +2,14 @@
 
 Rules
 -----
-1. Of a peer's error only the condition's name is written, never its description: that may quote anything
-   that was sent to the peer, a message's body or a password, in any form.  Descriptions are written where
-   this client, the resolver, TLS or the operating system wrote them.
-2. Every text from the network (descriptions, conditions, hosts, cluster names) is searched
-   for every password that the factory has used, also in base64, in SASL PLAIN's form and
-   percent-encoded, upper case or lower; a text that has one is left out whole.
-3. A password that stands in the URL as a host, or is the client's id, is no secret: hosts and names are
-   written all the same.
+1. A peer's error is written only by its condition's name.  Its description may quote anything sent to the
+   peer, such as a message's body or a password, in any form.  Descriptions by this client, the resolver, TLS
+   or the operating system are written.
+2. Every text from the network (descriptions, conditions, hosts, cluster names) is searched for every password
+   that the factory has used.  The search covers base64, SASL PLAIN's form and percent-encoding, in upper or
+   lower case.  A text with a password is omitted as a whole.
+3. A password that is also a host of the URL or the client's id is not a secret: hosts and names are written
+   all the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from haclient.discovery.evidence import Failure, FailureReason
 
 _CONDITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]{0,127}")
 _LONGEST_TEXT = 300
-# The names of a cluster are few; peers can make them many.
+# A cluster has few names, but peers can invent many.
 _MOST_NAMES = 1000
 _OWN_TEXT = frozenset(FailureReason) - {
     FailureReason.CLOSED,
@@ -31,7 +31,7 @@ _OWN_TEXT = frozenset(FailureReason) - {
     FailureReason.AUTHENTICATION,
     FailureReason.AUTHENTICATION_TEMPORARY,
 }
-# Texts of the other kinds that the peer does not write, see ``core.failures``.
+# Beginnings of texts of other kinds that this client writes, see ``core.failures``.
 _OWN_BEGINNINGS = (
     "the peer closed the socket",
     "closed without a condition",
@@ -50,7 +50,7 @@ _OWN_BEGINNINGS = (
 class Redactor:
     """Knows the secrets of one factory.
 
-    :param public: names that are written whatever the passwords are.
+    :param public: names that are written even if they hold a password.
     :ivar revision: grows with each password that it learns.
     """
 
@@ -72,15 +72,15 @@ class Redactor:
         public = any(password.casefold() in name for name in self._public)
         self._in_names = self._in_names if public else (*self._in_names, *forms)
         self._clean = set()
-        self.revision += 1  # last: who sees it grow finds the password
+        self.revision += 1  # last: a reader that sees it grow also finds the password
 
     def text(self, text: str) -> str | None:
-        """A text that no peer wrote, or ``None`` if it holds a secret."""
+        """Return a text that no peer wrote, or ``None`` if it holds a secret."""
         found = text.casefold()
         return None if any(secret in found for secret in self._secrets) else text[:_LONGEST_TEXT] or None
 
     def name(self, text: str | None) -> str | None:
-        """A name that a peer gave."""
+        """Return a name that a peer gave, or ``None`` if it holds a secret."""
         if text is None or text in self._clean:
             return text
         if self.holds_secret(text):
@@ -92,27 +92,27 @@ class Redactor:
         return clean
 
     def holds_secret(self, name: str) -> bool:
-        """Whether a password is in a name."""
+        """Return whether a name contains a password."""
         found = name.casefold()
         return any(secret in found for secret in self._in_names)
 
     def condition(self, text: str | None) -> str | None:
-        """An AMQP condition, if it looks like one."""
+        """Return an AMQP condition if it looks like one."""
         return self.text(text) if text is not None and _CONDITION.fullmatch(text) else None
 
     def close_reason(self, reason: str, condition: str | None) -> str | None:
-        """Why a connection ended, unless the peer wrote the text."""
+        """Return why a connection ended, or ``None`` if the peer wrote the text."""
         return self.text(reason) if condition is None else None
 
     def detail(self, failure: Failure) -> str | None:
-        """The detail of a failure, unless the peer wrote it."""
+        """Return the detail of a failure, or ``None`` if the peer wrote it."""
         if failure.kind in _OWN_TEXT or failure.detail.startswith(_OWN_BEGINNINGS):
             return self.text(failure.detail)
         return None
 
 
 def _forms(user: str, password: str) -> set[str]:
-    """How a password may look on the wire."""
+    """Return the forms in which a password may appear on the wire."""
     raw = password.encode(errors="surrogatepass")
     plain = b"\0".join((b"", user.encode(errors="surrogatepass"), raw))
     encoded = {b64encode(data).decode().rstrip("=") for data in (raw, plain)}

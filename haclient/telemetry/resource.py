@@ -1,12 +1,12 @@
-"""What a fleet is grouped by: OpenTelemetry's resource attributes of this process.
+"""OpenTelemetry's resource attributes of this process, by which a fleet is grouped.
 
 Rules
 -----
-1. They are those of ``schema.RESOURCE``; all others are left out, so that a line has a bounded number of them
-   and nothing that nobody asked for.  A value has at most ``LONGEST`` characters, the rest is cut off.
-2. Of an attribute the first of these counts: the settings, the option ``telemetry_attributes``,
-   ``OTEL_SERVICE_NAME``, ``OTEL_RESOURCE_ATTRIBUTES``.  An empty value is none.
-3. A variable with an error is void as a whole, and a warning says so.
+1. Only the attributes of ``schema.RESOURCE`` are written, so a line has a bounded number of them, and none
+   that was not asked for.  A value has at most ``LONGEST`` characters; the rest is cut off.
+2. Sources of an attribute, in order of precedence: the settings, the option ``telemetry_attributes``,
+   ``OTEL_SERVICE_NAME``, ``OTEL_RESOURCE_ATTRIBUTES``.  An empty value counts as absent.
+3. A variable with an error is ignored as a whole, with a warning.
 4. ``deployment.environment`` is the former name of ``deployment.environment.name``.
 
 Sources: OpenTelemetry specification, resource SDK and environment variables; semantic conventions, resource.
@@ -29,16 +29,16 @@ SERVICE, INSTANCE, CLIENT_VERSION = "service.name", "service.instance.id", "hacl
 LONGEST = 256
 """Characters of a value; the name of a Kubernetes object has at most 253 (RFC 1123)."""
 
-# What the client knows better than anybody who could give it is not taken.
+# The client always writes its own version.
 _KNOWN = {key.name for key in RESOURCE if key.name != CLIENT_VERSION}
 _FORMER = {"deployment.environment": "deployment.environment.name"}
 _COLUMNS = {key.name: key.column for key in RESOURCE}
 
 
 class Attributes(Mapping[str, str]):
-    """Attributes by their OpenTelemetry names, which do not change; equal ones are one key of a dict.
+    """Immutable, hashable attributes by their OpenTelemetry names.
 
-    :raises ValueError: names an attribute whose value is no text.
+    :raises ValueError: names an attribute whose value is not text.
     """
 
     __slots__ = ("_pairs",)
@@ -70,20 +70,20 @@ class Attributes(Mapping[str, str]):
         return f"Attributes({self._pairs!r})"
 
     def over(self, others: Mapping[str, str]) -> Attributes:
-        """These, and of the others those that are not among them."""
+        """Return these attributes, and any of ``others`` that are not among them."""
         return Attributes({**others, **self._pairs})
 
     def without(self, name: str) -> Attributes:
-        """These but one."""
+        """Return these attributes without one."""
         return Attributes({each: value for each, value in self._pairs.items() if each != name})
 
     def columns(self) -> dict[str, str]:
-        """The values by their columns."""
+        """Return the values by their columns."""
         return {_COLUMNS[name]: value for name, value in self._pairs.items()}
 
 
 def from_environment(environ: Mapping[str, str]) -> Attributes:
-    """What the variables say."""
+    """Return the attributes that the variables define."""
     found = _from_variable(environ.get(ATTRIBUTES_VARIABLE, ""))
     service = environ.get(SERVICE_VARIABLE)
     return Attributes({SERVICE: service}).over(found) if service else found
@@ -99,5 +99,5 @@ def _from_variable(text: str) -> Attributes:
 
 
 def _clean(text: str) -> str:
-    """The text without halves of characters, which a variable that is not UTF-8 has, cut to ``LONGEST``."""
+    """Return the text cut to ``LONGEST``, without lone surrogates, as in a variable that is not UTF-8."""
     return text[:LONGEST].encode("utf-8", "replace").decode()

@@ -1,12 +1,12 @@
-"""Removes old files of one service, where its settings bound what is kept.
+"""Removes old files of one service, if its settings limit them.
 
 Rules
 -----
-* A file counts by the time of its last line.  The oldest go first.
-* Files of other processes of the service count, and go, too: a process that was killed removes nothing.
-* The file that a process writes stays: this one's is named by the caller, and a plain file that has just been
-  written may be another's.
-* A file that cannot be removed stays; the next time is at the next new file.
+* A file is as old as its last line.  The oldest are removed first.
+* Files of other processes of the service count, and are removed, too: a killed process removes nothing.
+* The current file of a process is never removed.  The caller names its own.  Another process's may be any
+  uncompressed file that was written recently.
+* If a file cannot be removed, the next try is at the next new file.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 
 from haclient.telemetry.settings import TelemetrySettings, file_stem
 
-# Behind the service in the name of a file: instance, process, number.
-_REST = r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+-[0-9]+\.jsonl(\.gz)?"
+# Follows the service in the name of a file: instance, process, number.
+_NAME_END = r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+-[0-9]+\.jsonl(\.gz)?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Found:
 
 
 def remove_old(settings: TelemetrySettings, service: str, spared: Container[Path]) -> None:
-    """Remove what is older than ``keep_seconds``, and the oldest beyond ``keep_size`` bytes in all."""
+    """Remove files older than ``keep_seconds``, and the oldest while all exceed ``keep_size`` bytes."""
     if settings.keep_size is None and settings.keep_seconds is None:
         return
     now, total = time.time(), 0
@@ -49,7 +49,7 @@ def remove_old(settings: TelemetrySettings, service: str, spared: Container[Path
 
 
 def _files(settings: TelemetrySettings, service: str) -> list[_Found]:
-    name = re.compile(rf"\.?{re.escape(file_stem(service))}{_REST}(\.tmp)?")
+    name = re.compile(rf"\.?{re.escape(file_stem(service))}{_NAME_END}(\.tmp)?")
     found = []
     with contextlib.suppress(OSError):
         for path in Path(settings.directory).iterdir():

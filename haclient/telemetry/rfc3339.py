@@ -2,8 +2,8 @@
 
 Rules
 -----
-* In a line a time is one of RFC 3339 and nothing else, of any year and with leap seconds.
-* People may leave out the time of the day, and the time zone, which is UTC then.
+* A line's time must follow RFC 3339 exactly; any year and leap seconds are allowed.
+* A time that a user types may lack the time of day, and the time zone, which is then UTC.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _TIME = re.compile(
     r"([Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _LAST_YEAR = 9999
-# What Java takes for a zone: to 18:00 on either side.
+# Java's limit of a zone offset, on either side.
 _FARTHEST = timedelta(hours=18)
 
 
 def moment(text: str) -> datetime:
-    """Read a time that people write: also a date, and without a zone.
+    """Read a time that a user types; the time of day and the zone are optional.
 
-    :raises ValueError: when it is none.
+    :raises ValueError: when it is not a time.
     """
     try:
         time = datetime.fromisoformat(text)
@@ -33,16 +33,16 @@ def moment(text: str) -> datetime:
 
 
 def exact_moment(text: str) -> datetime | None:
-    """Read the time of a line, in whole seconds; the first or last possible for years Python cannot hold.
+    """Read the time of a line, in whole seconds; years that Python cannot hold give its first or last time.
 
-    :returns: ``None`` when it is none.
+    :returns: ``None`` when it is not a time of RFC 3339.
     """
     match = _TIME.fullmatch(text)
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(match[number]) for number in range(1, 7))
     try:
-        # A year like another one of the calendar, which begins anew after 400 years.
+        # An equivalent year: the calendar repeats after 400 years.
         like = year if 1 <= year <= _LAST_YEAR else 2000 + year % 400
         date(like, month, day)
         leap = second == 60  # noqa: PLR2004 - a leap second

@@ -1,9 +1,9 @@
 """The telemetry format: every key of a line, its column, type, unit and meaning.  The one place for it.
 
 A line is a CloudEvent in JSON: the envelope on top, everything else in ``data``, under OpenTelemetry's
-attribute names where they exist.  Readers ignore keys that they do not know, and take a key that is
-missing for null, so that older and newer lines are read alike.  The writer's keys, the Spark
-schema and the documentation's table are made from ``ENVELOPE`` and ``DATA``.
+attribute names if they exist.  Readers ignore unknown keys, and read a missing key as null, so that older and
+newer lines are read alike.  ``ENVELOPE`` and ``DATA`` define the writer's keys, the Spark schema and the
+documentation's table.
 
 Sources: CloudEvents 1.0; OpenTelemetry semantic conventions 1.27 (messaging, service, server, error, and the
 resource's: deployment, host, cloud, k8s).
@@ -45,7 +45,7 @@ class Kind(enum.StrEnum):
 
 
 class Reason(enum.StrEnum):
-    """Why a line is not as it should be; those before ``VIOLATION`` are the reasons of the quarantine."""
+    """The fault of a line; all before ``VIOLATION`` are also reasons of the quarantine."""
 
     NOT_JSON = "not JSON, or cut short"
     OTHER_TYPE = "a value of another type than the schema's"
@@ -60,8 +60,9 @@ class Reason(enum.StrEnum):
 
 
 NO_FAILURES = ("redirected", "lost-race", "made-room", "stopped")
-"""Values of ``error.type`` that explain nothing: a passive member sent the client on, or the client itself
-ended the attempt.  A search goes on through them."""
+"""Values of ``error.type`` that are no failures: a passive member redirected the client, or the client itself
+ended the attempt.  A search continues after them.
+"""
 
 
 class Type(enum.StrEnum):
@@ -78,7 +79,7 @@ class Type(enum.StrEnum):
 class Key:
     """One key of a line.
 
-    :param name: as it is written; a key of ``DATA`` is inside ``data``.
+    :param name: as written; a key of ``DATA`` is inside ``data``.
     :param column: its name in the analysis.
     :param unit: of a number; empty for none.
     """
@@ -149,7 +150,7 @@ RESOURCE = (
         )
     ),
 )
-"""What a fleet is grouped by: OpenTelemetry's resource attributes, the same on every line of a process."""
+"""OpenTelemetry's resource attributes, by which a fleet is grouped; the same on every line of a process."""
 
 DATA = (
     Key("messaging.client.id", "client_id", Type.STRING, "client id; its container ids begin with it"),
@@ -313,19 +314,19 @@ DATA = (
 KEYS = (*ENVELOPE, *DATA)
 
 FORMER_KEYS: Mapping[str, str] = {"haclient.retry_after": "haclient.hint"}
-"""Keys of ``DATA``, and the name that each had before: readers accept both."""
+"""Keys of ``DATA`` that were renamed, with their former names: readers accept both."""
 
 FORMER_COLUMNS: Mapping[str, str] = {"retry_after": "hint"}
-"""Columns of those keys, and the name that each has in tables that were stored before."""
+"""Columns of those keys, with their former names in stored tables."""
 
 FORMER_KINDS: Mapping[str, Kind] = {"haclient.member.odd_event": Kind.MEMBER_ANOMALY}
-"""Types as they were written before, and what they are now."""
+"""Former names of types, with their current types."""
 
 
 def ddl() -> str:
-    """The schema of a line as Spark reads it: ``spark.read.schema(ddl())``; times are text there.
+    """Return the schema of a line for Spark: ``spark.read.schema(ddl())``; times are text there.
 
-    It has the former names of keys too.
+    It includes the former names of keys.
     """
     types = {key.name: key.type for key in DATA}
     types |= {former: types[name] for name, former in FORMER_KEYS.items()}
@@ -335,13 +336,13 @@ def ddl() -> str:
 
 
 def attributes_table() -> str:
-    """The documentation's table of what a fleet is grouped by."""
+    """Return the documentation's table of the resource attributes."""
     rows = [f"| `{key.name}` | `{key.column}` |" for key in RESOURCE]
     return "\n".join(("| attribute | column |", "|---|---|", *rows)) + "\n"
 
 
 def markdown_table() -> str:
-    """The documentation's table."""
+    """Return the documentation's table of all keys."""
     rows = ["| key | column | type | unit | meaning |", "|---|---|---|---|---|"]
     for key in KEYS:
         where = key.name if key in ENVELOPE else f"data.{key.name}"

@@ -1,7 +1,7 @@
-"""Whether telemetry is written, where and how.
+"""Settings of telemetry: whether, where and how it is written.
 
-The ``telemetry`` argument wins over the URL option, which wins over ``HACLIENT_TELEMETRY``.  An
-empty text turns it off, and so does ``telemetry=none`` in a URL.
+The ``telemetry`` argument takes precedence over the URL option, and the option over ``HACLIENT_TELEMETRY``.
+An empty text turns it off, and so does ``telemetry=none`` in a URL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_SERVICE = "haclient"
 Fsync = Literal["no", "everysec", "always"]
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9.-]+")
-# Room for the rest of the name within the 255 bytes of most file systems.
+# Leaves space for the rest of the name within the 255 bytes of most file systems.
 _LONGEST_STEM = 100
 
 
@@ -32,17 +32,17 @@ _LONGEST_STEM = 100
 class TelemetrySettings:
     """How telemetry is written.
 
-    :param directory: where; made when it is missing.
-    :param service: name of the application; ``None`` for that of ``attributes`` or ``OTEL_SERVICE_NAME``.
-    :param attributes: what the fleet is grouped by, OpenTelemetry's resource attributes (``resource``); those
-        that it lacks are those of ``OTEL_RESOURCE_ATTRIBUTES``.
+    :param directory: of the files; made when it is missing.
+    :param service: name of the application; ``None`` for ``attributes``'s or ``OTEL_SERVICE_NAME``.
+    :param attributes: OpenTelemetry's resource attributes (``resource``), by which the fleet is grouped.
+        ``OTEL_RESOURCE_ATTRIBUTES`` adds any that are missing.
     :param rotate_size: bytes after which a file is closed and compressed.
-    :param rotate_seconds: seconds after which it is.
-    :param keep_size: bytes of all files of the service in the directory above which the oldest are removed,
-        also those of former processes; ``None`` keeps them.
-    :param keep_seconds: seconds after their last line after which they are, likewise.
-    :param fsync: when written lines are forced to the disk: by the system (``no``), once a second,
-        or after each write (``always``).
+    :param rotate_seconds: seconds after which a file is closed and compressed.
+    :param keep_size: bytes of all files of the service in the directory, also of former processes.  Beyond it
+        the oldest are removed; ``None`` keeps them.
+    :param keep_seconds: seconds after its last line after which a file is removed; ``None`` keeps it.
+    :param fsync: when written lines are forced to the disk: by the system (``no``), once a second, or after
+        each write (``always``).
     :param queue_size: events that may wait to be written; further ones are dropped and counted.
     :param alive_interval: seconds between two ``alive`` lines of a connection.
     :raises ValueError: names the setting that is wrong.
@@ -57,14 +57,14 @@ class TelemetrySettings:
     keep_size: int | None = None
     keep_seconds: float | None = None
     fsync: Fsync = "no"
-    # Five thousand connections of one process, with all that a storm lets happen to each.
+    # Enough for five thousand connections of one process in a connection flood.
     queue_size: int = 50_000
     alive_interval: float = 60.0
 
     def __post_init__(self) -> None:
         from pathlib import Path  # noqa: PLC0415 - telemetry is seldom on
 
-        # Now: the application may change its directory before the first line is written.
+        # Resolved now: the application may change its working directory before the first line is written.
         directory = os.fsdecode(self.directory)
         if not directory or "\0" in directory:
             raise ValueError(f"telemetry setting 'directory': {directory!r} is no path")
@@ -88,9 +88,9 @@ class TelemetrySettings:
             raise ValueError(f"telemetry setting 'fsync': {self.fsync!r} is not no, everysec or always")
 
     def resource(self, environ: Mapping[str, str] | None = None) -> Attributes:
-        """What the fleet is grouped by.
+        """Return the resource attributes by which the fleet is grouped.
 
-        :param environ: the variables; ``None`` for those of the process.
+        :param environ: the variables; ``None`` for the process's.
         """
         from haclient.telemetry import resource  # noqa: PLC0415 - telemetry is seldom on
 
@@ -115,11 +115,11 @@ def resolve(
     *,
     attributes: str | None = None,
 ) -> TelemetrySettings | None:
-    """The settings in force, ``None`` for off.
+    """Return the settings in force; ``None`` if telemetry is off.
 
-    :param option: a directory; empty for off, ``None`` for whatever the environment says.
-    :param environ: the variables; ``None`` for those of the process.
-    :param attributes: the option of that name: attributes that the argument's settings do not have.
+    :param option: a directory; empty for off; ``None`` uses the environment.
+    :param environ: the variables; ``None`` for the process's.
+    :param attributes: the option of that name: attributes that the argument's settings lack.
     """
     environ = os.environ if environ is None else environ
     directory = environ.get(VARIABLE) if option is None else option
@@ -130,8 +130,8 @@ def resolve(
 
 
 def file_stem(service: str) -> str:
-    """The service as the beginning of a file's name.
+    """Return the service as the beginning of a file's name.
 
-    Never with a dot or an underscore first: Spark does not read such files.
+    The name never starts with a dot or an underscore: Spark does not read such files.
     """
     return _NOT_IN_A_FILE_NAME.sub("-", service).strip("-.")[:_LONGEST_STEM] or DEFAULT_SERVICE

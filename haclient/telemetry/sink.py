@@ -4,11 +4,12 @@
 
 Rules
 -----
-* A sink may serve several factories.  Each gets a listener of its own, which is called on a thread of its
-  own: a slow one delays nothing, and one that raises is logged and called again (``event_log``).
-* Every text from the network passes the factory's redactor (``redact``) before it is written, and is not
-  written when it holds a password.  Peers' descriptions are never written, only the names of conditions.
-* Labels have few values: hosts and conditions have at most ``MOST_NAMES`` each, later ones are ``OTHER``.
+* A sink may serve several factories.  Each gets its own listener, called in a thread of its own.  A slow
+  listener delays nothing; one that raises is logged and called again (``event_log``).
+* Every text from the network passes the factory's redactor (``redact``) before it is written.  It is not
+  written if it holds a password.  Peers' descriptions are never written, only the names of conditions.
+* Labels have few values: hosts and conditions have at most ``MOST_NAMES`` each; further ones become
+  ``OTHER``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Protocol, runtime_checkable
 from haclient.events import Event
 from haclient.telemetry.redact import Redactor
 
-# A cluster has a handful of members; redirects of a broken peer may name any number.
+# A cluster has few members, but redirects of a broken peer may name any number.
 MOST_NAMES = 32
 OTHER = "other"
 
@@ -32,7 +33,7 @@ class Sink(Protocol):
     """Makes a listener for one factory."""
 
     def listener(self, redactor: Redactor) -> EventCallback:
-        """The function to call with each event of a factory.
+        """Return the function to call with each event of a factory.
 
         :param redactor: knows the secrets that must not be written.
         """
@@ -41,13 +42,13 @@ class Sink(Protocol):
 def callbacks(
     given: EventCallback | Sink | Iterable[EventCallback | Sink] | None, redactor: Redactor
 ) -> list[EventCallback]:
-    """The functions to call, for the argument ``on_event`` of a factory.
+    """Return the functions to call, for the argument ``on_event`` of a factory.
 
-    :raises TypeError: for what can be neither called nor listened with.
+    :raises TypeError: for an object that is neither a function nor a sink.
     """
     if given is None:
         return []
-    if isinstance(given, Iterable) and not isinstance(given, str | bytes):  # whose elements are of their kind
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes):  # of functions and sinks
         return [each for one in given for each in callbacks(one, redactor)]
     if isinstance(given, Sink):
         return [given.listener(redactor)]
@@ -57,14 +58,14 @@ def callbacks(
 
 
 class Names:
-    """The values of a label, the first ``MOST_NAMES`` of them.  For use by several threads."""
+    """The first ``MOST_NAMES`` values of a label.  Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: set[str] = set()
 
     def known(self, name: str | None) -> str:
-        """The name, or ``OTHER`` for one too many and for one that must not be written."""
+        """Return the name, or ``OTHER`` if there are too many or the name must not be written."""
         if name is None:
             return OTHER
         with self._lock:

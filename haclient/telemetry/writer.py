@@ -2,26 +2,27 @@
 
 Theory of operation
 -------------------
-``Source.put`` appends to a queue (``Channel``) and, if the thread may be asleep, wakes it: no lock, no
-I/O, nothing encoded, so a connection never waits for its telemetry.  The thread takes a few entries at
-a time, lets their source make lines of them and writes the lines.  A few: the interpreter's
-lock is free again at each write, so the event loop waits for it a fraction of a millisecond at most.
+``Source.put`` appends to a queue (``Channel``) and wakes the thread if it may be asleep.  It takes no lock,
+does no I/O and encodes nothing, so a connection never waits for its telemetry.
 
-What happens is gathered for some milliseconds before it is written: a reconnect, or a promotion with those
-who waited for it, is not disturbed by a write for each of its steps.
+The thread takes a few entries at a time, lets their source make lines of them, and writes the lines.  Each
+write frees the interpreter's lock, so the event loop waits for it a fraction of a millisecond at most.
+
+Events are gathered for some milliseconds before they are written.  So the steps of a reconnect, or of a
+promotion with its waiting clients, are not interrupted by a write each.
 
 Rules
 -----
-* Sources are asked for lines on the writer's thread only, and need no locks.
-* A full queue drops further entries.  Each source counts its own drops, because only one thread puts into
-  it; the next lines to be written say how many there were.
-* Lines that cannot be written stay, and the queue behind them fills: a disk that is full for a while costs
-  nothing, or what the queue could not hold.  The first failure is a warning, then there is silence for an
-  hour, but for one line when it works again.
-* The thread is a daemon; at the exit of the process whatever is queued is written, by ``atexit`` (and by
-  ``multiprocessing``, whose children skip that).
-* A forked child has no thread, an empty queue, a new instance id and files of its own.  Nothing
-  of the parent's is locked, flushed or written to in the child.
+* Sources make lines on the writer's thread only, and need no locks.
+* A full queue drops further entries.  Each source counts its own drops, because only one thread adds to that
+  count; the next written lines report the number.
+* Lines that cannot be written stay, and the queue behind them fills: a disk that is full for a while costs at
+  most the entries beyond the queue's size.  The first failure logs a warning, at most one an hour; recovery
+  logs one line.
+* The thread is a daemon.  At the exit of the process ``atexit`` writes the queued entries (and
+  ``multiprocessing``, whose children skip ``atexit``).
+* A forked child has no thread, an empty queue, a new instance id and files of its own.  It locks, flushes or
+  writes nothing of the parent's.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ logger = get_logger("haclient")
 
 # Seconds from the first entry to the write.  A reconnect on a fast network takes about two milliseconds.
 _GATHER = 0.005
-# What is encoded between two writes: below half a millisecond.
+# Entries encoded between two writes: less than half a millisecond.
 _CHUNK = 16
-# Seconds between two tries on a disk that does not take lines.
+# Seconds between two tries on a disk that accepts no lines.
 _RETRY = 1.0
 _WARNING_INTERVAL = 3600.0
-# At the exit of the process: a disk that hangs must not hold it up for ever.
+# Seconds at the exit of the process: a disk that hangs must not delay it for ever.
 _EXIT_TIMEOUT = 10.0
-# For what happens after that, while others do their part of the exit.
+# Seconds for entries queued after that, while other modules exit.
 _LATE_TIMEOUT = 1.0
-# The thread looks at the clock again after at most so many seconds.
+# Seconds after which the thread checks the clock again at the latest.
 _LONGEST_WAIT = 3600.0
-# multiprocessing: below every finalizer of others, so after them.
+# multiprocessing: below the finalizers of other modules, so after them.
 _EXIT_PRIORITY = -1000
 
 
@@ -72,7 +73,7 @@ _EXIT_PRIORITY = -1000
 class Alive:
     """Asks a source for an ``alive`` line.
 
-    :param connection: of this one.
+    :param connection: the number of the connection.
     """
 
     connection: int
@@ -81,23 +82,23 @@ class Alive:
 class Source(Protocol):
     """Makes lines.
 
-    :ivar dropped: entries that found the queue full, in all; ``reported``: those already reported in a line.
+    :ivar dropped: all entries that found the queue full; ``reported``: the part already reported in a line.
     """
 
     dropped: int
     reported: int
 
     def lines(self, entry: Any) -> Iterable[str]:
-        """The lines of one entry (an ``Alive``, or what it put itself)."""
+        """Return the lines of one entry (an ``Alive``, or one that this source put)."""
 
     def alive(self) -> Iterable[Alive]:
-        """What to ask for at the end of each interval."""
+        """Return the entries to request at the end of each interval."""
 
     def forked(self) -> None:
         """Drop the parent's connections in a forked child, which has another instance id."""
 
     def __hash__(self) -> int:
-        """By identity."""
+        """Hash by identity."""
 
 
 class Channel:
@@ -117,7 +118,7 @@ class Channel:
 
     def _begin(self) -> None:
         instance = self._process.instance
-        if self._process.is_child:  # the given id is the parent's, and no two instances may have the same
+        if self._process.is_child:  # the given id is the parent's, and ids of instances must be unique
             self._attributes = self._attributes.without(INSTANCE)
         stem = f"{file_stem(self.service)}-{instance}-{os.getpid()}"
         self._files = Files(self.settings, self.service, stem, self._process.numbers)
@@ -140,15 +141,15 @@ class Channel:
 
     @property
     def instance(self) -> str:
-        """The id of this process."""
+        """Return the id of this process."""
         return self._process.instance
 
     def lines(self) -> Lines:
-        """Makes the lines of one source in this process."""
+        """Return a maker of lines for one source in this process."""
         return Lines(f"/{self.name}/{self.instance}", self._shared)
 
     def withhold(self, redactor: Redactor) -> None:
-        """Leave out the attributes in which a password is.  Called on the writer's thread.
+        """Omit attributes that contain a password.  Called on the writer's thread.
 
         The service's name is public: the names of the files begin with it.
         """
@@ -163,7 +164,7 @@ class Channel:
             self._shared.set(self._everywhere)
 
     def add(self, source: Source) -> None:
-        """Ask this source for its ``alive`` lines, as long as it exists."""
+        """Request ``alive`` lines from this source as long as it exists."""
         self._sources.add(source)
 
     def put(self, source: Source, entry: object) -> None:
@@ -175,7 +176,7 @@ class Channel:
         self._process.wake()
 
     def forked(self) -> None:
-        """This is a child process now."""
+        """Reset the channel in a forked child."""
         self._files.forget()
         self.queue = deque()
         self._begin()
@@ -185,7 +186,7 @@ class Channel:
     # -- on the writer's thread ---------------------------------------------------------------
 
     def work(self, now: float, *, at_once: bool) -> bool:
-        """Write a few lines; whether there may be more.
+        """Write a few lines; return whether there may be more.
 
         :param at_once: a caller waits: try the disk now, even if it failed just before.
         """
@@ -205,7 +206,7 @@ class Channel:
         return True
 
     def housekeeping(self, now: float) -> None:
-        """Do what is due by the clock."""
+        """Request ``alive`` lines, and rotate, sync or compress files, if the clock demands it."""
         if now >= self._alive_at:
             self._alive_at = now + self.settings.alive_interval
             if not self._own:
@@ -215,7 +216,7 @@ class Channel:
         self._files.compress(now)
 
     def due(self) -> float:
-        """When to look again at the latest: monotonic seconds."""
+        """Return when there is work next at the latest, in monotonic seconds."""
         times = [self._alive_at]
         if self._unwritten:
             times.append(self._retry_at)
@@ -223,7 +224,7 @@ class Channel:
         return min(times if files is None else [*times, files])
 
     def finish(self) -> None:
-        """The process ends."""
+        """Finish the files: the process ends."""
         self._files.finish()
 
     def _take(self) -> Iterable[str]:
@@ -262,7 +263,7 @@ class Channel:
 class _Flush:
     """A caller that waits for a flush.
 
-    :param last: because the process ends.
+    :param last: set if the process ends.
     """
 
     last: bool
@@ -272,7 +273,7 @@ class _Flush:
 class Process:
     """The channels of this process and their thread.
 
-    :ivar is_child: whether it was forked from one that wrote telemetry.
+    :ivar is_child: whether this process was forked from one that wrote telemetry.
     """
 
     def __init__(self) -> None:
@@ -291,9 +292,9 @@ class Process:
         self._thread: threading.Thread | None = None
 
     def channel(self, settings: TelemetrySettings, name: str) -> Channel:
-        """The channel with these settings.
+        """Return the channel with these settings.
 
-        :param name: the service, where neither the settings nor the environment say it.
+        :param name: the service if neither the settings nor the environment define it.
         """
         attributes = settings.resource()
         with self._lock:
@@ -320,7 +321,7 @@ class Process:
             self._start()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until the queued entries are written, or were tried; returns whether that was in time."""
+        """Wait until the queued entries are written, or were tried; return whether that was in time."""
         if self._thread is None and not any(channel.queue for channel in self._channels.values()):
             return True
         self._start()
@@ -358,7 +359,7 @@ class Process:
     def _run(self) -> None:
         while True:
             asked = self._wait() or self._gather(time.monotonic() + _GATHER)
-            # Before the queues are read: what is put after that wakes this thread again.
+            # Before the queues are read: a later entry wakes this thread again.
             self._awake = False
             channels = tuple(self._channels.values())
             for channel in channels:
@@ -398,16 +399,16 @@ _process = Process()
 
 
 def channel(settings: TelemetrySettings, name: str) -> Channel:
-    """The channel with these settings in this process."""
+    """Return the channel with these settings in this process."""
     return _process.channel(settings, name)
 
 
 def flush(timeout: float = _EXIT_TIMEOUT) -> bool:
     """Wait until all events so far are written.
 
-    Needed before ``os._exit`` and ``exec`` only; a process that exits normally flushes by itself.
+    Needed only before ``os._exit`` and ``exec``; a process that exits normally flushes by itself.
 
     :param timeout: seconds.
-    :returns: whether it finished in time; also when the disk did not take the lines.
+    :returns: whether it finished in time; also true if the disk did not accept the lines.
     """
     return _process.flush(timeout)

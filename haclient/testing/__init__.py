@@ -1,17 +1,17 @@
-"""For an application's tests: brokers that fail over, members that misbehave, delays that are short.
+"""For an application's tests: brokers that fail over, members that misbehave, short delays.
 
-pytest finds the same things as fixtures (``haclient.pytest_plugin``); these are for other test tools, and for
-fixtures of one's own.  ``docs/testing.md`` shows how to use them.
+pytest has these as fixtures (``haclient.pytest_plugin``); the functions here are for other test tools, and
+for an application's own fixtures.  ``docs/testing.md`` shows how to use them.
 
 ``pair``           a pair and a single broker, of real processes: ``ha_pair``, ``broker``
 ``in_process``     a broker in the test's own process, in milliseconds: ``in_process_broker``
 ``flaky``          a member for each kind of passive behaviour: ``flaky_peers``
 ``short_delays``   ``fast_failover``
 ``seeded_backoff``  ``random_source``: the same backoff each time
-``virtual_clock``  an application's own backoff in no time: ``virtual_time``
+``virtual_clock``  an application's own backoff without real waiting: ``virtual_time``
 
 Below them: ``cluster`` (the pair, asynchronous), ``network`` and ``proxy`` (routes that can be cut),
-``peers`` (the behaviours, asynchronous), ``threads`` (an event loop beside the test).
+``peers`` (the behaviours, asynchronous), ``threads`` (an event loop in another thread).
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""A cluster of real member processes in which a test breaks things, asynchronous; ``pair`` has its APIs.
+"""A cluster of real member processes with faults that a test controls, asynchronous; ``pair`` has its APIs.
 
 Theory of operation
 -------------------
-A ``broker_stub.local_cluster.supervisor`` promotes a backup when the primary is dead, and does
-nothing else by itself: it fences nobody and starts nobody again.  Those are the test's decisions, so
-that nothing happens at a time of its own.  Every route to a member leads through a proxy that can be
-cut; clients get the proxies' addresses (URL, redirects, ``failover-server-list``).
+A ``broker_stub.local_cluster.supervisor`` promotes a backup when the primary is dead.  It does nothing else
+by itself, neither fencing nor restarts: the test decides on these, and on their time.  Every route to a
+member leads through a proxy that can be cut.  Clients get the proxies' addresses (URL, redirects,
+``failover-server-list``).
 
 Rules
 -----
-* A member that the test has killed for good, stopped or cut off is *out of service*; ``whole`` waits for
-  the others only.
-* A member that is killed to be started again is started when another one is primary: it could be
-  promoted itself before that.
+* A member that the test has killed for good, stopped or cut off is *out of service*; ``whole`` waits for the
+  others only.
+* A killed member is restarted only when another one is primary: before that it could be promoted itself.
 * Nothing outlives the cluster: processes are killed, files removed.
 """
 
@@ -39,14 +38,14 @@ from broker_stub.local_cluster.supervisor import (
 from broker_stub.management_client import AdminClient, AdminError
 from haclient.testing.network import CLIENTS, Cut, DirectoryRoutes, ProxyNetwork, proxies
 
-# Seconds between two looks at a member: how soon a change that the supervisor did not make is seen.
+# Seconds between two probes of a member: how soon a change that the supervisor did not make is seen.
 _PROBE = 0.1
 _NEVER = 10**9
 # Options of the members' own connections: only the routes that can be cut, and short delays.
 _PEER_OPTIONS = (
     "redirects=none&pushed_members=ignore&backoff_base=0.02&backoff_max=0.25&attempt_timeout=2&heartbeat=2"
 )
-# A backup takes over in milliseconds; one that cannot is not waited for.
+# Seconds to wait for a takeover, which takes milliseconds; after that the dead member restarts anyway.
 _TAKEOVER = 10.0
 PATIENCE = 30.0
 FIRST = "member-1"
@@ -54,12 +53,12 @@ FIRST = "member-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSetup:
-    """What kind of cluster.
+    """The configuration of a cluster.
 
-    :param members: how many.
+    :param members: the number of members.
     :param users: names and passwords of clients.
-    :param anonymous: whether clients may connect without a name; ``None`` for only without ``users``.
-    :param backup_timeout: seconds until the primary goes on without a backup that acknowledges nothing.
+    :param anonymous: whether clients may connect without a name; ``None`` allows it only without ``users``.
+    :param backup_timeout: seconds until the primary continues without a backup that acknowledges nothing.
     :param serve_arguments: more arguments for each member's ``broker-stub serve``.
     """
 
@@ -75,7 +74,7 @@ class ClusterSetup:
 
 
 class Cluster:
-    """What ``cluster`` makes."""
+    """A running cluster, made by ``cluster``."""
 
     def __init__(self, setup: ClusterSetup, folder: Path, network: ProxyNetwork, names: list[str]) -> None:
         self._network = network
@@ -119,17 +118,17 @@ class Cluster:
 
     @property
     def addresses(self) -> list[str]:
-        """``host:port`` of each member, for clients."""
+        """Return ``host:port`` of each member, for clients."""
         return [member.address.authority for member in self.pair.members]
 
     @property
     def primary(self) -> Member | None:
-        """The primary; one that is out of service does not count."""
+        """Return the primary, or ``None`` if it is out of service."""
         primary = self.pair.primary
         return None if primary is None or self._is_out(primary) else primary
 
     def member(self, name: str) -> Member:
-        """A member by its name.
+        """Return a member by its name.
 
         :raises ValueError: when there is none of that name.
         """
@@ -140,7 +139,7 @@ class Cluster:
         raise ValueError(f"there is no member {name!r}; there are {names}")
 
     def the_primary(self) -> Member:
-        """The primary.
+        """Return the primary.
 
         :raises RuntimeError: when there is none.
         """
@@ -152,7 +151,7 @@ class Cluster:
         return self.member(name) if name else self.the_primary()
 
     def states(self) -> str:
-        """Every member's state, for people."""
+        """Return every member's state as readable text."""
         return ", ".join(f"{member.name} {self._state(member)}" for member in self.pair.members)
 
     def _state(self, member: Member) -> str:
@@ -169,7 +168,7 @@ class Cluster:
     async def whole(self, timeout: float = PATIENCE) -> None:
         """Wait until there is a primary, and every other member in service is a ready backup of it.
 
-        :raises TimeoutError: when it is not so in time; the text has every member's state.
+        :raises TimeoutError: when the time limit ends before; the text has every member's state.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -181,7 +180,10 @@ class Cluster:
             raise TimeoutError(f"not ready after {timeout:g} s: {self.states()}{failed}") from None
 
     def _agreed(self) -> bool:
-        """Whether all have their roles and know the primary: a waiting supervisor informs no other member."""
+        """Return whether all members have their roles and know the primary.
+
+        With members out of service the second check is skipped: a waiting supervisor informs no other member.
+        """
         primary = self.primary
         return (
             primary is not None
@@ -196,7 +198,7 @@ class Cluster:
         return [member for member in self.pair.members if member is not primary and not self._is_out(member)]
 
     async def _replicated(self) -> bool:
-        """Whether the primary says so too: one that was stopped has seen nothing meanwhile."""
+        """Return whether the primary confirms it: one that was stopped has missed all changes meanwhile."""
         with suppress(AdminError):
             if not self._agreed():
                 return False
@@ -209,16 +211,16 @@ class Cluster:
         return False
 
     def log(self, name: str) -> str:
-        """What a member has written so far."""
+        """Return the output of a member so far."""
         path = self.pair.directory / f"{self.member(name).name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    # -- acting: on a member by its name, or on the primary; the name is the answer ---------------
+    # -- actions on a member by name, or on the primary; most return the name ---------------------
 
     async def kill(self, name: str | None, *, restart: bool) -> str:
-        """SIGKILL; returns when it is dead.
+        """Send SIGKILL; return when the member is dead.
 
-        :param restart: start it again, when another one is primary.
+        :param restart: start it again when another member is primary.
         """
         member = self._chosen(name)
         self._killed.add(member.name)
@@ -241,7 +243,7 @@ class Cluster:
         self.pair.restart(member)
 
     async def restart(self) -> None:
-        """Start every member again that is dead and not cut off; returns when they run."""
+        """Start every dead member that is not cut off; return when they run."""
         await self._leave_dead()
         members = self.pair.members
         dead = [each for each in members if each.state is MemberState.DEAD and each.name not in self._cut]
@@ -251,7 +253,7 @@ class Cluster:
         await self.pair.wait_until(lambda _: all(member.alive for member in dead), PATIENCE)
 
     async def pause(self, name: str | None) -> str:
-        """SIGSTOP; returns when it stands still."""
+        """Send SIGSTOP; return when the member is stopped."""
         member = self._chosen(name)
         pid = member.pid
         if pid is None:
@@ -262,13 +264,13 @@ class Cluster:
         return member.name
 
     def resume(self) -> None:
-        """SIGCONT to every member that was stopped."""
+        """Send SIGCONT to every stopped member."""
         for name in self._stopped:
             self.member(name).process.signal(signal.SIGCONT)
         self._stopped.clear()
 
     def cut_off(self, name: str | None, how: Cut) -> str:
-        """Cut a member off from clients, from the other members, from the arbiter and from the supervisor."""
+        """Cut a member off from clients, the other members, the arbiter and the supervisor."""
         member = self._chosen(name)
         self._cut.add(member.name)
         for other in (CLIENTS, *(each.name for each in self.pair.members if each is not member)):
@@ -283,7 +285,7 @@ class Cluster:
         self._cut.clear()
 
     async def promote(self, name: str | None) -> str:
-        """Make a member primary, in place of the one that is, or without asking it when it is out of service.
+        """Make a member primary; a current primary hands over, one that is out of service is not asked.
 
         :param name: ``None`` for the first backup in service.
         :raises RuntimeError: when there is none.
@@ -310,7 +312,7 @@ class Cluster:
         raise RuntimeError(f"there is no backup to promote: {self.states()}")
 
     async def restore(self) -> None:
-        """As new: every member in service and ready, no queues, no exchanges."""
+        """Reset the cluster: every member in service and ready, no queues, no exchanges."""
         self.heal()
         self.resume()
         await self.restart()
@@ -351,5 +353,5 @@ async def cluster(setup: ClusterSetup) -> AsyncIterator[Cluster]:
 
 
 def _names(count: int) -> list[str]:
-    """The names that the supervisor gives its members."""
+    """Return the names that the supervisor gives its members."""
     return [f"member-{number}" for number in range(1, count + 1)]

@@ -1,4 +1,4 @@
-"""Members that misbehave, for tests that are not coroutines; the behaviours are those of ``peers``.
+"""Members that misbehave, for tests that are not coroutines; the behaviours are in ``peers``.
 
 with flaky_peers() as flaky_peer:
     passive = flaky_peer("redirect_after_open", primary=pair.address_of("member-1"))
@@ -24,22 +24,22 @@ class FlakyPeer:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """Return ``host:port``."""
         return self._peer.address
 
     @property
     def options(self) -> Mapping[str, str]:
-        """URL options that a client needs to meet it; ``url`` sees to that."""
+        """Return the URL options that a client needs to reach it; ``url`` includes them."""
         return self._peer.options
 
     @property
     def url(self) -> str:
-        """A cluster URL that lists this member only."""
+        """Return a cluster URL that lists this member only."""
         return url(self)
 
     @property
     def accepted(self) -> int:
-        """How many TCP connections were accepted."""
+        """Return the number of accepted TCP connections."""
         return self._loop.do(lambda: len(self._peer.accepted))
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class FlakyPeer:
 
 
 class FlakyPeers:
-    """Starts them; they end together."""
+    """Starts members that misbehave; all end together."""
 
     names = tuple(BEHAVIOURS)
 
@@ -59,8 +59,8 @@ class FlakyPeers:
         """Start a member with a behaviour.
 
         :param name: one of ``names``.
-        :param primary: ``host:port`` for those that redirect: where to.
-        :raises ValueError: for a name that is none, or a redirect without a target.
+        :param primary: ``host:port`` of the target, for behaviours that redirect.
+        :raises ValueError: for an unknown name, or a redirect without a target.
         """
         if name not in BEHAVIOURS:
             raise ValueError(f"there is no behaviour {name!r}; there are {', '.join(BEHAVIOURS)}")
@@ -73,7 +73,7 @@ class FlakyPeers:
 
 @contextmanager
 def flaky_peers() -> Iterator[FlakyPeers]:
-    """Members that misbehave, until the body ends."""
+    """Yield a function that starts members that misbehave; they end with the body."""
     with loop_in_thread() as loop, ExitStack() as stack:
         yield FlakyPeers(loop, stack)
 

@@ -5,17 +5,17 @@
 
 Theory of operation
 -------------------
-The member that ``broker-stub serve`` runs, as primary, with its queues in memory, on an event loop of a
-thread of its own.  Clients reach it through real sockets.
+The broker is the member that ``broker-stub serve`` runs, as primary, with its queues in memory.  Its event
+loop has a thread of its own.  Clients reach it through real sockets.
 
 Rules
 -----
-* There is no signal handler, no process and no file: a test that kills, pauses or restarts its broker needs
-  ``pair.broker``, and one that fails over ``pair.ha_pair``.
-* What a test leaves connected is closed at the end, after a moment at most.
-* What the broker's thread raises is raised where the context ends, however the test went.
-* It lives in the process that started it: a fork of that has the address, and nothing else of it.
-* No users: Cyrus SASL reads its configuration once in a process.
+* There is no signal handler, no process and no file.  A test that kills, pauses or restarts its broker needs
+  ``pair.broker``; one that fails over needs ``pair.ha_pair``.
+* At the end the broker closes the remaining connections, after a moment at most.
+* An error in the broker's thread is raised at the end of the context, even if the test failed.
+* The broker stays in the process that started it: a forked process has only its address.
+* There are no users: Cyrus SASL reads its configuration once in a process.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from broker_stub.broker import BrokerOptions
 from broker_stub.election.roles import Membership, Role
 from haclient.testing.threads import LoopInThread, loop_in_thread
 
-# Seconds that clients have for their Close at the end.  One on the event loop of an asynchronous test has
-# none: that loop stands still while the fixture ends.
+# Seconds for clients to send Close at the end.  A client on the event loop of an asynchronous test cannot:
+# that loop is blocked while the fixture ends.
 _STOP_TIMEOUT = 0.1
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -47,25 +47,25 @@ class InProcessBroker:
 
     @property
     def url(self) -> str:
-        """The cluster URL for clients, without options."""
+        """Return the cluster URL for clients, without options."""
         return f"amqp://{self._authority}"
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """Return ``host:port``."""
         return self._authority
 
     @property
     def options(self) -> Mapping[str, str]:
-        """URL options that a client needs to meet it: none (see ``peers.Peer``)."""
+        """Return the URL options that a client needs to reach it: none (see ``peers.Peer``)."""
         return _NONE
 
     def close_connections(self) -> None:
-        """Close every client's connection with ``amqp:connection:forced``: each may come back at once."""
+        """Close every client's connection with ``amqp:connection:forced``: each may reconnect at once."""
         self._loop.do(lambda: self._member.close_client_connections("the test closes every connection"))
 
     def restore(self) -> None:
-        """As new: delete every queue and exchange; returns when they are gone."""
+        """Reset the broker: delete every queue and exchange, and return when they are deleted."""
         self._loop.do(lambda: _delete_all(self._member))
 
     def __repr__(self) -> str:
@@ -74,9 +74,9 @@ class InProcessBroker:
 
 @contextmanager
 def in_process_broker() -> Iterator[InProcessBroker]:
-    """Start one member in this process; it listens when the body starts, and is gone after it.
+    """Start one member in this process; it listens while the body runs.
 
-    :raises ExceptionGroup: at the end, with what the member's thread has raised.
+    :raises ExceptionGroup: at the end, with the errors in the member's thread.
     """
     with loop_in_thread("broker for tests") as loop, loop.entered(_member()) as member:
         yield InProcessBroker(loop, member)

@@ -3,9 +3,9 @@
 Rules
 -----
 * A route is a pair of parties: two members' names, or a member's and ``CLIENTS``.
-* ``HOLD`` keeps bytes back: connections stay open, and a party that waits learns nothing.  ``RESET`` ends
-  connections and refuses new ones.  What was held passes when the route is healed.
-* For the directory arbiter a cut route is a path that does not exist, at once.
+* ``HOLD`` holds bytes back: connections stay open, and a waiting party sees no error.  ``RESET`` ends
+  connections and refuses new ones.  Held bytes pass when the route is healed.
+* For the directory arbiter a cut route is a path that no longer exists, with immediate effect.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class ProxyNetwork:
         self._routes = routes
 
     def client_addresses(self) -> list[str]:
-        """The addresses of the members for clients."""
+        """Return the members' addresses for clients."""
         return [self._routes[CLIENTS, member].address for member in self._members]
 
     def peer_addresses(self, member: str) -> list[str]:
-        """The addresses of the other members for one member."""
+        """Return the addresses of the other members for one member."""
         return [self._routes[member, other].address for other in self._members if other != member]
 
     def listen(self, member: str) -> str:
-        """Where a member listens."""
+        """Return the address on which a member listens."""
         return self.addresses[self._members.index(member)].authority
 
     def wrapper(self, member: str) -> tuple[str, ...]:
-        """The prefix of a member's command."""
+        """Return the prefix of a member's command."""
         return ()
 
     def cut(self, one: str, other: str, how: Cut) -> None:
@@ -70,9 +70,9 @@ class ProxyNetwork:
 
 @asynccontextmanager
 async def proxies(members: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
-    """A network of proxies on loopback; nobody listens on the members' addresses yet."""
+    """Start proxies on loopback; no process listens on the members' addresses yet."""
     async with AsyncExitStack() as stack:
-        # A host of its own for each: test runs beside this one cannot take the port meanwhile.
+        # A separate host for each, so that concurrent test runs cannot take the port meanwhile.
         free = free_addresses(tuple(Endpoint(loopback_host(), 0) for _ in members))
         routes = {}
         for member, address in zip(members, free, strict=True):
@@ -94,11 +94,11 @@ class DirectoryRoutes:
             link.symlink_to(directory)
 
     def member_url(self, member: str) -> str:
-        """The arbiter's URL for a member."""
+        """Return the arbiter's URL for a member."""
         return f"directory:{self._links[member]}"
 
     def cut(self, member: str, how: Cut) -> None:
-        """Remove the link of one member: a share that is not mounted, whatever ``how`` says."""
+        """Remove the link of one member, like an unmounted share; ``how`` has no effect."""
         link = self._links[member]
         if link.is_symlink():
             link.rename(_unmounted(link))

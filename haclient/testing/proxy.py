@@ -1,12 +1,12 @@
-"""A TCP proxy that cuts: now, after so many bytes, or again and again at planned points.
+"""A TCP proxy that cuts connections: now, after a number of bytes, or repeatedly at planned points.
 
     async with proxy(member, cuts=[100_000, 5_000]) as route:
         ...aio.connect(url(route))...
         route.cut()
 
-It is a ``Peer``, so ``url`` takes it as a member.  What arrived before a cut is delivered: the side
-that was being written to gets an end of stream, the other one a reset, as when a process dies
-after the kernel has taken its last bytes.
+The proxy is a ``Peer``, so ``url`` accepts it as a member.  Data that arrived before a cut is delivered: its
+receiver gets an end of stream, the other side a reset.  This resembles a process that dies after the kernel
+has taken its last bytes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _CHUNK = 65536
 class Proxy(Peer):
     """A route to another peer.
 
-    :ivar target: the peer it leads to; a change applies to new connections.
+    :ivar target: the peer at the other end; a change applies to new connections.
     :ivar cuts: for each cut, the bytes in both directions since the one before.
-    :ivar made: how many cuts there were, the ones by ``cut`` included.
+    :ivar made: the number of cuts so far, including calls of ``cut``.
     :ivar passed: bytes since the last cut.
-    :ivar delay: seconds by which it holds up each piece of data; a slow route has one.
+    :ivar delay: seconds by which each piece of data is delayed, as on a slow route.
     """
 
     target: Peer | None = None
@@ -45,7 +45,7 @@ class Proxy(Peer):
     _flows: asyncio.Event = field(default_factory=asyncio.Event)
 
     def cut(self, flushed: asyncio.StreamWriter | None = None) -> None:
-        """Cut every connection; ``flushed`` may still get what was written to it."""
+        """Cut every connection; ``flushed`` still gets its buffered bytes."""
         self.made += 1
         self.passed = 0
         self._limit = next(self.cuts, None)
@@ -56,11 +56,11 @@ class Proxy(Peer):
                 writer.transport.abort()
 
     def cut_after(self, count: int) -> None:
-        """Cut when so many more bytes have passed, in both directions together."""
+        """Cut after ``count`` more bytes, in both directions together."""
         self._limit = self.passed + count
 
     def hold(self) -> None:
-        """Pass nothing on any more, without a word to anybody."""
+        """Hold back all data, without closing connections."""
         self._flows.clear()
 
     def refuse(self) -> None:
@@ -69,7 +69,7 @@ class Proxy(Peer):
         self.cut()
 
     def release(self) -> None:
-        """Pass on data again, and what arrived meanwhile."""
+        """Pass data again, beginning with the data held back."""
         self._refuses = False
         self._flows.set()
 
@@ -114,7 +114,7 @@ class Proxy(Peer):
             await self._flows.wait()
             writer.close()
             return
-        # One side was reset: so is the other.
+        # One side was reset, so reset both.
         await self._flows.wait()
         writer.transport.abort()
         back.transport.abort()
@@ -133,7 +133,7 @@ class Proxy(Peer):
             self._refuses = True
             for writer in tuple(self._writers):
                 writer.transport.abort()
-            while self._writers:  # noqa: ASYNC110 - each needs a few turns of the loop to go
+            while self._writers:  # noqa: ASYNC110 - each takes a few turns of the loop to end
                 await asyncio.sleep(0)
             await server.wait_closed()
 

@@ -1,11 +1,11 @@
-"""A random source for the factories that a test makes, so that it draws the same delays each time.
+"""A random source for the factories that a test makes, so that the delays are the same in each run.
 
     with random_source(random.Random(1)):
         factory = haclient.ConnectionFactory(url)
 
-A client draws its backoff and the order of SRV records from it.  It holds for factories of this process that
-are made inside the context, in any thread, and only for those; two contexts in two threads at once would
-leave one another's.
+A client draws its backoff and the order of SRV records from it.  It applies only to factories that this
+process makes inside the context, in any thread.  Contexts in two threads must not overlap: each would undo
+the other.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PATCHED = "new_random"
 
 @contextmanager
 def random_source(rng: random.Random) -> Iterator[None]:
-    """Have the factories that are made while the body runs draw from this source.
+    """Make factories use this random source while the body runs.
 
-    :raises TypeError: for anything else than a ``random.Random``.
+    :raises TypeError: if it is not a ``random.Random``.
     """
     check_type("rng", rng, random.Random)
 

@@ -5,12 +5,12 @@
 
 Rules
 -----
-* A delay becomes the shorter one of ``SHORT`` and what the application, its URL or the defaults say.
-* What bounds how long the client tries (``deadline``, ``startup_deadline``, ``refusal_timeout``,
-  ``max_attempts``, ``send_timeout``, ``call_timeout``) stays as it is, unless it is given: a shorter one
-  changes what the application sees.
-* It holds for factories of this process that are made inside the context, in any thread, and only for
-  those; two contexts in two threads at once would leave one another's.
+* A delay becomes the shorter of ``SHORT`` and the configured or default value.
+* Options that limit how long the client tries stay unchanged, unless given: ``deadline``,
+  ``startup_deadline``, ``refusal_timeout``, ``max_attempts``, ``send_timeout``, ``call_timeout``.  Shorter
+  ones would change the results that the application sees.
+* It applies only to factories that this process makes inside the context, in any thread.  Contexts in two
+  threads must not overlap: each would undo the other.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from haclient.factory import factory_core
 SHORT: Mapping[str, float] = MappingProxyType(
     {
         "stagger": 0.05,
-        # Beside it the others are dialled; a member on a busy machine needs some of it.
+        # Other members are dialled meanwhile; a member on a busy machine may need some of it.
         "attempt_timeout": 2.0,
         "stable_after": 0.5,
         "backoff_base": 0.01,
         "backoff_max": 0.1,
         "max_retry_after": 0.5,
         "park_timeout": 1.0,
-        # A process that does not get the processor for this long is taken for dead.
+        # A process that gets no CPU time for this long is regarded as dead.
         "heartbeat": 1.0,
         "dns_timeout": 1.0,
         "close_timeout": 0.2,
     }
 )
-"""The longest that each delay may be, in seconds."""
+"""Upper limits of the delays, in seconds."""
 
 _PATCHED = "with_overrides"
 
@@ -48,7 +48,7 @@ _PATCHED = "with_overrides"
 def fast_failover(**options: object) -> Iterator[None]:
     """Shorten every delay of the factories that are made while the body runs.
 
-    :param options: URL options by name, which then have this value whatever the application says.
+    :param options: URL options by name; these values override the application's.
     :raises ClusterURLError: for an option that does not exist, or a bad value.
     """
     with_overrides(Options(), **options)

@@ -1,12 +1,12 @@
-"""Asynchronous things for code that is not a coroutine: they live on an event loop of another thread.
+"""Runs asynchronous objects on the event loop of another thread, for code that is not a coroutine.
 
 Rules
 -----
-* The thread lasts as long as the context.  Linux takes the end of the thread that started a child
-  for the end of its parent, so processes started on this loop end with it, and not before.
-* Calls wait at most as long as they say; what they wait for is cancelled then.
-* The thread is not there after a fork: calls in the child are errors, and do not wait for it.  A child that
-  leaves a context, by ``sys.exit`` for example, ends nothing: it is the parent's.
+* The thread lasts as long as the context.  Linux regards the end of the thread that started a child as the
+  end of its parent.  So processes started on this loop end with it, and not before.
+* Calls wait at most for their time limit, and then cancel the coroutine.
+* After a fork the thread does not exist in the child: calls there raise at once.  A child that leaves a
+  context, by ``sys.exit`` for example, ends nothing: the context is the parent's.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from typing import Any, TypeVar
 from haclient.factory.loop_thread import cancel_everything
 
 T = TypeVar("T")
-# Starting and ending sockets and processes takes a fraction of that, even on a busy machine.
-_PATIENCE = 60.0
+# Seconds: sockets and processes start and end in a fraction of that, even on a busy machine.
+_CALL_TIMEOUT = 60.0
 
 
 class LoopInThread:
-    """The other thread's event loop."""
+    """The event loop of the other thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pid = os.getpid()
 
-    def call(self, coroutine: Coroutine[Any, Any, T], timeout: float = _PATIENCE) -> T:
-        """Run a coroutine there, and wait for its result.
+    def call(self, coroutine: Coroutine[Any, Any, T], timeout: float = _CALL_TIMEOUT) -> T:
+        """Run a coroutine in the other thread, and return its result.
 
         :param timeout: seconds.
         :raises TimeoutError: when it takes longer.
-        :raises RuntimeError: when the thread has ended, or is another process's.
+        :raises RuntimeError: when the thread has ended, or belongs to another process.
         """
         if self._loop.is_closed():
             coroutine.close()
-            raise RuntimeError("what is asked here is gone: its context or fixture has ended")
+            raise RuntimeError("the event loop of this context or fixture has ended")
         if self._pid != os.getpid():
             coroutine.close()
-            raise RuntimeError("what is asked here lives in the process that this one was forked from")
+            raise RuntimeError("this fixture belongs to the process that this one was forked from")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(timeout)
@@ -54,7 +54,7 @@ class LoopInThread:
             raise
 
     def do(self, function: Callable[[], T]) -> T:
-        """Call a function there, and wait for its result."""
+        """Call a function in the other thread, and return its result."""
 
         async def call() -> T:
             return function()
@@ -63,7 +63,7 @@ class LoopInThread:
 
     @contextmanager
     def entered(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        """Enter an asynchronous context manager there, and leave it at the end."""
+        """Enter an asynchronous context manager in the other thread, and leave it at the end."""
         made = self.call(_enter(manager))
         try:
             yield made
@@ -84,7 +84,7 @@ def loop_in_thread(name: str = "brokers for tests") -> Iterator[LoopInThread]:
     finally:
         if pid == os.getpid():
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(_PATIENCE)
+            thread.join(_CALL_TIMEOUT)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Time that passes at once, for an application's own retry tests: an hour of backoff in milliseconds.
+"""Virtual time for an application's own retry tests: an hour of backoff in milliseconds.
 
     with virtual_time() as time:
         time.run(application.keep_trying())
@@ -6,26 +6,27 @@
 
 Theory of operation
 -------------------
-The event loop of ``run`` asks its selector to wait until the next timer.  This one looks whether
-anything can happen before that: when no socket is open and no thread works for the loop, nothing can,
-and the clock jumps.  While a socket is open a peer may answer, in real time; so the clock jumps only after
-``settle`` real seconds of silence.  While a thread of the loop's executor works (``asyncio.to_thread``, name
-resolution), time passes as usual.
+The event loop of ``run`` asks its selector to wait until the next timer.  This selector checks whether an
+event can occur before that.  With no open socket and no working thread none can, and the clock jumps.
+
+While a socket is open a peer may answer, in real time.  So the clock jumps only after ``settle`` real seconds
+of silence.  While a thread of the loop's executor works (``asyncio.to_thread``, name resolution), time passes
+as usual.
 
 In the thread that entered it ``time.sleep`` takes ``settle`` real seconds at most, and ``time.monotonic`` and
-``time.time`` return the virtual time.  Other threads, haclient's own among them, live in real time: for the
+``time.time`` return the virtual time.  Other threads, haclient's own among them, use real time: for the
 blocking API use ``fast_failover`` as well.
 
 Rules
 -----
-* Processes, and so ``ha_pair``, live in real time.  Virtual time is for outages that do not end: with
+* Processes, and so ``ha_pair``, use real time.  Virtual time is for outages that do not end: with
   ``flaky_peers``, or an address without a member.  For failovers use ``fast_failover``.
 * Connections made meanwhile have no heartbeats: a peer in real time is silent for hours of virtual time.
 
-Why no library: looptime 0.9, the kept one, moves its clock after 42 empty polls of the selector, some
-microseconds, so that a peer in another thread or process never answers in time; and to install it
-is to have the event loop of each test patched.  async-solipsism has no real sockets, time-machine and
-freezegun do not reach timers and sleeps.
+Alternatives rejected: looptime 0.9, the maintained one, moves its clock after 42 empty polls of the selector,
+some microseconds.  A peer in another thread or process never answers in time.  Installing it also patches the
+event loop of each test.  async-solipsism has no real sockets; time-machine and freezegun do not reach timers
+and sleeps.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ from haclient.testing.short_delays import changed_options
 
 T = TypeVar("T")
 _Events = list[tuple[selectors.SelectorKey, int]]
-# An answer over loopback takes well under a millisecond, on a busy machine some tens.
+# Seconds: an answer over loopback takes well under a millisecond, on a busy machine some tens.
 SETTLE = 0.1
-# asyncio takes a timer for due up to a nanosecond before its time; whoever looks at the clock then must not
-# find that it is too early, and wait for a time that does not pass by itself.
+# Seconds.  asyncio regards a timer as due up to a nanosecond early.  Code that then reads the clock must not
+# find the time too early: it would wait for a time that does not pass by itself.
 _TICK = 1e-9
 _DIGITS = 3
 
 
 class VirtualTime:
-    """A clock, and event loops that go by it.
+    """A virtual clock, and event loops that use it.
 
     :param settle: real seconds of silence after which no answer is expected.
     """
@@ -69,11 +70,11 @@ class VirtualTime:
 
     @property
     def elapsed(self) -> float:
-        """Virtual seconds since the beginning, to the millisecond; what the program computes takes none."""
+        """Return the virtual seconds so far, to the millisecond; computation takes none."""
         return round(self._elapsed, _DIGITS)
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass at once.
+        """Advance the clock at once.
 
         :raises ValueError: for a negative time.
         """
@@ -87,26 +88,26 @@ class VirtualTime:
             return runner.run(main)
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        """A new event loop of virtual time, for whatever takes a loop factory."""
+        """Return a new event loop of virtual time, for functions that take a loop factory."""
         return _Loop(self)
 
     def monotonic(self) -> float:
-        """The virtual ``time.monotonic``, which the event loops go by."""
+        """Return the virtual ``time.monotonic``, which the event loops use."""
         return self._monotonic + self._elapsed
 
     def time(self) -> float:
-        """The virtual ``time.time``."""
+        """Return the virtual ``time.time``."""
         return self._wall + self._elapsed
 
     def sleep(self, seconds: float) -> None:
-        """The virtual ``time.sleep``; other threads and processes get ``settle`` real seconds of it."""
+        """Sleep in virtual time; other threads and processes get ``settle`` real seconds of it."""
         self.advance(seconds)
         self._really_sleep(min(seconds, self.settle))
 
 
 @contextmanager
 def virtual_time(settle: float = SETTLE) -> Iterator[VirtualTime]:
-    """Virtual time for this thread, until the body ends."""
+    """Use virtual time in this thread, until the body ends."""
     clock = VirtualTime(settle)
     with ExitStack() as stack:
         for name in ("sleep", "monotonic", "time"):
@@ -133,7 +134,7 @@ def _in_this_thread(name: str, virtual: Callable[..., Any]) -> Iterator[None]:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Goes by a virtual clock."""
+    """An event loop that uses a virtual clock."""
 
     def __init__(self, clock: VirtualTime) -> None:
         self._clock = clock
@@ -145,7 +146,7 @@ class _Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._clock.monotonic()
 
-    def run_in_executor(  # type: ignore[override]  # typeshed's generic signature, said more simply
+    def run_in_executor(  # type: ignore[override]  # typeshed's generic signature, simplified
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
         future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)
@@ -154,7 +155,7 @@ class _Loop(asyncio.SelectorEventLoop):
         return future
 
     async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
-        """Wait for the threads in real time: the 300 s that Python 3.12 gives them would pass at once."""
+        """Wait for the threads in real time; in virtual time Python 3.12's 300 s would pass at once."""
         joining = self.create_future()
         self._threads_at_work.add(joining)
         try:
@@ -166,7 +167,7 @@ class _Loop(asyncio.SelectorEventLoop):
 class _Selector(selectors.DefaultSelector):
     """Waits for real input in real time, and for timers in virtual time.
 
-    :ivar own: what the loop itself has registered: it wakes the loop, and nobody answers there.
+    :ivar own: the descriptors of the loop itself, which only wake the loop.
     """
 
     def __init__(self, clock: VirtualTime, threads_at_work: set[asyncio.Future[Any]]) -> None:
@@ -177,7 +178,7 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> _Events:
         if timeout is None:
-            return super().select(None)  # no timer: only somebody else can go on
+            return super().select(None)  # no timer: only another thread or process can continue
         ready = super().select(0)
         if ready or timeout <= 0:
             return ready
@@ -196,7 +197,7 @@ class _Selector(selectors.DefaultSelector):
         return ready
 
     def _may_be_answered(self) -> bool:
-        """Whether anything is open, beside sockets that only listen."""
+        """Return whether any descriptor is open, apart from sockets that only listen."""
         return any(not _listens(fd) for fd in self.get_map() if fd not in self.own)
 
 

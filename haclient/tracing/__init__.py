@@ -13,10 +13,11 @@ Rules
 -----
 * The span of a send lasts until the primary has settled the message, across failovers; it is the creation
   context.  A message that has a context already (a forwarded one) keeps it, and the span is linked to it.
-* The message that the application holds is not changed: the context is put in while it is encoded, and what
-  is sent again after a failover is those bytes.
-* Neither bodies nor properties are written, and of an error only its type, for its words may quote them.
-* What fails in tracing is logged, and the message is sent or handed out all the same.
+* The application's message object is not changed: the context is added to its encoded bytes, which are also
+  sent again after a failover.
+* Bodies and properties are never written.  Only the type of an error is written, because its text may quote
+  them.
+* A failure of tracing is logged; the message is still sent or delivered.
 * Settling has no span of its own; it is part of the processing.
 
 ``telemetry.opentelemetry.OpenTelemetrySink`` reports the events of connections.
@@ -43,13 +44,13 @@ __all__ = ["MessageTracing"]
 
 
 class MessageTracing:
-    """Traces the messages of connections; one for a whole application.
+    """Traces the messages of connections; one object for a whole application.
 
-    :param tracer_provider: whose spans; the global one by default.
-    :param meter_provider: whose instruments; the global one by default.
+    :param tracer_provider: makes the spans; the global one by default.
+    :param meter_provider: makes the instruments; the global one by default.
     :param propagator: writes and reads the context; the global one by default.
-    :param carrier: where it is written: in the message annotations, or in the application properties, for
-        brokers that take no annotation without ``x-`` before its name, and for consumers that look there.
+    :param carrier: the section that holds the context: message annotations or application properties.  Some
+        brokers accept no annotation without ``x-`` before its name, and some consumers read only properties.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class MessageTracing:
     @overload
     def trace(self, connection: blocking.Connection) -> Traced: ...
     def trace(self, connection: aio.Connection | blocking.Connection) -> AsyncTraced | Traced:
-        """Makes senders and receivers of a connection whose messages are traced."""
+        """Return an object that makes traced senders and receivers of a connection."""
         factory = connection.factory
         context = TracingContext(
             self._tracer,

@@ -26,7 +26,7 @@ class AsyncTraced:
         self._context = context
 
     async def create_sender(self, address: str | None, **arguments: Any) -> AsyncTracedSender:
-        """A sender; the arguments are those of ``aio.Connection.create_sender``."""
+        """Create a sender, with the arguments of ``aio.Connection.create_sender``."""
         hook = self._context.propagation.additions
         sender = await self._connection.create_sender(address, on_encode=hook, **arguments)
         return AsyncTracedSender(sender, self._context.link(address))
@@ -34,7 +34,7 @@ class AsyncTraced:
     async def create_receiver(
         self, address: str | None, *, dynamic: bool = False, **arguments: Any
     ) -> AsyncTracedReceiver:
-        """A receiver; the arguments are those of ``aio.Connection.create_receiver``."""
+        """Create a receiver, with the arguments of ``aio.Connection.create_receiver``."""
         receiver = await self._connection.create_receiver(address, dynamic=dynamic, **arguments)
         return AsyncTracedReceiver(receiver, self._context.link(address, dynamic=dynamic))
 
@@ -48,16 +48,16 @@ class AsyncTracedSender:
 
     @property
     def address(self) -> str | None:
-        """The node it sends to."""
+        """Return the address of the node it sends to."""
         return self._sender.address
 
     @property
     def unsettled(self) -> int:
-        """Messages sent and not settled yet."""
+        """Return the number of messages sent and not settled yet."""
         return self._sender.unsettled
 
     async def send(self, message: proton.Message | SendableBody, **arguments: Any) -> Outcome:
-        """Send and wait until the primary has settled it; see ``aio.Sender.send``."""
+        """Send and wait until the primary has settled the message; see ``aio.Sender.send``."""
         with self._link.sending(message):
             return await self._sender.send(message, **arguments)
 
@@ -115,15 +115,18 @@ class AsyncTracedReceiver:
 
     @property
     def address(self) -> str | None:
-        """The node it receives from."""
+        """Return the address of the node it receives from."""
         return self._receiver.address
 
     async def receive(self, *, timeout: float | None = None) -> aio.Delivery:
-        """The next delivery; see ``aio.Receiver.receive``."""
+        """Return the next delivery; see ``aio.Receiver.receive``."""
         return await self._traced(lambda: self._receiver.receive(timeout=timeout))
 
     def processing(self, delivery: aio.Delivery) -> AbstractContextManager[trace.Span]:
-        """What is done with a delivery, as a span below that of its sender."""
+        """Trace the body of a ``with`` statement as the processing of a delivery.
+
+        The span is below the sender's.
+        """
         return self._link.processing(delivery.message)
 
     async def close(self) -> None:

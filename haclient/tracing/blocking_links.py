@@ -26,7 +26,7 @@ class Traced:
         self._context = context
 
     def create_sender(self, address: str | None, **arguments: Any) -> TracedSender:
-        """A sender; the arguments are those of ``blocking.Connection.create_sender``."""
+        """Create a sender, with the arguments of ``blocking.Connection.create_sender``."""
         hook = self._context.propagation.additions
         sender = self._connection.create_sender(address, on_encode=hook, **arguments)
         return TracedSender(sender, self._context.link(address))
@@ -34,7 +34,7 @@ class Traced:
     def create_receiver(
         self, address: str | None, *, dynamic: bool = False, **arguments: Any
     ) -> TracedReceiver:
-        """A receiver; the arguments are those of ``blocking.Connection.create_receiver``."""
+        """Create a receiver, with the arguments of ``blocking.Connection.create_receiver``."""
         receiver = self._connection.create_receiver(address, dynamic=dynamic, **arguments)
         return TracedReceiver(receiver, self._context.link(address, dynamic=dynamic))
 
@@ -48,16 +48,16 @@ class TracedSender:
 
     @property
     def address(self) -> str | None:
-        """The node it sends to."""
+        """Return the address of the node it sends to."""
         return self._sender.address
 
     @property
     def unsettled(self) -> int:
-        """Messages sent and not settled yet."""
+        """Return the number of messages sent and not settled yet."""
         return self._sender.unsettled
 
     def send(self, message: proton.Message | SendableBody, **arguments: Any) -> Outcome:
-        """Send and wait until the primary has settled it; see ``blocking.Sender.send``."""
+        """Send and wait until the primary has settled the message; see ``blocking.Sender.send``."""
         with self._link.sending(message):
             return self._sender.send(message, **arguments)
 
@@ -111,15 +111,18 @@ class TracedReceiver:
 
     @property
     def address(self) -> str | None:
-        """The node it receives from."""
+        """Return the address of the node it receives from."""
         return self._receiver.address
 
     def receive(self, *, timeout: float | None = None) -> blocking.Delivery:
-        """The next delivery; see ``blocking.Receiver.receive``."""
+        """Return the next delivery; see ``blocking.Receiver.receive``."""
         return self._traced(lambda: self._receiver.receive(timeout=timeout))
 
     def processing(self, delivery: blocking.Delivery) -> AbstractContextManager[trace.Span]:
-        """What is done with a delivery, as a span below that of its sender."""
+        """Trace the body of a ``with`` statement as the processing of a delivery.
+
+        The span is below the sender's.
+        """
         return self._link.processing(delivery.message)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Operations on messages as spans and measurements, by OpenTelemetry's conventions for messaging.
 
-An operation is ``send``, ``receive`` or ``process``.  Spans are named by it and the address of the link; by
-the operation alone, where there is no address or the peer made it up (a dynamic one).
+An operation is ``send``, ``receive`` or ``process``.  A span's name is the operation and the address of the
+link.  The name lacks the address if there is none, or if the peer assigned it (a dynamic one).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Instruments:
 
 @dataclass(frozen=True, slots=True)
 class TracingContext:
-    """What the traced links of one connection share.
+    """The common data of one connection's traced links.
 
     :param endpoint: returns the member that the connection is connected to.
     """
@@ -71,9 +71,9 @@ class TracingContext:
     endpoint: Callable[[], Endpoint | None]
 
     def link(self, address: str | None, *, dynamic: bool = False) -> Link:
-        """One link.
+        """Return one link.
 
-        :param dynamic: the peer makes up its address.
+        :param dynamic: whether the peer assigns its address.
         """
         destination: Attributes = {"messaging.destination.temporary": True} if dynamic else {}
         if address is not None and not dynamic:
@@ -81,7 +81,7 @@ class TracingContext:
         return Link(self, destination)
 
     def server(self) -> Attributes:
-        """The member that serves now."""
+        """Return the attributes of the currently connected member."""
         endpoint = self.endpoint()
         host = None if endpoint is None else self.redactor.name(endpoint.host)
         return (
@@ -97,22 +97,22 @@ class Link:
         self._destination = destination
 
     def send(self, message: proton.Message | SendableBody) -> Operation:
-        """Begin to send; the operation's context is to be current while the message is encoded."""
+        """Begin to send; the operation's context must be current while the message is encoded."""
         return self._begin("send", message if isinstance(message, proton.Message) else None)
 
     @contextlib.contextmanager
     def sending(self, message: proton.Message | SendableBody) -> Iterator[None]:
-        """Send, and wait for the outcome."""
+        """Trace a send that waits for the outcome."""
         with self.send(message).whole():
             yield
 
     def receive(self) -> Operation:
-        """Begin to wait for a message.  There is a span only when one arrived."""
+        """Begin to wait for a message.  There is a span only once a message arrived."""
         return Operation(self._context, "receive", self._attributes("receive"))
 
     @contextlib.contextmanager
     def processing(self, message: proton.Message) -> Iterator[trace.Span]:
-        """Process a message; what happens inside is below it."""
+        """Process a message; spans that start inside are below this one."""
         operation = self._begin("process", message)
         with operation.whole():
             yield operation.span
@@ -163,13 +163,13 @@ class Operation:
             )
 
     def arrived(self, message: Callable[[], proton.Message]) -> None:
-        """A message arrived."""
+        """Record the arrival of a message."""
         with _guard():
             self.start(message())
         self.end()
 
     def failed(self, error: BaseException) -> None:
-        """The wait for a message failed for good."""
+        """Record that the wait for a message failed for good."""
         self.start(None)
         self.end(error)
 
@@ -181,7 +181,7 @@ class Operation:
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
-        """The operation takes as long as this."""
+        """Make the operation last as long as the body of the ``with`` statement."""
         with self.current():
             try:
                 yield
@@ -191,7 +191,7 @@ class Operation:
             self.end()
 
     def settled(self, future: Any) -> None:
-        """The outcome of a message is known."""
+        """End the operation with the outcome of a message."""
         self.end(CancelledError() if future.cancelled() else future.exception())
 
     def end(self, error: BaseException | None = None) -> None:

@@ -1,6 +1,6 @@
 """Carries a trace context in a message, by the W3C draft for AMQP.
 
-It is read from the message annotations, or, where those have none, from the application properties.
+The context is read from the message annotations, or from the application properties if those have none.
 Values are text, as propagators write them; the draft's binary form is not read.
 """
 
@@ -23,7 +23,7 @@ Carrier = Literal["annotations", "properties"]
 
 
 class Propagation:
-    """Puts contexts into messages, and takes them out.
+    """Writes contexts into messages, and reads them.
 
     :raises ValueError: for an unknown carrier.
     """
@@ -35,7 +35,7 @@ class Propagation:
         self._propagator = propagator
 
     def context(self, message: proton.Message) -> Context:
-        """The context in a message; an empty one if there is none."""
+        """Return the context in a message; an empty one if there is none."""
         for section in (message.annotations, message.properties):
             texts = _texts(section)
             if any(name in texts for name in self._propagator.fields):
@@ -43,7 +43,7 @@ class Propagation:
         return Context()
 
     def additions(self, outgoing: OutgoingMessage) -> Additions | None:
-        """The current context as additions to a message (an ``EncodeHook``); none if it has a context."""
+        """Return the current context as additions (an ``EncodeHook``); ``None`` if the message has one."""
         try:
             if span_context(self.context(outgoing.message)).is_valid:
                 return None
@@ -58,7 +58,7 @@ class Propagation:
 
 
 def span_context(context: Context) -> trace.SpanContext:
-    """The span that a context names."""
+    """Return the span that a context names."""
     return trace.get_current_span(context).get_span_context()
 
 

@@ -165,7 +165,7 @@ def test_a_fork_talks_to_its_parents_broker_and_cannot_command_it() -> None:
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        assert receive(broker.url) == "what is asked here lives in the process that this one was forked from"
+        assert receive(broker.url) == "this fixture belongs to the process that this one was forked from"
 
 
 def test_it_is_gone_after_its_context() -> None:

@@ -1,1 +1,1 @@
-"""What is read of a peer's bytes before, or beside, proton."""
+"""Reads and changes a connection's bytes outside proton."""

@@ -1,7 +1,7 @@
 """The size of a link's Attach, before it is sent.
 
-proton sends an Attach that is larger than the peer's frames, and the peer then ends the connection with all
-its links.  So the Attach is encoded first, on a connection that has no socket.
+proton sends even an Attach that exceeds the peer's frame size; the peer then ends the connection with all its
+links.  So the Attach is first encoded on a connection that has no socket.
 
 Source: AMQP 1.0 part 2, sections 2.3.1 (frame layout) and 2.8.15 (``frame-size-too-small``).
 """
@@ -13,8 +13,8 @@ from cproton_ffi import lib
 
 FRAME_SIZE_TOO_SMALL = "amqp:frame-size-too-small"
 _HEADER = 8  # the protocol header before the first frame
-# More than an Attach takes beside its strings and maps: encoding it costs as much as ten messages.
-_REST = 256
+# An upper bound of an Attach without its strings and maps; encoding one costs as much as ten messages.
+_FIXED_SIZE = 256
 _SIDES = (lib.pn_link_source, lib.pn_link_target)
 _MAPS = (
     lib.pn_terminus_properties,
@@ -25,7 +25,7 @@ _MAPS = (
 
 
 class AttachTooLarge(Exception):
-    """The Attach does not fit into the peer's frames."""
+    """The Attach exceeds the peer's frame size."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"its Attach takes a frame of {size} bytes, and the peer takes {limit} at most")
@@ -44,7 +44,7 @@ def check(endpoint: proton.Sender | proton.Receiver, transport: proton.Transport
 
 
 def attach_size(endpoint: proton.Sender | proton.Receiver) -> int:
-    """The bytes of the frame; up to four more on a connection with more than 255 links."""
+    """Return the size of the frame; it is up to four bytes more on a connection with more than 255 links."""
     connection, transport = proton.Connection(), proton.Transport()
     transport.bind(connection)
     connection.open()
@@ -64,11 +64,11 @@ def attach_size(endpoint: proton.Sender | proton.Receiver) -> int:
 
 
 def _at_most(endpoint: proton.Sender | proton.Receiver) -> int:
-    """A size that the frame does not exceed; properties are encoded when the link is opened only."""
+    """Return an upper bound of the frame's size; properties are excluded (encoded on opening)."""
     impl = endpoint._impl
     maps: int = sum(lib.pn_data_encoded_size(field(side(impl))) for side in _SIDES for field in _MAPS)
     strings = (endpoint.name, endpoint.source.address, endpoint.target.address)
-    return _REST + maps + sum(len(string.encode()) for string in strings if string)
+    return _FIXED_SIZE + maps + sum(len(string.encode()) for string in strings if string)
 
 
 def _last_frame(output: bytes) -> int:

@@ -1,6 +1,6 @@
-"""The handle-max of a Begin, which proton reads and does not show.
+"""Reads the handle-max of a Begin, which proton does not expose.
 
-A peer's frame is untrusted: of what is not a Begin, or has no handle-max that can be read, nothing is known.
+A peer's frame is untrusted: a frame that is not a Begin, or has no readable handle-max, yields ``None``.
 
 Source: AMQP 1.0 part 2, section 2.7.2 (begin); part 1, section 1.6.5 (uint).
 """
@@ -12,17 +12,17 @@ from collections.abc import Iterable
 from haclient.engine.wire import attach_frame
 
 BEGIN = b"\x00\x53\x11"
-"""How a Begin begins: its descriptor in the usual encoding."""
+"""The first bytes of a Begin: its descriptor in the usual encoding."""
 _HANDLE_MAX = 4
 _NULL, _UINT0, _SMALL_UINT, _UINT = 0x40, 0x43, 0x52, 0x70
 ANY = 2**32 - 1
-"""The default: the session may use each handle."""
+"""The default: the session may use every handle."""
 ASSUMED = 255
-"""Where no Begin can be read: the smallest handle-max of a broker that was run (RabbitMQ 4.0.5)."""
+"""Used until a Begin can be read: the smallest handle-max of a tested broker (RabbitMQ 4.0.5)."""
 
 
 def handle_max(frame: bytes) -> int | None:
-    """Read a whole frame; ``None`` if it is no Begin, or cannot be read."""
+    """Return the handle-max of a whole frame; ``None`` if it is not a Begin, or cannot be read."""
     try:
         fields = attach_frame.fields(frame, BEGIN)
         if fields is None:
@@ -36,7 +36,7 @@ def handle_max(frame: bytes) -> int | None:
 
 
 def lowest(frames: Iterable[bytes], known: int | None) -> int | None:
-    """Return the lowest handle-max of these frames and the one that is known."""
+    """Return the lowest of ``known`` and the handle-max of these frames."""
     found = [number for frame in frames if (number := handle_max(frame)) is not None]
     return min([*found, known] if known is not None else found, default=None)
 

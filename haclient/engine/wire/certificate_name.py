@@ -2,11 +2,10 @@
 
 Rules
 -----
-* The string is that of RFC 2253 as OpenSSL writes it: the last part first, every byte beyond ASCII and every
-  control character as two hexadecimal digits.  Users, permissions and stored messages have known it from the
-  beginning.
+* The string follows RFC 2253 as OpenSSL writes it: the last part first, every byte beyond ASCII and every
+  control character as two hexadecimal digits.  Users, permissions and stored messages contain such strings.
 * An attribute without a name in ``_NAMES`` is written by its number, and its value in hexadecimal.
-* The certificate has passed OpenSSL; one that cannot be read here all the same has no name.
+* OpenSSL has verified the certificate.  If this module still cannot read it, it has no name.
 
 Sources: RFC 2253 and RFC 4514 (strings), RFC 5280, section 4.1 (fields), X.690 (DER);
 ``X509_NAME_print_ex(3)``, ``XN_FLAG_RFC2253``.
@@ -20,7 +19,7 @@ from typing import NamedTuple
 _SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
 _LONG_FORM, _MOST_LENGTH_BYTES = 0x80, 4
 _CONTINUES = 0x80
-# How the text types of a name are encoded (X.690, section 8.23); UTF-8 is taken as it is.
+# The encodings of a name's text types (X.690, section 8.23); UTF-8 needs no decoding.
 _UTF8 = 12
 _ENCODINGS = {
     18: "latin-1",
@@ -35,7 +34,7 @@ _ENCODINGS = {
 }
 _SPECIAL = frozenset(b',+"\\<>;')
 _PRINTABLE = range(0x20, 0x7F)
-# OpenSSL's short names, of the attributes that certificates have.
+# OpenSSL's short names of the attributes that certificates have.
 _NAMES = {
     "2.5.4.3": "CN",
     "2.5.4.4": "SN",
@@ -84,11 +83,11 @@ class _Value(NamedTuple):
     whole: bytes
 
     def inside(self, tag: int) -> list[_Value]:
-        """The values in one of this tag."""
+        """Return the values inside this value, which must have this tag."""
         return list(_values(self.expect(tag)))
 
     def expect(self, tag: int) -> bytes:
-        """The content of a value of this tag."""
+        """Return the content of this value, which must have this tag."""
         if self.tag != tag:
             raise ValueError(f"tag {self.tag:#x} where the certificate should have {tag:#x}")
         return self.content
@@ -111,7 +110,7 @@ def subject(certificate: bytes) -> str:
 
 
 def _relative(part: _Value) -> str:
-    """One or more attributes."""
+    """Format one part of a name, of one or more attributes."""
     return "+".join(_attribute(each) for each in reversed(part.inside(_SET)))
 
 
@@ -134,13 +133,13 @@ def _escaped(text: bytes) -> str:
 def _character(value: int, *, first: bool, last: bool) -> str:
     if value not in _PRINTABLE:
         return f"\\{value:02X}"
-    # As OpenSSL has it: a # that is the whole value is its end, and only a space is escaped there.
+    # OpenSSL escapes only a space at the end, so a # that is the whole value stays as it is.
     edge = chr(value) == " " if last else first and chr(value) in "# "
     return f"\\{chr(value)}" if edge or value in _SPECIAL else chr(value)
 
 
 def _number(encoded: bytes) -> str:
-    """An object identifier with dots (X.690, section 8.19)."""
+    """Return an object identifier with dots (X.690, section 8.19)."""
     parts, value = list[int](), 0
     for byte in encoded:
         value = value << 7 | byte & ~_CONTINUES
@@ -152,7 +151,7 @@ def _number(encoded: bytes) -> str:
 
 
 def _values(data: bytes) -> Iterator[_Value]:
-    """The values that follow each other (X.690, section 8.1)."""
+    """Yield the values that follow each other (X.690, section 8.1)."""
     position = 0
     while position < len(data):
         start, tag, length = position, data[position], data[position + 1]

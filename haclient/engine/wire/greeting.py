@@ -1,10 +1,10 @@
-"""What a peer's first bytes say about it: another protocol, or the SASL mechanisms that it offers.
+"""Identifies a peer by its first bytes: another protocol, or the SASL mechanisms that it offers.
 
 Rules
 -----
 * At most ``MOST_BYTES`` are kept, and none after the peer's Open.
-* The client sends nothing but headers before the first bytes arrive, so that a text may quote those: they
-  are no echo of a credential.  Of what follows only the names of mechanisms are read.
+* The client sends only headers before the first bytes arrive.  So these cannot echo a credential, and an
+  error text may quote them.  Of later bytes only the names of mechanisms are read.
 
 Sources: AMQP 1.0 part 2, section 2.2, and part 5, sections 5.2 and 5.3 (headers, the mechanisms frame); AMQP
 0-9-1, section 4.2.2, and 0-10, section 4.3 (a server answers a header that it does not know with its own);
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Z0-9_-]{1,20}")
 _TLS_CONTENT = range(0x14, 0x18)
 _TLS_MAJOR = 3
 _OLD_RABBITMQ = "RabbitMQ before 4.0: rabbitmq-plugins enable rabbitmq_amqp1_0"
-# Those that greet first, or answer an AMQP header, by what they begin with.
+# The first bytes of protocols whose servers send first, or answer an AMQP header.
 _GREETINGS = (
     (b"SSH-", "SSH"),
     (b"220 ", "SMTP or FTP"),
@@ -46,10 +46,10 @@ _GREETINGS = (
 
 @dataclass(frozen=True, slots=True)
 class ForeignProtocol:
-    """What a peer speaks instead of AMQP 1.0 after SASL.
+    """The protocol that a peer speaks instead of AMQP 1.0 after SASL.
 
     :param code: the name of the help entry.
-    :param text: one clause that says so, and what to do.
+    :param text: one clause that names the protocol and the remedy.
     """
 
     code: str
@@ -67,7 +67,7 @@ class Greeting:
         """Called when the peer sent bytes."""
 
     def add(self, data: bytes) -> None:
-        """The peer sent bytes."""
+        """Keep bytes that the peer sent, up to ``MOST_BYTES``."""
         self.on_bytes()
         missing = MOST_BYTES - len(self.data)
         if missing > 0:
@@ -75,7 +75,7 @@ class Greeting:
 
     @property
     def foreign(self) -> ForeignProtocol | None:
-        """What the peer speaks, if it is not what this client does; ``None`` for too few bytes to say."""
+        """Return the peer's protocol if it is foreign; ``None`` if it is not, or for too few bytes."""
         data = self.data
         if _SASL_HEADER.startswith(data[:_HEADER]):
             return None
@@ -93,7 +93,7 @@ class Greeting:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """The SASL mechanisms that the peer offers; none when it did not say, or not in clear."""
+        """Return the SASL mechanisms that the peer offers; none if it did not name them, or not in clear."""
         frame = self.data[_HEADER:]
         size, offset = int.from_bytes(frame[:4]), 4 * int.from_bytes(frame[4:5])
         if not self.data.startswith(_SASL_HEADER) or not 0 < offset < size <= len(frame):
@@ -125,7 +125,7 @@ def _other_amqp(version: bytes) -> ForeignProtocol:
 
 
 def _is_http2(data: bytes) -> bool:
-    """Whether it begins with a SETTINGS frame of stream 0 (RFC 9113, sections 3.4 and 4.1)."""
+    """Return whether the bytes begin with a SETTINGS frame of stream 0 (RFC 9113, sections 3.4 and 4.1)."""
     return len(data) > _HEADER and data[0] == 0 and data[3] == 4 and not any(data[5:9])  # noqa: PLR2004
 
 

@@ -1,4 +1,4 @@
-"""A peer's bytes on their way to proton: decrypted, checked, and on a client remembered until its Open."""
+"""A peer's bytes on their way to proton: decrypted, checked, and on a client kept until the peer's Open."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ _FRAMING_ERROR = "amqp:connection:framing-error"
 
 
 class IncomingBytes:
-    """What is read of the bytes of one peer."""
+    """Reads the bytes of one peer before proton does."""
 
     __slots__ = ("_order", "_proof", "announced_handle_max", "greeting", "peer_proved", "sasl", "window")
 
     def __init__(self, settings: Settings, transport: proton.Transport) -> None:
         serves = settings.sasl_server is not None
         self.greeting = None if serves else Greeting()
-        """Client: what the peer has sent, until its Open."""
+        """Client: the bytes that the peer sent before its Open."""
         self.peer_proved = False
         """Client: whether the peer has proved by SCRAM that it knows the password."""
         self.sasl = ServerSasl.of(settings)
-        """Server: the negotiation, where proton has no part in it."""
+        """Server: the negotiation, if the engine does it instead of proton."""
         self.announced_handle_max = begin_frame.ANY if serves else None
         """Client: the lowest handle-max of the peer's Begins; ``None`` before one can be read."""
         self.window = SessionWindow()
-        """Client: whether the peer takes transfers; always open where proton's own TLS hides the frames."""
+        """Client: whether the peer accepts transfers; always open if proton's own TLS hides the frames."""
         order = FrameOrder(server=serves, window=None if serves else self.window)
         self._order = None if settings.tls_domain is not None else order
         self._proof = ServerProof(transport) if ServerProof.is_needed(settings) else None
 
     @property
     def login(self) -> Login | None:
-        """Return how the peer has authenticated (server side), where that is not proton's to know."""
+        """Return how the peer has authenticated, if the engine answers SASL (server side)."""
         return None if self.sasl is None else self.sasl.login
 
     def attach(self, name: bytes, *, from_receiver: bool) -> AttachFrame | None:
-        """An Attach that ended in the last bytes; ``None`` if it cannot be read.
+        """Return an Attach whose last byte has just arrived; ``None`` if it cannot be read.
 
         :param name: of the link, as proton has it: up to the first NUL.
         """
@@ -61,26 +61,26 @@ class IncomingBytes:
 
     @property
     def handle_max(self) -> int:
-        """Client: the same, or what is assumed until it is known."""
+        """Client: return ``announced_handle_max``, or the assumed value until it is known."""
         known = self.announced_handle_max
         return begin_frame.ASSUMED if known is None else known
 
     def read_begins(self) -> None:
-        """Look for Begins in the last bytes: the first one is looked for anyway."""
+        """Read the Begins in the last bytes; ``read`` does so by itself for the first one."""
         if self._order is not None:
             self.announced_handle_max = begin_frame.lowest(self._order.begins(), self.announced_handle_max)
 
     def forget(self) -> None:
-        """Proton has read the last bytes."""
+        """Drop the last bytes: proton has read them."""
         if self._order is not None:
             self._order.forget()
 
     def read(
         self, socket: asyncio.Transport | None, data: bytes, push: Callable[[bytes], None]
     ) -> tuple[bytes, proton.Condition | None]:
-        """The bytes for proton, and what is wrong with them.
+        """Return the bytes for proton, and the error in them, if any.
 
-        :param push: hands proton bytes that have to reach it before.
+        :param push: gives proton bytes that must reach it first.
         """
         if isinstance(socket, TlsSocket):
             try:

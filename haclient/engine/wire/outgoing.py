@@ -9,14 +9,14 @@ from typing import Any
 from cproton_ffi import ffi, lib
 
 WRITE_HIGH_WATER = 256 * 1024
-"""Enough for a turn's worth of small messages in one write; proton refills it as often as needed."""
+"""Enough for the small messages of one turn of the loop; proton refills it as often as needed."""
 
 
 class OutgoingBytes:
-    """Takes them out of a transport.
+    """Takes bytes out of a transport.
 
     :param transport: proton's, by pointer.
-    :ivar taken: how many there were so far.
+    :ivar taken: the number of bytes taken so far.
     """
 
     __slots__ = ("_pt", "taken")
@@ -26,9 +26,9 @@ class OutgoingBytes:
         self.taken = 0
 
     def take(self, more: Callable[[], object] = bool) -> bytes | bytearray:
-        """The next bytes.
+        """Return the next bytes.
 
-        :param more: called at ``WRITE_HIGH_WATER``, where it stops: there may be others.
+        :param more: called at ``WRITE_HIGH_WATER``, where ``take`` stops: proton may have more.
         """
         pending, peek, pop = lib.pn_transport_pending, lib.pn_transport_peek, lib.pn_transport_pop
         pt = self._pt
@@ -48,7 +48,7 @@ class OutgoingBytes:
         return output
 
     def write(self, socket: asyncio.Transport, more: Callable[[], object] = bool) -> bool:
-        """Write the next bytes; whether the socket takes any.
+        """Write the next bytes; return whether the socket accepts any.
 
         :param more: as for ``take``.
         """
@@ -57,14 +57,14 @@ class OutgoingBytes:
         return self._put(socket, self.take(more))
 
     def write_all(self, socket: asyncio.Transport) -> None:
-        """Write everything, whether the socket's buffer is full or not."""
+        """Write everything, even if the socket's buffer is full."""
         while not socket.is_closing() and (output := self.take()):
             self._put(socket, output)
 
     def give(self, socket: asyncio.Transport | None, link: Any, data: bytes, size: int) -> None:
-        """Give proton a large message in pieces, and the socket what comes of each.
+        """Give proton a large message in pieces, and write the frames of each piece to the socket.
 
-        To copy the whole message first, and all its frames then, is a silence that ends connections.
+        Copying the whole message, and then all its frames, would take so long that peers end the connection.
         """
         start = ffi.from_buffer(data)
         for position in range(0, size, WRITE_HIGH_WATER):
@@ -85,9 +85,9 @@ class OutgoingBytes:
     def change(
         self, socket: asyncio.Transport, call: Callable[[], None], change: Callable[[bytes], bytes]
     ) -> None:
-        """Do something, and change the frames that proton has for the peer then.
+        """Make a call, and change the frames that proton produces for the peer in it.
 
-        What was there before is written first, so that these begin with the beginning of a frame.
+        Earlier bytes are written first, so ``change`` gets bytes that start with a whole frame.
         """
         self.write_all(socket)
         call()

@@ -1,7 +1,7 @@
 """The SASL frames that a server reads and writes.
 
-Rule: a client's frame has fields of these types alone (null, symbol, binary, string) and three at most, so
-that nothing of it is nested.
+Rule: a client's frame has at most three fields, of these types alone: null, symbol, binary, string.  So no
+field is nested.
 
 Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 2, section 2.3.1 (frames); part 5, section 5.3.3.
 """
@@ -20,9 +20,9 @@ _MOST_FIELDS = 3
 
 
 def read(frame: bytes) -> tuple[int, list[bytes | None]]:
-    """The code and the fields of a whole frame of a client.
+    """Return the code and the fields of a client's whole frame.
 
-    :raises ValueError: if it is none.
+    :raises ValueError: if it is not a SASL frame.
     """
     try:
         return _read(frame[4 * frame[4] :])
@@ -54,7 +54,7 @@ def _read(body: bytes) -> tuple[int, list[bytes | None]]:
 
 
 def _field(body: bytes, at: int) -> tuple[bytes | None, int]:
-    """One field, and where the next one starts."""
+    """Return one field, and the start of the next one."""
     kind = body[at]
     at += 1
     if kind == _NULL:
@@ -70,31 +70,31 @@ def _field(body: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def mechanisms(names: tuple[str, ...]) -> bytes:
-    """The frame that offers mechanisms."""
+    """Return the frame that offers mechanisms."""
     symbols = b"".join(bytes((len(name),)) + name.encode() for name in names)
     return _frame(_MECHANISMS, _sized(_ARRAY8, _ARRAY32, len(names), bytes((_SYMBOL8,)) + symbols))
 
 
 def challenge(message: bytes) -> bytes:
-    """The frame of a message that the client has to answer."""
+    """Return the frame of a message that the client must answer."""
     size = len(message)
     head = bytes((_BINARY8, size)) if size <= _MOST_NARROW else bytes((_BINARY32,)) + size.to_bytes(4)
     return _frame(_CHALLENGE, head + message)
 
 
 def outcome(code: int) -> bytes:
-    """The frame that ends SASL."""
+    """Return the frame that ends SASL."""
     return _frame(_OUTCOME, bytes((_UBYTE, code)))
 
 
 def _frame(code: int, field: bytes) -> bytes:
-    """A frame with one field, with the shortest encodings, as proton writes it."""
+    """Return a frame with one field in the shortest encodings, as proton writes it."""
     body = _SMALL_ULONG + bytes((code,)) + _sized(_LIST8, _LIST32, 1, field)
     return (_HEADER + len(body)).to_bytes(4) + b"\x02\x01\x00\x00" + body
 
 
 def _sized(narrow: int, wide: int, count: int, content: bytes) -> bytes:
-    """A list or an array; its size counts the count."""
+    """Encode a list or an array; its size includes the count."""
     size = len(content) + 1
     if size <= _MOST_NARROW:
         return bytes((narrow, size, count)) + content

@@ -1,19 +1,20 @@
-"""A client that uses SCRAM checks that its peer knows the password as well.
+"""Checks, on a client that uses SCRAM, that the peer knows the password as well.
 
-proton takes an outcome for success whether the server has proved itself or not, and even after Cyrus SASL has
-found the proof wrong.  Anybody may send one: a listener at a member's address would pass for the primary.
+proton regards an outcome as success even if the server has not proved itself, or Cyrus SASL has found the
+proof wrong.  Any server may send an outcome: a listener at a member's address would pass for the primary.
 
 Rules
 -----
-* The frames of SASL reach proton one by one, so that Cyrus has judged each before the next one.
-* The outcome that says OK reaches proton after Cyrus has accepted a server-final-message (``v=``).
-* Some brokers (those on proton-j, as Artemis) send that message in the outcome, where Cyrus does not see it:
-  it is given to Cyrus as a challenge.  proton does not answer that, for the outcome follows at once.
-* A server-first-message with fewer than ``FEWEST_ITERATIONS`` is not answered: the answer is computed from
-  the password, and the fewer there are, the more passwords somebody who sees it can try in a second.  Nor is
-  one with more than ``MOST_ITERATIONS``: the event loop stands still while they are computed.
-
-Not for TLS of proton's own, inside which nothing can be read.
+* SASL frames reach proton one by one, so that Cyrus has judged each before the next one.
+* An OK outcome reaches proton only after Cyrus has accepted a server-final-message (``v=``).
+* Some brokers (those on proton-j, as Artemis) send that message in the outcome, where Cyrus does not see it.
+  This module passes it to Cyrus as a challenge.  proton does not answer that, because the outcome follows at
+  once.
+* A server-first-message with fewer than ``FEWEST_ITERATIONS`` is not answered.  The answer is computed from
+  the password: the fewer iterations, the more passwords an eavesdropper can try in a second.
+* A server-first-message with more than ``MOST_ITERATIONS`` is not answered either: computing them blocks the
+  event loop.
+* TLS of proton's own is out of scope: nothing can be read inside it.
 
 Sources: RFC 5802, sections 3 (the client must authenticate the server) and 7 (server-final-message); AMQP 1.0
 part 5, sections 5.3.3.3 to 5.3.3.6 (challenge, outcome and its additional-data); RFC 7677, section 4 (the
@@ -45,9 +46,9 @@ _FRAMING_ERROR, _UNAUTHORIZED = "amqp:connection:framing-error", "amqp:unauthori
 
 
 class ServerProof:
-    """What one peer has proved.
+    """The proof of one peer.
 
-    :ivar done: whether SASL is over, or the peer speaks none.
+    :ivar done: whether SASL has ended, or the peer does not use it.
     """
 
     __slots__ = ("_begun", "_held", "_proved", "_sasl", "done")
@@ -59,12 +60,12 @@ class ServerProof:
 
     @staticmethod
     def is_needed(settings: Settings) -> bool:
-        """Whether a client with these settings may use SCRAM, and its peer's frames can be read."""
+        """Return whether a client with these settings may use SCRAM, and can read its peer's frames."""
         client = settings.sasl_server is None and settings.tls_domain is None
         return client and settings.sasl and settings.user is not None
 
     def read(self, data: bytes, push: Callable[[bytes], None]) -> tuple[bytes, proton.Condition | None]:
-        """Push the frames that are complete; the bytes behind SASL, and what is wrong with the peer."""
+        """Push the complete frames; return the bytes after SASL, and the peer's error, if any."""
         self._held += data
         while not self.done:
             size = self._next_size()
@@ -82,13 +83,13 @@ class ServerProof:
         return rest, None
 
     def _next_size(self) -> int:
-        """0 while it is not known."""
+        """Return the size of the next frame; 0 while it is not known."""
         if not self._begun:
             return _HEADER if _SASL.startswith(self._held[:_HEADER]) else len(self._held)
         return int.from_bytes(self._held[:4]) if len(self._held) >= _HEADER else 0
 
     def _pass(self, frame: bytes, push: Callable[[bytes], None]) -> str:
-        """Push the frame, if it may be there; why not otherwise."""
+        """Push the frame if it is allowed; return the reason if it is not."""
         code, fields = _decoded(frame)
         first = fields[0] if fields else None
         if code == _CHALLENGE and _is_final(first):
@@ -96,7 +97,7 @@ class ServerProof:
             return ""
         if code == _CHALLENGE and self._is_scram and (wrong := _wrong_iterations(first)):
             return wrong
-        # What is no code at all is OK to proton.
+        # proton regards a value that is not a code as OK.
         refused = isinstance(first, proton.ubyte) and first != _OK
         if code == _OUTCOME and not refused and self._is_scram:
             additional = fields[1] if len(fields) > 1 else None
@@ -129,10 +130,10 @@ def _is_final(value: object) -> TypeGuard[bytes]:
 
 
 def _wrong_iterations(message: object) -> str:
-    """Return what is wrong with the iterations that a server-first-message names, wherever it does."""
+    """Return the error in the iteration count of a server-first-message, at any position; empty if none."""
     attributes = message.split(b",") if isinstance(message, bytes) else []
     for count in (each[2:] for each in attributes if each.startswith(b"i=")):
-        # No sign and no space: what is no number here is none to Cyrus either.
+        # No sign and no space: Cyrus does not accept such a number either.
         number = int(count) if count.isdigit() and len(count) <= _DIGITS else 0
         if not FEWEST_ITERATIONS <= number <= MOST_ITERATIONS:
             asked = ascii(count[:_QUOTED].decode("latin-1"))
@@ -141,7 +142,7 @@ def _wrong_iterations(message: object) -> str:
 
 
 def _decoded(frame: bytes) -> tuple[int, list[object]]:
-    """The code and the fields of a performative; an outcome without fields for what is none."""
+    """Return the code and the fields of a performative; an outcome without fields if it is unreadable."""
     data = proton.Data()
     try:
         data.decode(frame[4 * frame[4] :])

@@ -1,19 +1,19 @@
-"""The server's side of SASL where clients have names: proton sees none of it, and gets AMQP alone.
+"""The server's side of SASL for clients with user names: proton sees only the AMQP that follows.
 
 Theory of operation
 -------------------
-Python's ``ssl`` knows the certificate of a client, and proton cannot be given it, so EXTERNAL is answered
-here.  The other mechanisms are those of Cyrus SASL, behind a transport of proton's own that lives until the
-outcome: single frames go in, and its answers are passed on.  ``FrameOrder`` has seen the bytes before.
+Python's ``ssl`` knows a client's certificate, but cannot pass it to proton.  So EXTERNAL is answered here.
+Cyrus SASL handles the other mechanisms, behind a second transport of proton that lives until the outcome.
+Single frames go into it, and its answers are passed on.  ``FrameOrder`` has checked the bytes before.
 
 Rules
 -----
-* EXTERNAL is offered to a client whose certificate TLS has verified; the name is that of the certificate.
-* Nobody acts for somebody else: a client that asks for the authority of another name is refused.
-* The first message of SCRAM is answered for users who do not exist as well (``scram_decoy``).
-* Where names have no realm (``SaslServer.realms``), one with a realm is refused: two names never become one.
-* A client that is refused gets the outcome, and its socket is closed.  After an outcome that says OK the
-  header of AMQP follows, and nothing else.
+* EXTERNAL is offered to a client whose certificate TLS has verified; its user name is the certificate's.
+* A client that asks for the authority of another name is refused.
+* The first message of SCRAM is answered even for users who do not exist (``scram_decoy``).
+* If names have no realm (``SaslServer.realms``), a name with a realm is refused: two names never become one.
+* A refused client gets the outcome, and its socket is closed.  After an OK outcome only the AMQP header may
+  follow.
 
 Sources: AMQP 1.0 part 2, section 2.2 (headers), part 5, section 5.3 (SASL); RFC 4422, section 2 (identities)
 and appendix A (EXTERNAL).
@@ -47,7 +47,7 @@ Read = tuple[bytes, proton.Condition | None]
 class Login:
     """The log-in of a client.
 
-    :param user: its name; that of an ANONYMOUS client is nobody's.
+    :param user: its name; meaningless for ANONYMOUS.
     """
 
     mechanism: str
@@ -57,8 +57,8 @@ class Login:
 class ServerSasl:
     """The negotiation with one client.
 
-    :ivar done: whether its bytes are AMQP from now on.
-    :ivar login: its outcome, once that is OK.
+    :ivar done: whether the client's further bytes are AMQP.
+    :ivar login: the log-in, after an OK outcome.
     """
 
     __slots__ = (
@@ -86,16 +86,16 @@ class ServerSasl:
         self._scram = ""
         """The mechanism whose first message is due."""
         self._decoyed = False
-        """Whether that has been answered for a user who does not exist."""
+        """Set if the first message named a user who does not exist, and was answered."""
 
     @staticmethod
     def of(settings: Settings) -> ServerSasl | None:
-        """The negotiation of a server with these settings; ``None`` if proton does it alone."""
+        """Return the negotiation of a server with these settings; ``None`` if proton does it alone."""
         server = settings.sasl_server
         return ServerSasl(settings, server) if server is not None and settings.answers_sasl else None
 
     def read(self, socket: asyncio.Transport, data: bytes) -> Read:
-        """Answer the frames that are complete; the bytes behind SASL, and what is wrong with the client."""
+        """Answer the complete frames; return the bytes after SASL, and the client's error, if any."""
         self._held += data
         if not self._begun:
             start = self._held[:_HEADER]
@@ -117,7 +117,7 @@ class ServerSasl:
         return self._end()
 
     def _skip(self) -> Read:
-        """The client begins without SASL, or speaks no AMQP: which proton says."""
+        """Pass bytes to proton if the client begins without SASL; proton reports any that are not AMQP."""
         if self._server.requires_sasl and self._held.startswith(b"AMQP"):
             return b"", proton.Condition(_UNAUTHORIZED, "the client skipped SASL")
         self.done = True
@@ -139,7 +139,7 @@ class ServerSasl:
         socket.write(_SASL + sasl_frames.mechanisms(self._offered))
 
     def _end(self) -> Read:
-        """The outcome was OK: only the header of AMQP may follow."""
+        """Return the bytes after an OK outcome, which must begin with the AMQP header."""
         header = self._held[:_HEADER]
         if not _AMQP.startswith(header):
             return b"", proton.Condition(_FRAMING_ERROR, "no AMQP header after the outcome of SASL")
@@ -187,7 +187,7 @@ class ServerSasl:
     def _answer_scram(
         self, socket: asyncio.Transport, cyrus: proton.Transport, frame: bytes, message: bytes
     ) -> proton.Condition | None:
-        """The first message of SCRAM."""
+        """Answer the first message of SCRAM."""
         mechanism, self._scram = self._scram, ""
         if not scram_decoy.is_usual(message):
             return self._refuse(socket, "the first message of SCRAM is not of the usual form")
@@ -221,14 +221,14 @@ class ServerSasl:
         return None
 
     def _refuse(self, socket: asyncio.Transport, why: str, code: int | None = None) -> proton.Condition:
-        """Send the outcome, and end the connection: the client has to know that a retry is in vain."""
+        """Send the outcome, and end the connection: the client must learn that a retry is useless."""
         socket.write(sasl_frames.outcome(code or proton.SASL.AUTH))
         socket.close()
         return proton.Condition(_UNAUTHORIZED, why)
 
 
 def _subject(socket: asyncio.Transport) -> str:
-    """The name in the client's certificate; empty without one that is verified."""
+    """Return the name in the client's certificate; empty without a verified one."""
     tls = socket.get_extra_info("ssl_object") if isinstance(socket, TlsSocket) else None
     if tls is None or tls.context.verify_mode is not ssl.CERT_REQUIRED:
         return ""
@@ -240,7 +240,7 @@ def _subject(socket: asyncio.Transport) -> str:
 
 
 def _exchange(transport: proton.Transport, data: bytes) -> bytes:
-    """Give proton bytes, and take those that it has for the client; it takes none after an error."""
+    """Give proton bytes, and return its output for the client; after an error it accepts none."""
     with contextlib.suppress(proton.TransportException, OverflowError):
         transport.push(data)
     answer = b""

@@ -1,7 +1,7 @@
 """The server's side of TLS, in memory, between a socket and its engine.
 
-Not asyncio's TLS, whose connection begins when the handshake is done: a member counts those that are not,
-and ends the oldest.  Not proton's, which shows the engine nothing of what it has decrypted (``frame_order``).
+asyncio's TLS does not fit: its connection begins after the handshake, but a member counts unfinished
+handshakes, and ends the oldest.  proton's TLS hides decrypted bytes from the engine (``frame_order``).
 
 Sources: RFC 8446, sections 6.1 (close_notify) and 5.1 (records).
 """
@@ -17,7 +17,7 @@ _CHUNK = 256 * 1024
 
 
 class TlsSocket(asyncio.Transport):
-    """A socket whose bytes are encrypted: what is written to it, and by ``decrypt`` what arrives.
+    """A socket with encryption: ``write`` encrypts, and ``decrypt`` decrypts the peer's bytes.
 
     :param context: of the server, with its certificate.
     """
@@ -29,13 +29,13 @@ class TlsSocket(asyncio.Transport):
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._secure = False
         self._waiting = bytearray()
-        """What was written before the end of the handshake: a header at most."""
+        """Bytes written before the end of the handshake: a header at most."""
 
     def decrypt(self, data: bytes) -> bytes:
-        """What the peer's bytes say; its handshake is answered.
+        """Return the decrypted bytes of the peer; answer its handshake.
 
-        :raises ssl.SSLError: when they are no TLS, or of no version or cipher that is allowed; the peer
-            gets an alert.
+        :raises ssl.SSLError: when the bytes are not TLS, or have a version or cipher that is not allowed; the
+            peer gets an alert.
         """
         self._incoming.write(data)
         plain = bytearray()
@@ -48,7 +48,7 @@ class TlsSocket(asyncio.Transport):
             while chunk := self._object.read(_CHUNK):
                 plain += chunk
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
-            pass  # there is no more for now, or ever: the end of the socket follows
+            pass  # no more bytes for now, or ever: the end of the socket follows
         finally:
             self._flush()
         return bytes(plain)
@@ -62,7 +62,7 @@ class TlsSocket(asyncio.Transport):
             self._flush()
 
     def close(self) -> None:
-        """Say that no more follows, and close the socket."""
+        """Send close_notify, and close the socket."""
         if self._secure and not self._socket.is_closing():
             with contextlib.suppress(ssl.SSLError):  # the peer's own close_notify is not waited for
                 self._object.unwrap()
@@ -74,23 +74,23 @@ class TlsSocket(asyncio.Transport):
         self._socket.abort()
 
     def is_closing(self) -> bool:
-        """Whether it takes no more bytes."""
+        """Return whether the socket accepts no more bytes."""
         return self._socket.is_closing()
 
     def get_write_buffer_size(self) -> int:
-        """Encrypted bytes that the kernel has not taken."""
+        """Return the number of encrypted bytes that the kernel has not taken."""
         return self._socket.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Of the socket below."""
+        """Set the limits of the socket below."""
         self._socket.set_write_buffer_limits(high=high, low=low)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Of the socket below: it gets the peer's bytes as they are."""
+        """Set the protocol of the socket below, which gets the peer's encrypted bytes."""
         self._socket.set_protocol(protocol)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As asyncio's TLS, ``ssl_object`` is that of this connection."""
+        """Return ``ssl_object`` as asyncio's TLS does, and other information from the socket below."""
         return self._object if name == "ssl_object" else self._socket.get_extra_info(name, default)
 
     def _flush(self) -> None:

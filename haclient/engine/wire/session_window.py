@@ -1,11 +1,11 @@
-"""Whether a peer's session takes transfers, as its Begin and its Flows say; proton does not report it.
+"""The window of a peer's session, from its Begin and Flows; proton does not report it.
 
 Rules
 -----
-* The first session that the peer begins is the one: a client's links are there.
-* An incoming-window of 0 says that the peer takes nothing now, as RabbitMQ 4 does in a memory or disk alarm.
-  Any other window says that it takes transfers, even if all of it is used up for a moment.
-* A peer's frame is untrusted: what is no Begin or Flow in its usual encoding says nothing.
+* Only the first session that the peer begins counts: a client's links are there.
+* An incoming-window of 0 means that the peer accepts no transfers now, as RabbitMQ 4 in a memory or disk
+  alarm.  Any other window means that it does, even while the window is used up.
+* A peer's frame is untrusted: a frame that is not a Begin or Flow in its usual encoding is ignored.
 
 Source: AMQP 1.0 part 2, sections 2.5.6 (session flow control), 2.7.2 (begin) and 2.7.4 (flow).
 """
@@ -18,8 +18,8 @@ from haclient.engine.wire import attach_frame
 from haclient.engine.wire.begin_frame import BEGIN
 
 FLOW = b"\x00\x53\x13"
-"""How a Flow begins: its descriptor in the usual encoding."""
-# Where the incoming-window is in the list of each.
+"""The first bytes of a Flow: its descriptor in the usual encoding."""
+# The index of the incoming-window in the fields of each.
 _INCOMING_WINDOW = {BEGIN: 2, FLOW: 1}
 # uint, in its three encodings (part 1, section 1.6.7).
 _UINTS = b"\x43\x52\x70"
@@ -28,8 +28,8 @@ _UINTS = b"\x43\x52\x70"
 class SessionWindow:
     """The window of a client's peer.
 
-    :ivar is_open: whether the peer takes transfers.
-    :ivar on_change: called at each change, with that.
+    :ivar is_open: whether the peer accepts transfers.
+    :ivar on_change: called with ``is_open`` at each change.
     """
 
     __slots__ = ("_channel", "is_open", "on_change")
@@ -60,7 +60,7 @@ class SessionWindow:
 
 
 def _uint(frame: bytes, descriptor: bytes, index: int) -> int | None:
-    """A field that is a number; ``None`` where it is absent or something else."""
+    """Return a field that is a number; ``None`` if it is absent or has another type."""
     try:
         fields = attach_frame.fields(frame, descriptor)
         at, end = fields[index] if fields is not None else (0, 0)

@@ -1,1 +1,1 @@
-"""What handlers hold: proton's connections, sessions, links and deliveries, moved from engine to engine."""
+"""The objects that handlers hold: proton's connections, sessions, links, deliveries, over many engines."""

@@ -2,21 +2,21 @@
 
 Theory of operation
 -------------------
-Handlers hold ``Connection``, ``Session``, ``Sender`` and ``Receiver``.  At first, and after a loss,
-their C objects belong to a detached connection: a proton connection without a transport, on which a
-handler may do everything and nothing is sent.  ``bind`` moves
-them to the connection of an engine that was just opened, and ``connection_ended`` back.  Each move
-copies what is open on this side, and nothing of the peer's state.
+Handlers hold ``Connection``, ``Session``, ``Sender`` and ``Receiver``.  At first, and after a lost
+connection, their C objects belong to a detached connection: a proton connection without a transport.  A
+handler may do everything on it, and nothing is sent.  ``bind`` moves the endpoints to the connection of an
+engine that was just opened, and ``connection_ended`` moves them back.  Each move copies the endpoints open on
+this side, and nothing of the peer's state.
 
 While bound, this is the engine's ``ProtonEventHandler``: proton's events go to the handlers one by one, in
 the order in which proton made them.
 
 Rules
 -----
-* The events of a move are dropped: handlers saw them when they opened the endpoints.  Over a
-  session that discovery found usable, they then see the peer's Open and Begin, as from proton.
-* Close by a peer that is no primary any more (``_GOES_ON``) is a loss, not an error.
-* A loss is one event, ``on_transport_closed``, and so one ``on_disconnected``.
+* The events of a move are dropped: handlers saw them when they opened the endpoints.  After a move to a
+  session that discovery opened, they see the peer's Open and Begin, as from proton.
+* A Close by a peer that is no longer the primary (``_LOSS_CONDITIONS``) is a lost connection, not an error.
+* A lost connection is one event, ``on_transport_closed``, and so one ``on_disconnected``.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _REPORTED_AT_THE_END = frozenset(
     }
 )
 _PEER_ENDS = frozenset({lib.PN_LINK_REMOTE_CLOSE, lib.PN_LINK_REMOTE_DETACH, lib.PN_SESSION_REMOTE_CLOSE})
-# What passive members say, and members that end (docs/internals/discovery.md, rule 5).
-_GOES_ON = frozenset(
+# Conditions of passive members, and of members that shut down (docs/internals/discovery.md, rule 5).
+_LOSS_CONDITIONS = frozenset(
     {
         "amqp:connection:forced",
         "amqp:connection:redirect",
@@ -61,7 +61,7 @@ _GOES_ON = frozenset(
         "amqp:internal-error",
     }
 )
-# What proton calls a connection whose socket ended without a Close.
+# proton's condition for a connection whose socket ended without a Close.
 _ABORTED = "amqp:connection:framing-error"
 
 
@@ -69,27 +69,27 @@ class Connector(Protocol):
     """Gets an engine for a connection."""
 
     failover: bool
-    """Whether a loss is not the end."""
+    """True if a lost connection is replaced."""
     failure: Exception | None
-    """Why it gave up, if it did."""
+    """The error with which it gave up, if it did."""
 
     def start(self) -> None:
-        """The application opened the connection: dial."""
+        """Dial: the application opened the connection."""
 
     def close(self) -> None:
-        """The application closed the connection: send Close, and dial no more."""
+        """Send Close and stop dialling: the application closed the connection."""
 
     def on_waiting(self) -> None:
-        """A blocking call begins to wait while there is no engine."""
+        """Note that a blocking call begins to wait while there is no engine."""
 
     def ended(self) -> None:
-        """The engine that was bound is gone."""
+        """Handle the end of the bound engine."""
 
 
 class Binding(Kept):
-    """One connection of the application, and what it is bound to.
+    """One connection of the application, bound to an engine or detached.
 
-    :ivar connector: dials; ``None`` for a connection that was accepted.
+    :ivar connector: dials; ``None`` for an accepted connection.
     """
 
     def __init__(self, container: Reactor, accepted: Engine | None = None) -> None:
@@ -102,12 +102,12 @@ class Binding(Kept):
         self._collector: proton.Collector | None = None
         self._raw: proton.Connection | None = None
         self.engine_count = 0
-        """Counts the engines that it was bound to."""
+        """The number of engines so far."""
         self.ids_live_with_messages = True
         self.takes_early_credit = False
-        """Whether messages that are not durable have ids (``core.quirks``); until a primary is known, too."""
+        """Set if non-durable messages have ids (``core.quirks``), and until a primary is known."""
         self.waiting = 0
-        """Blocking calls that wait."""
+        """The number of waiting blocking calls."""
         self._closed = False
         if accepted is None:
             self.connection = Connection(self._make_detached(), self)
@@ -118,23 +118,23 @@ class Binding(Kept):
 
     @property
     def closed(self) -> bool:
-        """Whether there will be no engine any more."""
+        """Return whether the connection has ended for good."""
         return self._closed
 
     @property
     def failure(self) -> Exception | None:
-        """Why there will be none, if the search gave up."""
+        """Return the error of a search that gave up, if it did."""
         return None if self.connector is None else self.connector.failure
 
     @property
     def keeps_ledger(self) -> bool:
-        """Whether what was sent and not settled is sent again after a loss."""
+        """Return whether unsettled messages are sent again over the next connection."""
         return self.connector is not None and self.connector.failover
 
     def unsettled(self, *, left: bool = False) -> int:
-        """How many messages were sent and have no outcome.
+        """Return the number of sent messages without an outcome.
 
-        :param left: only those that a lost connection had on its wire.
+        :param left: count only messages that a lost connection had on its wire.
         """
         senders = (link for link in self._links.values() if isinstance(link, Sender))
         deliveries = (each for link in senders for each in link.deliveries.values() if each.must_arrive)
@@ -143,14 +143,14 @@ class Binding(Kept):
     # -- the application's side ---------------------------------------------------------------
 
     def session(self, impl: Any) -> Session:
-        """The Python object of a session."""
+        """Return the Python object of a session."""
         session = self._sessions.get(impl)
         if session is None:
             session = self._sessions[impl] = Session(impl, self)
         return session
 
     def link(self, impl: Any) -> Sender | Receiver:
-        """The Python object of a link."""
+        """Return the Python object of a link."""
         link = self._links.get(impl)
         if link is None:
             kind = Sender if lib.pn_link_is_sender(impl) else Receiver
@@ -160,39 +160,39 @@ class Binding(Kept):
         return link
 
     def check_handles(self, session: Session, name: str) -> None:
-        """Check that the peer takes another link in a session: proton would send nothing any more.
+        """Check that the peer allows another link in a session; beyond that proton would send nothing more.
 
-        :raises proton.LinkException: when it takes none.
+        :raises proton.LinkException: when it allows none.
         """
         engine = self.engine
         most = None if engine is None else engine.incoming.announced_handle_max
         if engine is None or most is None or len(self._links) <= most:
             return
         lib.pn_transport_pending(engine.transport._impl)  # proton writes Attaches before Detaches
-        if self._handles_in(session) > most:
+        if self._open_links_in(session) > most:
             raise proton.LinkException(f"cannot attach {name!r}: {_too_many(most)}")
 
     def links_beyond(self, engine: Engine) -> str | None:
-        """Return why an engine's peer does not take the links that are open now; ``None`` if it does."""
+        """Return why an engine's peer does not allow the links that are open now; ``None`` if it does."""
         most = engine.incoming.announced_handle_max
-        if most is None or all(self._handles_in(each) <= most + 1 for each in self._sessions.values()):
+        if most is None or all(self._open_links_in(each) <= most + 1 for each in self._sessions.values()):
             return None
         return _too_many(most)
 
-    def _handles_in(self, session: Session) -> int:
+    def _open_links_in(self, session: Session) -> int:
         return sum(link.session is session and link.is_open for link in self._links.values())
 
     def wake(self) -> None:
-        """Send what the application did here, and report it to the handlers."""
+        """Send the application's changes, and report them to the handlers."""
         if self.engine is not None:
             self.engine.wake()
         else:
             self.container.wake(self)
 
-    # -- as the container keeps it --------------------------------------------------------------
+    # -- called by the container ----------------------------------------------------------------
 
     def due(self) -> float:
-        """When its engine needs the loop; now, while there is none."""
+        """Return when its engine needs the loop; 0 without an engine."""
         return 0.0 if self.engine is None else self.engine.next_tick
 
     def catch_up(self) -> None:
@@ -201,7 +201,7 @@ class Binding(Kept):
             self.handle_events(self.engine)
 
     def let_go(self) -> None:
-        """End what was accepted; a connector ends its engine itself."""
+        """End an accepted connection; a connector ends its engine itself."""
         if self.connector is None:
             self.abort()
 
@@ -210,13 +210,13 @@ class Binding(Kept):
         if self.engine is not None:
             self.engine.abort()
 
-    # -- from one to the next -----------------------------------------------------------------
+    # -- moves between engines ----------------------------------------------------------------
 
     def bind(self, engine: Engine, session: proton.Session | None) -> None:
         """Move to an engine.
 
-        :param session: the session that is usable already; without one, Open and Begin are sent
-            here, and the events of the peer's answers follow.
+        :param session: a session that is already usable.  Without one, Open and Begin are sent here, and the
+            events of the peer's answers follow.
         """
         self.drain()
         if not self.connection.active:
@@ -226,7 +226,7 @@ class Binding(Kept):
         self.engine_count += 1
         if session is not None:
             self.ids_live_with_messages = workarounds.ids_live_with_messages(engine.peer_properties)
-        # Without a session the peer's Open is still to come.
+        # Without a session the peer's Open has not arrived.
         self.takes_early_credit = session is not None and workarounds.takes_early_credit(engine)
         self._transfer(engine.connection._impl, None if session is None else session._impl, detached=False)
         self._raw = self._collector = None
@@ -241,7 +241,7 @@ class Binding(Kept):
         engine.wake()
 
     def connection_ended(self, engine: Engine) -> None:
-        """The engine is about to release proton's objects: save what is the application's."""
+        """Save the application's state: the engine is about to release proton's objects."""
         engine.event_handler = None
         if engine is not self.engine:
             return
@@ -262,14 +262,14 @@ class Binding(Kept):
             self.connector.ended()
 
     def over(self) -> None:
-        """There will be no engine any more."""
+        """Release the connection for good: there will be no other engine."""
         self._closed = True
         self._sessions.clear()
         self._links.clear()
         self.container.release(self)
 
     def report_closed(self, transport: proton.Transport, reason: CloseReason | None) -> None:
-        """Report a loss, or the end, to the handlers."""
+        """Report a lost connection, or the end, to the handlers."""
         if reason is not None and self._is_error(reason):
             if peer_fields.transport_condition(transport) is None:
                 transport = transport_with(_ABORTED, str(reason))
@@ -279,17 +279,19 @@ class Binding(Kept):
     def _is_error(self, reason: CloseReason) -> bool:
         if self.connection.state & Endpoint.LOCAL_CLOSED:
             return False
-        return not reason.by_peer or (reason.condition is not None and reason.condition.name not in _GOES_ON)
+        return not reason.by_peer or (
+            reason.condition is not None and reason.condition.name not in _LOSS_CONDITIONS
+        )
 
     def attempt_failed(self, transport: proton.Transport) -> None:
-        """An attempt of the search failed, and the search goes on."""
+        """Report a failed attempt of a search that continues."""
         if not self.container.held:
             self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
 
     def gave_up(self, transport: proton.Transport, *, reported: bool) -> None:
-        """There is no member to connect to.
+        """Report that there is no member to connect to.
 
-        :param reported: whether the handlers know already that they are disconnected.
+        :param reported: whether the handlers already know that they are disconnected.
         """
         self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
         if not reported:
@@ -334,7 +336,7 @@ class Binding(Kept):
     # -- events -------------------------------------------------------------------------------
 
     def handle_events(self, engine: Engine) -> None:
-        """Dispatch what proton has for the handlers (``ProtonEventHandler``)."""
+        """Dispatch proton's events to the handlers (``ProtonEventHandler``)."""
         container = self.container
         peek, pop, collector = lib.pn_collector_peek, lib.pn_collector_pop, engine._pc
         delivery_of, link = lib.pn_event_delivery, None
@@ -348,10 +350,10 @@ class Binding(Kept):
             pointer = delivery_of(raw)
             if not pointer:
                 self._handle_event(engine, raw, pop, collector)
-                link = None  # it may be closed now, and its deliveries' memory another link's
+                link = None  # it may be closed now, and another link may reuse its deliveries' memory
                 continue
             pop(collector)
-            # One after the other are most often of the same link, which says so without a C call.
+            # Successive deliveries are usually of the same link, whose table answers without a C call.
             delivery = None if link is None else link.deliveries.get(pointer)
             if delivery is None:
                 link = self.link(lib.pn_delivery_link(pointer))
@@ -402,7 +404,7 @@ class Binding(Kept):
                 self._free(event.link)
 
     def _on_attached(self, engine: Engine, link: Sender | Receiver) -> None:
-        """The peer has answered an Attach, or made one."""
+        """Handle the peer's Attach: warn about its known limits, and send the credit that waited."""
         receives = isinstance(link, Receiver)
         address = (link.source if receives else link.target).address
         if address and engine.settings.sasl_server is None:
@@ -416,7 +418,7 @@ class Binding(Kept):
         lib.pn_link_free(link._impl)
 
     def _on_peer_end(self, event: Event) -> None:
-        """The peer ended a link, or a session and its links: transactions end with their coordinator's."""
+        """Count a loss of the links that the peer ended: transactions end with their coordinator's link."""
         if event.link is not None:
             event.link.losses += 1
             return
@@ -426,7 +428,7 @@ class Binding(Kept):
     def _on_peer_close(self, engine: Engine, event: Event | None) -> None:
         assert event is not None
         condition = peer_fields.condition(self.connection)
-        lost = condition is None or condition.name in _GOES_ON
+        lost = condition is None or condition.name in _LOSS_CONDITIONS
         if not (lost and self.keeps_ledger and self.connection.active):
             self.container.dispatch(event)
             if not self.connection.active and self.connector is not None:
@@ -434,7 +436,7 @@ class Binding(Kept):
         engine.handle(event)
 
     def _follow(self, kind: int) -> None:
-        """What the container does once the handlers have seen an event."""
+        """Dial or close after the handlers have seen an event."""
         if kind == lib.PN_CONNECTION_LOCAL_OPEN and self.engine is None:
             self.container.dial(self)
         elif kind == lib.PN_CONNECTION_LOCAL_CLOSE and self.connector is not None and not self._closed:

@@ -1,4 +1,4 @@
-"""What endpoints and their events need of the connection of the application (``binding.Binding``)."""
+"""The interface of the application's connection (``binding.Binding``) to its endpoints and events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Bound(Protocol):
     """One connection of the application.
 
-    :ivar connection: the object that the application holds; ``container``: where it belongs.
-    :ivar engine: what it is bound to; ``None`` while there is none.
+    :ivar connection: the object that the application holds; ``container``: its container.
+    :ivar engine: the current engine; ``None`` without one.
     """
 
     container: Any
@@ -24,19 +24,19 @@ class Bound(Protocol):
     takes_early_credit: bool
 
     def session(self, impl: Any) -> Any:
-        """The Python object of a session."""
+        """Return the Python object of a session."""
 
     def link(self, impl: Any) -> Any:
-        """The Python object of a link."""
+        """Return the Python object of a link."""
 
     def check_handles(self, session: Any, name: str) -> None:
-        """Check that the peer takes another link in a session.
+        """Check that the peer allows another link in a session.
 
-        :raises proton.LinkException: when it takes none.
+        :raises proton.LinkException: when it allows none.
         """
 
     def wake(self) -> None:
-        """Send what the application did here, and report it to the handlers."""
+        """Send the application's changes, and report them to the handlers."""
 
     def drain(self) -> None:
         """Dispatch the events of the detached connection."""

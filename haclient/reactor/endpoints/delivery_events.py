@@ -1,10 +1,11 @@
-"""A delivery's event, and what proton's own handlers do with it, without proton's Python objects.
+"""A delivery's event, and the work of proton's own handlers for it, without proton's Python objects.
 
-Every message passes through four handlers of ``MessagingHandler``.  They ask the delivery and its link a
-dozen questions, through wrappers that cost more than the C calls behind them, and decode with proton, which
-cuts some messages without a word (``amqp_values.decode``).
-Handlers of exactly these classes are done here.  A handler of any other class, a subclass of these as well,
-is called, and so is each method that an application overrides: ``on_message``, ``on_accepted`` and others.
+Every message passes through four handlers of ``MessagingHandler``.  They query the delivery and its link a
+dozen times, through wrappers that cost more than the C calls behind them.  They also decode with proton,
+which silently truncates some messages (``amqp_values.decode``).
+
+This module does the work of handlers of exactly these classes.  It calls handlers of any other class,
+subclasses included, and each method that an application overrides, such as ``on_message``, ``on_accepted``.
 
 Source: ``proton._handlers`` of python-qpid-proton 0.40.0.
 """
@@ -63,9 +64,10 @@ class DeliveryEvent(Event):
 
     @property
     def message(self) -> Any:
-        """The message that was received, in ``on_message``, read when it is asked for.
+        """Return the received message, in ``on_message``; decoded on first use.
 
-        :raises UndecodableMessage: when it cannot be read, in the handler, which can reject its delivery.
+        :raises UndecodableMessage: when it cannot be read; raised in the handler, which can reject the
+            delivery.
         """
         if self._data is not None:
             message, duplicate_id = codec.decode_of_views(self._data)
@@ -85,15 +87,15 @@ class DeliveryEvent(Event):
 
     @property
     def handler(self) -> Any:
-        """The handler of its link, session or connection; ``None`` without one."""
+        """Return the handler of its link, session or connection; ``None`` without one."""
         return self._link._handler or self._session._handler or self._connection._handler
 
     def dispatch(self, handler: Any, type: Any = None) -> None:  # noqa: A002 - proton's name
-        """Give the event to a handler and to those inside it."""
+        """Give the event to a handler and its inner handlers."""
         if type is not None and type is not _DELIVERY:
             super().dispatch(handler, type)
             return
-        # As proton does, without the calls between.
+        # proton's dispatch, without its intermediate calls
         own = getattr(handler, "on_delivery", None)
         if own:
             own(self)
@@ -108,7 +110,7 @@ class DeliveryEvent(Event):
                 handle(inner, self, self._delivery)
 
     def receive(self) -> None:
-        """Read the bytes of the message, the current one of its link."""
+        """Read the bytes of its link's current message."""
         link, pointer = self._link, self._delivery._impl
         size = lib.pn_delivery_pending(pointer)
         buffer = ffi.new("char[]", size)
@@ -126,7 +128,7 @@ def _control_flow(handler: Any, event: DeliveryEvent, _delivery: Delivery) -> No
 
 
 def _receive(handler: Any, event: DeliveryEvent, delivery: Delivery) -> None:
-    """``IncomingMessageHandler``: read whole messages, and settle them as the handler says."""
+    """``IncomingMessageHandler``: read whole messages, and settle them as the handler demands."""
     pointer = delivery._impl
     if lib.pn_delivery_aborted(pointer):
         handler.on_aborted(event)
@@ -150,7 +152,7 @@ def _receive(handler: Any, event: DeliveryEvent, delivery: Delivery) -> None:
 
 
 def _send(handler: Any, event: DeliveryEvent, delivery: Delivery) -> None:
-    """``OutgoingMessageHandler``: report outcomes, and settle what the peer has settled."""
+    """``OutgoingMessageHandler``: report outcomes, and settle deliveries that the peer has settled."""
     if not lib.pn_delivery_updated(delivery._impl):
         return
     state = lib.pn_delivery_remote_state(delivery._impl)
@@ -167,7 +169,7 @@ def _send(handler: Any, event: DeliveryEvent, delivery: Delivery) -> None:
 
 
 def _ignore(_handler: Any, _event: DeliveryEvent, _delivery: Delivery) -> None:
-    """``EndpointStateHandler``, and the handlers of the other kind of link: not their event."""
+    """Do nothing: ``EndpointStateHandler`` and handlers of the other kind of link ignore the event."""
 
 
 def _report(handler: Any, method: str, event: DeliveryEvent) -> None:

@@ -1,20 +1,19 @@
-"""proton's connections and sessions as the application holds them, over as many engines as it takes.
+"""proton's connections and sessions as the application holds them, over any number of engines.
 
 Theory of operation
 -------------------
-Each class, those of ``links`` and ``deliveries`` too, is proton's own with one thing more: the C
-object behind it can be exchanged (``rebind``).  ``Binding`` does so: at a loss for an endpoint
-of a detached connection, which no peer sees, and later for the endpoint of the next connection.  So
-``self.sender`` of an application stays the same object, and proton never moves an endpoint from one
-transport to the next, which it does wrongly.
+Each class, also in ``links`` and ``deliveries``, extends proton's: its C object can be exchanged
+(``rebind``).  When a connection is lost, ``Binding`` exchanges it for an endpoint of a detached connection,
+which no peer sees; later for the endpoint of the next connection.  So ``self.sender`` of an application stays
+the same object.  proton itself cannot move an endpoint correctly from one transport to the next.
 
 Rules
 -----
-* There is one Python object for each endpoint and for each delivery that is not settled; events
-  hand out that one.  They are equal only to themselves, and attributes set on them stay.
-* A peer's text that is not UTF-8 is escaped, where proton raises: proton's handlers and blocking calls, and
-  those of applications, read such texts outside of any ``try``.
-* What the application does here wakes the binding, which sends it.
+* There is one Python object for each endpoint and each unsettled delivery, which all its events carry.  Each
+  is equal only to itself, and attributes set on it stay.
+* A peer's text that is not UTF-8 is escaped; proton would raise.  Handlers and blocking calls of proton and
+  of applications read such texts outside of any ``try``.
+* The application's changes wake the binding, which sends them.
 """
 
 from __future__ import annotations
@@ -58,18 +57,18 @@ class Rebindable:
         self._init()
 
     def _init(self) -> None:
-        """Set what proton's methods expect to find."""
+        """Set the attributes that proton's methods expect."""
 
     def rebind(self, impl: Any) -> None:
-        """Stand for another C object from now on."""
+        """Use another C object from now on."""
         cproton.pn_incref(impl)
         former, self.__dict__["_impl"] = self._impl, impl
         cproton.pn_decref(former)
 
     def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Let go of the C object, but not at the exit of Python, which takes objects in any order.
+        """Release the C object, except at Python's exit, which destroys objects in any order.
 
-        proton frees a link twice if it goes after its session, and the process would end by a signal.
+        proton frees a link twice if the link is released after its session, which would crash the process.
         """
         if not is_exiting():
             lib.pn_decref(self._impl)
@@ -82,17 +81,17 @@ class Rebindable:
 
     __hash__ = object.__hash__
 
-    # The application must not drop a C object that another binding will need.
+    # The application must not free a C object that another binding will need.
     def free(self) -> None:
-        """Let go of it.  What is gone on both sides is freed with its connection."""
+        """Do nothing: an endpoint closed on both sides is freed with its connection."""
 
 
 class RebindableEndpoint(Rebindable):
-    """A connection, a session or a link, of which the peer has one as well."""
+    """A connection, a session or a link, which also exists at the peer."""
 
     @property
     def remote_condition(self) -> proton.Condition | None:
-        """Why the peer has ended it; what is not UTF-8 is escaped, where proton raises."""
+        """Return the peer's reason for ending it; bytes that are not UTF-8 are escaped (proton raises)."""
         return peer_fields.condition(cast("Endpoint", self))
 
 
@@ -109,39 +108,39 @@ class Connection(RebindableEndpoint, proton.Connection):
 
     @property
     def transport(self) -> Any:
-        """The transport of the engine that it is bound to; ``None`` without one."""
+        """Return the transport of its current engine; ``None`` without one."""
         engine = self._binding.engine
         return None if engine is None else engine.transport
 
     @property
     def remote_container(self) -> str | None:
-        """The container id of the peer; what is not UTF-8 is escaped, where proton raises."""
+        """Return the container id of the peer; bytes that are not UTF-8 are escaped (proton raises)."""
         return peer_fields.text(lib.pn_connection_remote_container(self._impl))
 
     @property
     def remote_hostname(self) -> str | None:
-        """The host that the peer asks for; what is not UTF-8 is escaped, where proton raises."""
+        """Return the host that the peer asks for; bytes that are not UTF-8 are escaped (proton raises)."""
         return peer_fields.text(lib.pn_connection_remote_hostname(self._impl))
 
     @property
     def active(self) -> bool:
-        """Whether it is open on this side."""
+        """Return whether it is open on this side."""
         return bool(self.state & _ACTIVE)
 
     def session(self) -> Session:
-        """A new session, not begun yet."""
+        """Return a new session, not begun yet."""
         made = self._binding.session(lib.pn_session(self._impl))
         self._binding.wake()
         found: Session = made
         return found
 
     def open(self) -> None:
-        """Open; the container dials."""
+        """Open the connection; the container dials."""
         super().open()
         self._binding.wake()
 
     def close(self) -> None:
-        """Close for good."""
+        """Close the connection for good."""
         super().close()
         self._binding.wake()
 
@@ -151,31 +150,31 @@ class Session(RebindableEndpoint, proton.Session):
 
     @property
     def connection(self) -> Connection:
-        """The connection it belongs to."""
+        """Return the connection it belongs to."""
         found: Connection = self._binding.connection
         return found
 
     def sender(self, name: str) -> Sender:
-        """A new sender, not attached yet."""
+        """Return a new sender, not attached yet."""
         made: Any = self._binding.link(cproton.pn_sender(self._impl, name))
         self._binding.wake()
         sender: Sender = made
         return sender
 
     def receiver(self, name: str) -> Receiver:
-        """A new receiver, not attached yet."""
+        """Return a new receiver, not attached yet."""
         made: Any = self._binding.link(cproton.pn_receiver(self._impl, name))
         self._binding.wake()
         receiver: Receiver = made
         return receiver
 
     def open(self) -> None:
-        """Begin."""
+        """Begin the session."""
         super().open()
         self._binding.wake()
 
     def close(self) -> None:
-        """End."""
+        """End the session."""
         super().close()
         self._binding.wake()
 

@@ -2,19 +2,19 @@
 
 Rules
 -----
-* A sender that keeps a ledger has the encoded bytes of every message until its outcome is known, and
-  sends them again, in order, when it is rebound.  Deliveries under a transaction are not kept:
-  the transaction ended with its connection (``transactions``).
-* The flag ``durable`` is the application's.  Without it, a message has an id only where the primary keeps ids
-  no longer than messages (``core.quirks``).
-* A program for proton may send again by itself what was not confirmed when it was disconnected.
-  A message with the id and the bytes of one that the ledger sends again is that one, and is not
-  sent a third time; without an id the two cannot be matched, and a second copy arrives.
-* A program that repeats a blocking send that timed out or was interrupted means that message: the same
-  object with the same bytes, as the next send, has the id that it had.  The message itself keeps none.
+* A sender with a ledger keeps the encoded bytes of every message until its outcome is known.  It sends them
+  again, in order, when it is rebound.  Deliveries under a transaction are not kept: the transaction ended
+  with its connection (``transactions``).
+* The application decides on the flag ``durable``.  A message without it has an id only if the primary keeps
+  ids no longer than messages (``core.quirks``).
+* A program for proton may itself resend messages that were unconfirmed at the disconnection.  If such a
+  message has the id and the bytes of one that the ledger sends again, it is not sent a third time.  Without
+  an id the two cannot be matched, and a second copy arrives.
+* A program may repeat a blocking send that timed out or was interrupted.  If its next send has the same
+  object with the same bytes, it gets the same duplicate-detection id.  The message object itself keeps no id.
 * A receiver is attached again with the credit that the application gave it, once.
-* Credit that the application gives before the peer's Attach waits for it, unless the peer is known to take it
-  early (``core.quirks``).  The receiver shows it as its credit all the while.
+* Credit that the application gives before the peer's Attach is held back, unless the peer is known to accept
+  it early (``core.quirks``).  The receiver's ``credit`` includes it all the while.
 
 Sources: AMQP 1.0 part 2, sections 2.6.7 (flow control) and 2.6.12 (transferring a message).
 """
@@ -56,7 +56,7 @@ class PeerTerminus(proton.Terminus):
 
     @property
     def address(self) -> str | None:
-        """The address; what is not UTF-8 in it is escaped, where proton raises."""
+        """Return the address; bytes that are not UTF-8 are escaped (proton would raise)."""
         return peer_fields.text(lib.pn_terminus_get_address(self._impl))
 
     @address.setter
@@ -65,55 +65,55 @@ class PeerTerminus(proton.Terminus):
 
 
 class _Link(RebindableEndpoint):
-    """What senders and receivers have in common."""
+    """The common part of senders and receivers."""
 
     _properties_dict: Any = None
     _session: Session = cast("Session", None)
     is_sender = is_receiver = False
     losses = 0
-    """How often the peer or a loss has ended it: a coordinator's transactions end with it."""
+    """How often the peer or a disconnection has ended it; a coordinator's transactions end with it."""
 
     if TYPE_CHECKING:
         state: int
 
     def __init__(self, impl: Any, binding: Bound, session: Session) -> None:
         self._session = session
-        # By proton's C pointer: what is not settled, in the order of sending or arrival.
+        # The unsettled deliveries by proton's C pointer, in the order of sending or arrival.
         self.deliveries: dict[Any, Delivery] = {}
         super().__init__(impl, binding)
 
     @property
     def name(self) -> str:
-        """The name of the link; what is not UTF-8 in a peer's is escaped, where proton raises."""
+        """Return the name of the link; bytes that are not UTF-8 are escaped (proton would raise)."""
         return peer_fields.text(lib.pn_link_name(self._impl)) or ""
 
     @property
     def remote_source(self) -> PeerTerminus:
-        """The source that the peer has."""
+        """Return the source of the peer."""
         return PeerTerminus(lib.pn_link_remote_source(self._impl))
 
     @property
     def remote_target(self) -> PeerTerminus:
-        """The target that the peer has."""
+        """Return the target of the peer."""
         return PeerTerminus(lib.pn_link_remote_target(self._impl))
 
     @property
     def container(self) -> Reactor:
-        """The container of its connection."""
+        """Return the container of its connection."""
         found: Reactor = self._binding.container
         return found
 
-    # proton's methods look for these in the dictionary of C attributes, which this class has not.
+    # proton's methods expect this in the dictionary of C attributes, which this class lacks.
     deliveries: dict[Any, Delivery] = {}  # noqa: RUF012 - set by each instance
 
     @property
     def session(self) -> Session:
-        """The session it belongs to."""
+        """Return the session it belongs to."""
         return self._session
 
     @property
     def connection(self) -> Connection:
-        """The connection it belongs to."""
+        """Return the connection it belongs to."""
         found: Connection = self._binding.connection
         return found
 
@@ -124,45 +124,45 @@ class _Link(RebindableEndpoint):
 
     @property
     def current(self) -> Delivery | None:
-        """The delivery that is being written or read."""
+        """Return the delivery that is being written or read."""
         pointer = lib.pn_link_current(self._impl)
         return self.delivery_of(pointer) if pointer != ffi.NULL else None
 
     def delivery_of(self, pointer: Any) -> Delivery:
-        """The Python object of one of its deliveries."""
+        """Return the Python object of one of its deliveries."""
         delivery = self.deliveries.get(pointer)
         if delivery is None:
             delivery = self.deliveries[pointer] = Delivery(pointer, self._binding, self)
         return delivery
 
     def open(self) -> None:
-        """Attach.
+        """Attach the link.
 
-        :raises proton.LinkException: when the peer takes no further link in this session.
+        :raises proton.LinkException: when the peer allows no further link in this session.
         """
         self._binding.check_handles(self.session, self.name)
         super().open()  # type: ignore[misc]
         self._binding.wake()
 
     def close(self) -> None:
-        """Detach for good."""
+        """Close the link."""
         super().close()  # type: ignore[misc]
         self._binding.wake()
 
     def detach(self) -> None:
-        """Detach and leave the terminus where it is."""
+        """Detach the link, and keep the terminus."""
         super().detach()  # type: ignore[misc]
         self._binding.wake()
 
     def drained(self) -> int:
-        """Give back the credit that cannot be used; returns how much, for a receiver."""
+        """Give back the credit that cannot be used; return its amount, for a receiver."""
         count: int = lib.pn_link_drained(self._impl)
         if count:
             self._binding.wake()
         return count
 
     def _transfer(self, impl: Any) -> Any:
-        """Become the link ``impl`` of another connection; the C object that it was before."""
+        """Become the link ``impl`` of another connection; return the former C object."""
         former = self._impl
         active = self.state & _ACTIVE
         lib.pn_terminus_copy(lib.pn_link_source(impl), lib.pn_link_source(former))
@@ -183,32 +183,32 @@ class Sender(_Link, proton.Sender):
     is_sender = True
 
     _marker: Marker | None = None
-    """Numbers messages for duplicate detection, and says that there is a ledger."""
+    """Numbers messages for duplicate detection; ``None`` without a ledger."""
     _unfinished: bytearray | None = None
     _again: dict[Any, Delivery] | None = None
-    """What the ledger kept over a loss, by message id."""
+    """The ledger's messages that survived a lost connection, by message id."""
     _given_up: tuple[proton.Message, str | None, bytes | None] | None = None
-    """The message of the last blocking send, if that was given up: with its id and its bytes."""
+    """The message of the last blocking send, with its id and its bytes, if that send was given up."""
     _tag_buffer: TagBuffer = cast("TagBuffer", None)
-    # proton's methods look for it in the dictionary of C attributes, which this class has not.
+    # proton's methods expect this in the dictionary of C attributes, which this class lacks.
     transactions: dict[Transaction, None] = {}  # noqa: RUF012 - set by each instance
 
     def __init__(self, impl: Any, binding: Bound, session: Session) -> None:
         super().__init__(impl, binding, session)
         self._tag_buffer = TagBuffer()
-        # Those that a transaction coordinator was asked for and has not discharged, in order.
+        # The transactions declared at a coordinator and not discharged, in order.
         self.transactions = {}
 
     def send(self, obj: Any, tag: str | None = None) -> Any:
         """Send a message (or bytes of the current delivery), as proton does.
 
-        It never blocks: what there is no credit for waits, and goes out with the next credit.
+        Never blocks: messages without credit wait for the next credit.
 
-        :raises MessageTooLarge: when the peer takes no message of that size; proton would lose the link.
+        :raises MessageTooLarge: when the message exceeds the peer's limit; proton would lose the link.
         """
         if not isinstance(obj, proton.Message):
             return obj.send(self, tag=tag) if hasattr(obj, "send") else self.stream(obj)
-        if self._again and (known := self._same(obj)) is not None:
+        if self._again and (known := self._in_ledger(obj)) is not None:
             return known
         binding, marker, mark = self._binding, self._marker, None
         if marker is not None and (binding.ids_live_with_messages or obj.durable):
@@ -218,7 +218,7 @@ class Sender(_Link, proton.Sender):
         if limit and len(data) > limit:
             raise too_large(len(data), limit, self.target.address)
         if self._given_up is not None:
-            mark, data = self._repeated(obj) or (mark, data)
+            mark, data = self._abandoned_send(obj) or (mark, data)
         delivery = self.delivery(tag or self.delivery_tag())
         if mark is not None:
             delivery.__dict__["mark"] = mark  # not by assignment: see ``Rebindable``
@@ -227,15 +227,15 @@ class Sender(_Link, proton.Sender):
         return delivery
 
     def give_up(self, message: proton.Message, deliveries: list[Delivery]) -> None:
-        """Send these no more: the call that sent this message, the first of them, waits no more."""
+        """Stop sending these: the blocking call that sent ``message``, the first of them, has ended."""
         first = deliveries[0]
         self._given_up = message, first.mark, first.data
         for delivery in deliveries:
             delivery.give_up()
             delivery.data = None
 
-    def _repeated(self, message: proton.Message) -> tuple[str | None, bytes] | None:
-        """The id and the bytes of the send that was given up, if this is that message, unchanged."""
+    def _abandoned_send(self, message: proton.Message) -> tuple[str | None, bytes] | None:
+        """Return the id and the bytes of the abandoned send if this is the same message, unchanged."""
         assert self._given_up is not None
         (given_up, mark, data), self._given_up = self._given_up, None
         if message is not given_up or data is None or self._binding.encode(message, mark) != data:
@@ -243,13 +243,13 @@ class Sender(_Link, proton.Sender):
         return mark, data
 
     def delivery(self, tag: str) -> Delivery:
-        """A new delivery, to be filled with ``stream`` and finished with ``advance``."""
+        """Return a new delivery, to be filled with ``stream`` and finished with ``advance``."""
         pointer = self._tag_buffer.delivery(self._impl, tag)
         delivery = self.deliveries[pointer] = Delivery(pointer, self._binding, self)
         return delivery
 
     def delivery_tag(self) -> str:
-        """The next tag: of ``tag_generator`` if the application gave one, else a number."""
+        """Return the next tag: of ``tag_generator`` if the application gave one, else a number."""
         tags = self._attrs.get("tag_generator")
         if tags is None:
             tags = self._attrs["tag_generator"] = map(str, itertools.count(1))
@@ -259,7 +259,7 @@ class Sender(_Link, proton.Sender):
     def stream(self, data: bytes) -> int:
         """Write some bytes of the current delivery.
 
-        :raises proton.LinkException: when there is none: a loss has taken it, with what was written.
+        :raises proton.LinkException: when there is none: a lost connection takes it, with its bytes.
         """
         if lib.pn_link_current(self._impl) == ffi.NULL:
             raise proton.LinkException(f"there is no delivery to write to on {self.name}: make one first")
@@ -271,7 +271,7 @@ class Sender(_Link, proton.Sender):
         return count
 
     def advance(self) -> bool:
-        """The current delivery is complete."""
+        """Complete the current delivery."""
         delivery, data = self.current, self._unfinished
         self._unfinished = None
         if delivery is None:
@@ -297,16 +297,16 @@ class Sender(_Link, proton.Sender):
         return advanced
 
     def transfer(self, session: Any, *, detached: bool) -> None:
-        """Become a link of another session, and send again what has no outcome yet."""
+        """Become a link of another session, and send again the messages without an outcome."""
         former = self._transfer(lib.pn_sender(session, lib.pn_link_name(self._impl)))
         cproton.pn_decref(former)
         if not detached:
             self._replay()
 
     def on_disconnected(self) -> list[TransactionEnded]:
-        """The connection is gone: forget what must not be sent again.
+        """Drop everything that must not be sent again: the connection is lost.
 
-        :returns: how the transactions of a coordinator ended.
+        :returns: the ends of a coordinator's transactions.
         """
         self._unfinished = None
         if is_coordinator(self):
@@ -326,18 +326,18 @@ class Sender(_Link, proton.Sender):
         return []
 
     def end_transactions(self) -> list[TransactionEnded]:
-        """End what a transaction coordinator was asked for: its connection is gone, or there will be none."""
+        """End the coordinator's transactions: its connection is lost, or there will be none."""
         self.losses += 1
         self.deliveries = {}
         transactions, self.transactions = self.transactions, {}
         return [transaction.end_with_connection() for transaction in transactions]
 
-    def _same(self, message: proton.Message) -> Delivery | None:
-        """The delivery of this very message, which the ledger has sent or will send since the loss.
+    def _in_ledger(self, message: proton.Message) -> Delivery | None:
+        """Return this message's delivery if the ledger has sent it since the disconnection, or will.
 
-        An id belongs to one message (AMQP 1.0 part 3, section 3.2.4), so a program that goes back after a
-        loss to what was not accepted then means the one that the ledger has sent meanwhile.  A message
-        that was released or rejected is its own to send again.
+        An id belongs to one message (AMQP 1.0 part 3, section 3.2.4).  So a program that resends unaccepted
+        messages after a disconnection means the ones that the ledger sends.  The program itself may resend a
+        message that was released or rejected.
         """
         assert self._again is not None
         delivery = None if message.id is None else self._again.pop(message.id, None)
@@ -355,7 +355,7 @@ class Sender(_Link, proton.Sender):
             data = delivery.data
             assert data is not None
             if delivery.mark is not None and not (delivery.left or self._binding.ids_live_with_messages):
-                data = self._unmarked(delivery, data)
+                data = self._without_id(delivery, data)
             pointer = cproton.pn_delivery(self._impl, delivery.tag)
             lib.pn_link_send(self._impl, data, len(data))
             lib.pn_link_advance(self._impl)
@@ -364,8 +364,8 @@ class Sender(_Link, proton.Sender):
             if settled or delivery.forgotten:
                 delivery.settle()
 
-    def _unmarked(self, delivery: Delivery, data: bytes) -> bytes:
-        """A message that was sent before this primary was known: without its id, unless it is durable."""
+    def _without_id(self, delivery: Delivery, data: bytes) -> bytes:
+        """Remove the id of a message sent before this primary was known, unless the message is durable."""
         message = decode(data)
         if message.durable:
             return data
@@ -379,16 +379,16 @@ class Receiver(_Link, proton.Receiver):
     is_receiver = True
 
     _most = 0
-    """The most credit there was at once."""
+    """The highest credit so far."""
     _seen = 0
     _allowed = 0
-    """The highest count of messages that the peer was ever allowed, as far as was looked."""
+    """The highest message count that the peer was seen to be allowed."""
     _held = 0
     """Credit that waits for the peer's Attach."""
     _drains = False
-    """Whether it is to be drained then."""
+    """Set if a drain waits for the peer's Attach."""
     _withheld = 0
-    """Credit that is withheld, for the peer sent as many messages too many."""
+    """Credit that is withheld because the peer sent that many messages too many."""
 
     @property
     def credit(self) -> int:
@@ -396,18 +396,18 @@ class Receiver(_Link, proton.Receiver):
         return int(lib.pn_link_credit(self._impl)) + self._held - self._withheld
 
     def flow(self, n: int) -> None:
-        """Allow the peer so many more messages."""
+        """Allow the peer ``n`` more messages."""
         if n:
             self._grant(n)
             self._binding.wake()
 
     def drain(self, n: int) -> None:
-        """Allow so many more messages, and want back what is not used."""
+        """Allow ``n`` more messages, and ask for the unused credit back."""
         self._grant(n, drain=True)
         self._binding.wake()
 
     def answered(self) -> None:
-        """The peer has attached it as well: it gets what waited for that."""
+        """Send the credit that waited for the peer's Attach."""
         held, drains, self._held, self._drains = self._held, self._drains, 0, False
         if held or drains:
             self._grant(held, drain=drains)
@@ -426,7 +426,7 @@ class Receiver(_Link, proton.Receiver):
     def transfer(self, session: Any, *, detached: bool) -> None:
         """Become a link of another session, with the credit that the application gave.
 
-        The primary sends again what was not settled, and needs credit for it again.
+        The primary sends unsettled messages again, and needs credit for them again.
         """
         former = self._transfer(lib.pn_receiver(session, lib.pn_link_name(self._impl)))
         held = lib.pn_link_unsettled(former) - lib.pn_link_queued(former)
@@ -444,9 +444,9 @@ class Receiver(_Link, proton.Receiver):
         return []
 
     def drops(self, pointer: Any) -> bool:
-        """Return whether a new delivery is beyond the credit: it is dropped then, and the link closed.
+        """Drop a new delivery that exceeds the credit, and close the link; return whether it did.
 
-        A receiver that collects messages would grow as the peer likes (``engine.links`` has the rule).
+        Otherwise a peer could fill the memory of a receiver (rule in ``engine.links``).
         """
         if self._seen >= self._allowed:
             self._note_allowed()
@@ -469,5 +469,5 @@ class Receiver(_Link, proton.Receiver):
 
 
 def is_coordinator(link: Any) -> bool:
-    """Whether a link goes to a transaction coordinator (AMQP 1.0 part 4, section 4.2)."""
+    """Return whether a link leads to a transaction coordinator (AMQP 1.0 part 4, section 4.2)."""
     return bool(link.target.type == Terminus.COORDINATOR)

@@ -1,6 +1,6 @@
 """Makes proton's deliveries with tags that are strings.
 
-``cproton.pn_delivery`` makes a C structure of each tag anew, which takes as long as the C call itself.
+``cproton.pn_delivery`` makes a C structure for each tag, which takes as long as the C call itself.
 
 Source: AMQP 1.0 part 2, section 2.8.7 (a delivery tag has at most 32 bytes).
 """
@@ -25,7 +25,7 @@ class TagBuffer:
         self._size = 0
 
     def delivery(self, link: Any, tag: Any) -> Any:
-        """A new delivery of a link, both by proton's C pointers.
+        """Return a new delivery of a link, both by proton's C pointers.
 
         :param tag: text or bytes.
         """

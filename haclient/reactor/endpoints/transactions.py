@@ -1,14 +1,14 @@
-"""Transactions, and what the loss of their connection means for them.
+"""Transactions, and how they end when their connection is lost.
 
-A coordinator rolls back what was open when its connection ended (AMQP 1.0 part 4, section 4.3), and
-nobody can know whether a commit in flight arrived.
+A coordinator rolls back the open transactions of an ended connection (AMQP 1.0 part 4, section 4.3).  It is
+unknown whether a commit in flight arrived.
 
 Rules
 -----
-* A transaction belongs to the connection that declared it, and is lost with it.  Nothing of a lost one
-  reaches the next connection: some brokers store what names an unknown transaction as if it named none.
-* After ``on_disconnected`` its handler gets one event: the declare has failed if it had no answer, a
-  commit without answer has failed, and everything else is aborted.
+* A transaction belongs to the connection that declared it, and is lost with it.  Its messages never reach the
+  next connection: some brokers store messages of an unknown transaction as if they had none.
+* After ``on_disconnected`` its handler gets one event.  A declare or a commit without an answer has failed;
+  any other transaction is aborted.
 * A discharge of a lost transaction is answered here: a commit has failed, and an abort is done.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TransactionAborted(ProtonException):
-    """The transaction ended with its connection: declare another, and do everything again."""
+    """The transaction ended with its connection: declare another, and repeat all its work."""
 
 
 class Transaction(proton_reactor.Transaction):
@@ -51,7 +51,7 @@ class Transaction(proton_reactor.Transaction):
 
     @property
     def lost(self) -> bool:
-        """Whether its connection is gone, or its link to the coordinator, or the session of that."""
+        """Return whether its connection, its link to the coordinator, or that link's session has ended."""
         return self._losses != self.txn_ctrl.losses
 
     def send(self, sender: Any, msg: Message, tag: str | None = None) -> Delivery:
@@ -85,17 +85,17 @@ class Transaction(proton_reactor.Transaction):
         self.txn_ctrl.container.post(TransactionEnded(self, _discharged(failed=failed, accepted=False)))
 
     def handle_outcome(self, event: Any) -> None:
-        """The coordinator answered."""
+        """Handle the coordinator's answer."""
         delivery = event.delivery
         if delivery is self._discharge or (delivery is self._declare and not delivery.remote.data):
             self.txn_ctrl.transactions.pop(self, None)
         super().handle_outcome(event)  # type: ignore[no-untyped-call]
 
     def end_with_connection(self) -> TransactionEnded:
-        """Its connection is gone; what to report to its handler."""
+        """End it because its connection is lost; return the event for its handler."""
         discharge = self._discharge
         if discharge is not None:
-            # The answer may have been read, and its event not been dispatched.
+            # The answer may have been read while its event was not dispatched yet.
             accepted = discharge.settled and discharge.remote_state == ProtonDelivery.ACCEPTED
             end = _discharged(failed=self.failed, accepted=accepted)
         else:
@@ -105,7 +105,7 @@ class Transaction(proton_reactor.Transaction):
 
     @property
     def waits(self) -> bool:
-        """Whether the coordinator owes an answer."""
+        """Return whether the coordinator owes an answer."""
         return self._discharge is not None or self.id is None
 
     def _check(self) -> None:
@@ -124,10 +124,10 @@ def _discharged(*, failed: bool, accepted: bool) -> str:
 
 
 class TransactionEnded(Event):
-    """Reports to the handler of a transaction, and to no other, how it ended.
+    """Reports the end of a transaction to its handler only.
 
     :param end: the handler's method, without ``on_transaction_``.
-    :ivar superseded: not to be reported any more.
+    :ivar superseded: whether another event reports the end instead.
     """
 
     def __init__(self, transaction: Transaction, end: str) -> None:
@@ -147,7 +147,7 @@ class TransactionEnded(Event):
         self._end = end
 
     def dispatch(self, handler: Any, type: Any = None) -> None:  # noqa: A002 - proton's signature
-        """Call the transaction's handler, once; that of the link and the container's have no say."""
+        """Call the transaction's handler, once, and not the handlers of the link and the container."""
         transaction = self.transaction
         if self.superseded:
             return
@@ -158,20 +158,20 @@ class TransactionEnded(Event):
 
 
 class CoordinatorHandler(OutgoingMessageHandler):
-    """Handles the link to a coordinator: answers are the transaction's, everything else its handler's."""
+    """Handles the link to a coordinator: passes answers to the transaction, others to its handler."""
 
     def __init__(self, handler: Any) -> None:
         super().__init__(auto_settle=True)  # type: ignore[no-untyped-call]
         self._handler = handler
 
     def on_settled(self, event: Any) -> None:
-        """The coordinator answered."""
+        """Handle the coordinator's answer."""
         transaction = event.delivery.transaction
         if transaction is not None:
             event.transaction = transaction
             transaction.handle_outcome(event)
 
     def on_unhandled(self, method: str, event: Any) -> None:
-        """Let the application see what happens to the link."""
+        """Pass other events of the link to the application."""
         if self._handler is not None:
             event.dispatch(self._handler)

@@ -1,12 +1,12 @@
-"""Judges lines by the schemas of the package.
+"""Validates lines against the schemas of the package.
 
 Rules
 -----
-1. First what a reader can do with the line (``line.json``, and a plausible time): if nothing, the reason is
-   that of the analysis' quarantine.
-2. Then the schema of its type: a line that violates it is taken by readers, but whoever wrote it broke the
-   contract.  A line of an unknown type has none, and is right.
-3. ``violation`` knows the keywords that our schemas use, and no others: nothing has to be installed.
+1. First check that a reader can use the line (``line.json``, and a plausible time).  If not, the reason is
+   the one of the analysis' quarantine.
+2. Then check the schema of its type.  Readers accept a line that violates it, but its writer broke the
+   contract.  A line of an unknown type has no schema, and is valid.
+3. ``violation`` supports only the keywords that our schemas use, so no package has to be installed.
 
 Source: JSON Schema 2020-12, validation.
 """
@@ -34,10 +34,10 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is said of one line.
+    """The verdict on one line.
 
-    :param reason: ``None`` for a line that is right.
-    :param detail: where it is wrong; empty if the reason says it all.
+    :param reason: ``None`` for a valid line.
+    :param detail: where it is wrong; empty if the reason is enough.
     :param unknown_type: the type, if this release does not know it.
     """
 
@@ -48,16 +48,16 @@ class Verdict:
 
 @cache
 def schemas() -> Mapping[str, Schema]:
-    """The schemas by their types, and that of all readers."""
+    """Return the schemas by type, and the readers' schema."""
     folder = resources.files("haclient.telemetry.contract") / "schemas"
     files = (file for file in folder.iterdir() if file.name.endswith(".json"))
     return {file.name.removesuffix(".json"): json.loads(file.read_text("utf-8")) for file in files}
 
 
 def check(text: str, now: datetime) -> Verdict:
-    """Judge a line.
+    """Validate a line.
 
-    :param now: when it is read, with a time zone: later than a day from then nothing happened.
+    :param now: when it is read, with a time zone: a time more than a day later is implausible.
     """
     try:
         line = json.loads(text, parse_constant=_refuse, parse_float=_number)
@@ -82,7 +82,7 @@ def _refuse(constant: str) -> None:
 
 
 class _Scientific(float):
-    """A number with an exponent: no whole one for us, for Spark reads none that is written like that."""
+    """A number with an exponent; not an integer here, because Spark reads no integer written like that."""
 
 
 def _number(text: str) -> float:
@@ -98,7 +98,7 @@ def _reason(line: Mapping[str, Any], broken: str) -> Reason:
 
 
 def violation(value: object, schema: Schema, path: str = "") -> str:
-    """The first thing at which ``value`` is not as the schema says, empty if there is none."""
+    """Return the first violation of the schema by ``value``; empty if there is none."""
     return next(_violations(value, schema, path), "")
 
 
@@ -162,6 +162,6 @@ _PYTHON: Mapping[str, type] = {
 
 
 def is_plausible(text: str, now: datetime) -> bool:
-    """Whether the time is later than 1999 and not later than a day from now."""
+    """Return whether the time is later than 1999 and not later than a day from now."""
     moment = exact_moment(text)
     return moment is not None and _OLDEST <= moment <= now + _AHEAD

@@ -1,10 +1,10 @@
-"""The types of lines: which keys each has, and which values.  Schemas and documentation are made of this.
+"""The types of lines: the keys and values of each.  Schemas and documentation are made from this.
 
 Rules
 -----
-* A key is required when every writer of this version has written it on every line of the type.  A host may be
-  missing anywhere: it is left out when a password is in it (``redact``).  So may the descriptions.
-* The values of a key are those of this release.  Later releases of the same version may add some.
+* A key is required if every writer of this version has written it on every line of the type.  Hosts and
+  descriptions are never required, because ``redact`` omits any that contain a password.
+* The values of a key are this release's.  Later releases of the same version may add some.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class EventType:
     """One type of lines; keys by their columns.
 
     :param required: keys of ``data`` that every line of it has.
-    :param optional: keys of ``data`` that a line of it may have besides.
-    :param values: of keys that have a few.
-    :param subject: whether there is a subject.
+    :param optional: keys of ``data`` that a line of it may also have.
+    :param values: the values of keys that have only a few.
+    :param subject: whether its lines have a subject.
     """
 
     kind: Kind
@@ -88,13 +88,13 @@ def _member(
     return EventType(kind=kind, required=(*_MEMBER, *required), optional=others, values=known)
 
 
-_WHY = ("error_type", "condition", "reason")
+_ERROR_KEYS = ("error_type", "condition", "reason")
 
 EVENT_TYPES = (
     _client(
         Kind.ATTEMPT,
         *("server_port", "attempt"),
-        optional=("server_address", "attempt_duration", *_WHY, "retry_after", "generation"),
+        optional=("server_address", "attempt_duration", *_ERROR_KEYS, "retry_after", "generation"),
         error_type=FAILURES,
     ),
     _client(
@@ -119,7 +119,7 @@ EVENT_TYPES = (
         optional=("backoff_max", "backoff_floor", "retry_after"),
         backoff_strategy=STRATEGIES,
     ),
-    _client(Kind.GAVE_UP, "outage_duration", "attempt", optional=_WHY, error_type=FAILURES),
+    _client(Kind.GAVE_UP, "outage_duration", "attempt", optional=_ERROR_KEYS, error_type=FAILURES),
     _client(Kind.CLOSED, optional=_ENDPOINT),
     _client(Kind.ALIVE, "state", optional=(*_ENDPOINT, "generation"), state=("connected", "reconnecting")),
     _client(Kind.UNSETTLED, "unsettled", optional=("queue",)),
@@ -163,7 +163,7 @@ REQUIRED_ENVELOPE = tuple(key.name for key in ENVELOPE if key.name != "subject")
 
 
 def keys_table() -> str:
-    """The documentation's table of the keys of each type."""
+    """Return the documentation's table of the keys of each type."""
     rows = ["| type | required in `data` | may be there |", "|---|---|---|"]
     for each in EVENT_TYPES:
         client = each.kind.startswith("haclient.connection.")
@@ -181,7 +181,7 @@ def keys_table() -> str:
 
 
 def values_table() -> str:
-    """The documentation's table of the keys that have a few values."""
+    """Return the documentation's table of the keys that have a few values."""
     rows = ["| key | on | values |", "|---|---|---|"]
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for each in EVENT_TYPES:

@@ -1,10 +1,10 @@
-"""The contract as JSON Schema, draft 2020-12: a document for each type, and one for what readers take.
+"""The contract as JSON Schema, draft 2020-12: a document for each type, and one for readers.
 
 ``scripts/readme_tables.py`` writes the files of ``schemas/``; nothing at run time needs this module.
 
-A reader takes more than a writer may write: of a key that is text it takes any value, and only what it cannot
-do without is required.  ``line.json`` says that.  Whether a time is plausible depends on the day, and no
-schema can say it.
+A reader accepts more than a writer may write: any value for a text key, and only indispensable keys are
+required.  ``line.json`` describes that.  No schema checks whether a time is plausible: that depends on the
+day.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READERS = "line"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
 ONE_VERSION = f"^(?!{DATASCHEMA.rpartition(':')[0]}:(?!{VERSION}$))"
-"""A version of this format that is not ours does not match."""
+"""Does not match another version of this format."""
 
 Schema = dict[str, Any]
 
@@ -39,7 +39,7 @@ _PORTS = frozenset({"server_port", "redirect_port"})
 
 
 def documents() -> dict[str, Schema]:
-    """Every schema by the name of its file."""
+    """Return every schema by the name of its file."""
     return {READERS: readers_schema(), **{str(each.kind): type_schema(each) for each in EVENT_TYPES}}
 
 
@@ -51,7 +51,7 @@ def write(folder: Path = FOLDER) -> None:
 
 
 def type_schema(event: EventType) -> Schema:
-    """What a line of a type is."""
+    """Return the schema of a type's lines."""
     envelope: dict[str, Schema] = {
         "specversion": {"const": "1.0"},
         "id": {"type": "string", "minLength": 1},
@@ -83,7 +83,7 @@ def type_schema(event: EventType) -> Schema:
 
 
 def readers_schema() -> Schema:
-    """What every reader takes, whatever the type is."""
+    """Return the schema of all lines that readers accept, of any type."""
     names = {key.name: key for key in DATA} | {
         former: next(key for key in DATA if key.name == name) for name, former in FORMER_KEYS.items()
     }

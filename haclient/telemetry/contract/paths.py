@@ -1,11 +1,12 @@
-"""Judges the lines of files, folders and standard input.
+"""Validates the lines of files, folders and standard input.
 
 Rules
 -----
-* A line is read, judged and forgotten; what is remembered are the first place and the number of each
-  complaint, of at most ``MOST`` different ones.  A line longer than ``LONGEST`` is not judged.
-* Files are those that the analysis reads: all in a folder and below it, but for names that begin with a dot
-  or an underscore; one whose name ends in ``.gz`` is unpacked.  Standard input is if it begins as gzip does.
+* Lines are not kept.  For each complaint its first place and its count are kept, for at most ``MOST``
+  different ones.  A line longer than ``LONGEST`` is not validated.
+* The analysis reads the same files: all in a folder and below it, except names that begin with a
+  dot or an underscore.  A file whose name ends in ``.gz`` is unpacked, and so is standard input if it begins
+  as gzip does.
 * Empty lines do not count.  Parquet and other compressions are refused: only the analysis reads those.
 """
 
@@ -38,9 +39,9 @@ _REFUSED = (".parquet", ".bz2", ".deflate", ".lz4", ".snappy", ".zst")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Complaint:
-    """What is wrong with lines, and how.
+    """A fault of lines.
 
-    :param detail: empty if the reason says it all.
+    :param detail: empty if the reason is enough.
     """
 
     reason: Reason
@@ -49,7 +50,7 @@ class Complaint:
 
 @dataclass(slots=True)
 class Found:
-    """How often something was found, and where first: a file and the number of the line in it, from 1."""
+    """A finding's count and its first place: a file and the number of the line in it, from 1."""
 
     file: str
     line: int
@@ -58,9 +59,9 @@ class Found:
 
 @dataclass(slots=True)
 class Report:
-    """What was found.
+    """The findings.
 
-    :ivar lines: those that are not empty.
+    :ivar lines: the number of lines that are not empty.
     :ivar complaints: in the order in which they were found.
     :ivar unknown_types: types of lines that this release does not know, which is no complaint.
     """
@@ -72,7 +73,7 @@ class Report:
 
     @property
     def wrong(self) -> int:
-        """Lines (and cut files) with a complaint."""
+        """Return the number of lines (and cut files) with a complaint."""
         return sum(found.count for found in self.complaints.values())
 
     def add(self, verdict: Verdict, file: str, line: int) -> None:
@@ -91,11 +92,11 @@ class Report:
 
 
 def validate(paths: Iterable[str], now: datetime | None = None) -> Report:
-    """Judge all lines.
+    """Validate all lines.
 
     :param paths: files and folders, ``-`` for standard input.
     :param now: when they are read; this moment by default.
-    :raises OSError: for what cannot be read.
+    :raises OSError: if a path cannot be read.
     :raises ValueError: for a file of another kind.
     """
     report, now = Report(), now or datetime.now(UTC)
@@ -107,16 +108,16 @@ def validate(paths: Iterable[str], now: datetime | None = None) -> Report:
 
 
 def files_of(path: str) -> Iterator[str]:
-    """The files of a path, in the order of their names.
+    """Yield the files of a path, in the order of their names.
 
-    :raises OSError: if there is none of that name.
+    :raises OSError: if there is no such path.
     :raises ValueError: for a file of another kind.
     """
     if path == STDIN:
         yield path
         return
     if not Path(path).is_dir():
-        Path(path).stat()  # says that it is not there
+        Path(path).stat()  # raises an error if it does not exist
         yield _readable(path)
         return
     for folder, folders, names in os.walk(path):
@@ -153,7 +154,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
         source = io.BufferedReader(sys.stdin.buffer)  # type: ignore[type-var]  # whatever stands for it
         packed = source.peek(len(_GZIP)).startswith(_GZIP)
         yield gzip.GzipFile(fileobj=source) if packed else source  # type: ignore[misc]  # it reads lines too
-        source.detach()  # or it would be closed
+        source.detach()  # else it would be closed
     elif name.endswith(".gz"):
         with gzip.open(name) as unpacked:
             yield unpacked  # type: ignore[misc]
@@ -163,7 +164,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
 
 
 def _lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """Line by line; ``None`` for one that is too long."""
+    """Yield the lines; ``None`` for one that is too long."""
     while line := source.readline(LONGEST):
         if len(line) < LONGEST or line.endswith(b"\n"):
             yield line

@@ -20,7 +20,7 @@ from haclient.testing.peers.listening import Peer, url
 
 __all__ = ["BEHAVIOURS", "NEED_A_PRIMARY", "Behaviour", "Peer", "url"]
 
-# Starts a peer; the primary is given because some redirect to it.
+# Starts a peer; some behaviours redirect to the primary.
 Behaviour = Callable[[Peer], AbstractAsyncContextManager[Peer]]
 
 _REDIRECTS: Mapping[str, Behaviour] = {

@@ -17,27 +17,27 @@ import dns.rcode
 
 from haclient.testing.peers.listening import Peer, bound, listening, loopback_host
 
-# A TCP connect to a broadcast address fails with ENETUNREACH before any packet is made, and this
-# one is the loopback interface's, so that none could leave the machine.
+# A TCP connect to a broadcast address fails with ENETUNREACH before any packet is sent.  This one belongs to
+# the loopback interface, so no packet could leave the machine.
 _UNREACHABLE = "127.255.255.255"
 
 
 @asynccontextmanager
 async def refused(_primary: Peer) -> AsyncIterator[Peer]:
-    """The port is bound, so that no other process gets it, but nothing listens."""
+    """Bind a port, so that no other process gets it, without listening."""
     with bound() as bound_socket:
         yield Peer(*bound_socket.getsockname())
 
 
 @asynccontextmanager
 async def unreachable(_primary: Peer) -> AsyncIterator[Peer]:
-    """The kernel has no route there."""
+    """Yield an address without a route in the kernel."""
     yield Peer(_UNREACHABLE, 5672)
 
 
 @asynccontextmanager
 async def syn_drop(_primary: Peer | None = None) -> AsyncIterator[Peer]:
-    """Linux drops every SYN to a port whose queue of connections to accept is full."""
+    """Fill a port's accept queue: Linux drops every further SYN to it."""
     with ExitStack() as stack:
         full = stack.enter_context(bound())
         full.listen(0)
@@ -48,7 +48,7 @@ async def syn_drop(_primary: Peer | None = None) -> AsyncIterator[Peer]:
 
 @asynccontextmanager
 async def stopped_process(_primary: Peer) -> AsyncIterator[Peer]:
-    """A process that listens and is stopped: its kernel accepts connections, and no answer follows."""
+    """Start a process that listens, and stop it: its kernel accepts connections, but no answer follows."""
     with bound() as server:
         server.listen()
         process = _sleeper(server)
@@ -81,17 +81,17 @@ class _Dropping(asyncio.Protocol):
 
 
 def silence(_primary: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
-    """TCP connects, and the peer never reads."""
+    """Start a peer that accepts TCP connections and never reads."""
     return listening(lambda _: _Deaf())
 
 
 def garbage(_primary: Peer) -> AbstractAsyncContextManager[Peer]:
-    """Somebody else's server."""
+    """Start a server of another protocol."""
     return listening(lambda _: _Http())
 
 
 def accept_and_drop(_primary: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
-    """TCP connects, and is reset."""
+    """Start a peer that accepts TCP connections and resets them."""
     return listening(lambda _: _Dropping())
 
 
@@ -110,7 +110,7 @@ class _NoSuchName(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def unresolvable(_primary: Peer) -> AsyncIterator[Peer]:
-    """A name that a DNS server denies, with the option that asks this server."""
+    """Yield a name that a DNS server denies, with the option that selects this server."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(_NoSuchName, local_addr=(loopback_host(), 0))
     host, port = transport.get_extra_info("sockname")

@@ -1,4 +1,4 @@
-"""Sockets that peers listen on: loopback, an address of its own for each, ephemeral ports."""
+"""Sockets that peers listen on: loopback, a separate address for each, ephemeral ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from haclient.engine.protocol import Engine
 from haclient.engine.settings import SaslServer, Settings
 
 ANONYMOUS = SaslServer()
-# Each process starts somewhere else in 127.0.0.0/8, so that two test runs do not meet.
+# Each process starts at another place in 127.0.0.0/8, so that two test runs do not collide.
 _HOSTS = itertools.count(os.getpid() * 64)
 _LOOPBACKS = 254 * 250 * 250
 
@@ -27,7 +27,7 @@ class Peer:
     """A peer's address and its connections.
 
     :ivar accepted: when each TCP connection was accepted, in the event loop's seconds.
-    :ivar options: URL options that a client needs to meet it.
+    :ivar options: URL options that a client needs to reach it.
     :ivar transports: the connections that are open now.
     """
 
@@ -39,7 +39,7 @@ class Peer:
 
     @property
     def address(self) -> str:
-        """The peer as a member of a cluster URL."""
+        """Return the peer as a member of a cluster URL."""
         return f"{self.host}:{self.port}"
 
 
@@ -47,13 +47,13 @@ P = TypeVar("P", bound=Peer)
 
 
 def loopback_host() -> str:
-    """A loopback address that no other peer of this process has."""
+    """Return a loopback address that no other peer of this process has."""
     number = next(_HOSTS) % _LOOPBACKS
     return f"127.{1 + number // 62500 % 254}.{1 + number // 250 % 250}.{1 + number % 250}"
 
 
 def bound(port: int = 0, host: str | None = None) -> socket.socket:
-    """A TCP socket with a loopback address; nobody listens on it yet."""
+    """Return a TCP socket bound to a loopback address, which does not listen yet."""
     bound_socket = socket.socket()
     bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound_socket.bind((host or loopback_host(), port))
@@ -61,19 +61,19 @@ def bound(port: int = 0, host: str | None = None) -> socket.socket:
 
 
 class Located(Protocol):
-    """What can stand in a cluster URL: a peer, a broker, a pair."""
+    """An object that a cluster URL can list: a peer, a broker, a pair."""
 
     @property
     def address(self) -> str:
-        """``host:port``, or several with commas between."""
+        """Return ``host:port``, or several with commas between."""
 
     @property
     def options(self) -> Mapping[str, str]:
-        """URL options that a client needs to meet it."""
+        """Return the URL options that a client needs to reach it."""
 
 
 def url(*peers: Located, **options: object) -> str:
-    """The cluster URL that lists these peers, in this order, with these options."""
+    """Return the cluster URL that lists these peers, in this order, with these options."""
     every: dict[str, object] = {}
     for peer in peers:
         every |= peer.options
@@ -90,7 +90,7 @@ async def listening(
     port: int = 0,
     host: str | None = None,
 ) -> AsyncIterator[P]:
-    """A peer that serves each TCP connection with a protocol of its own; all end with the context."""
+    """Start a peer that serves each TCP connection with a new protocol; all end with the context."""
     loop = asyncio.get_running_loop()
     server_socket = bound(port, host)
     peer = make(*server_socket.getsockname())
@@ -101,12 +101,12 @@ async def listening(
         server.close()
         for transport in tuple(peer.transports):
             transport.abort()
-        await asyncio.sleep(0)  # an aborted transport says so in the next turn of the loop
+        await asyncio.sleep(0)  # an aborted transport calls ``connection_lost`` in the next turn of the loop
         await server.wait_closed()
 
 
 class _Watched(asyncio.Protocol):
-    """Passes everything on and counts the peer's connections."""
+    """Forwards all calls and counts the peer's connections."""
 
     def __init__(self, peer: Peer, inner: Any) -> None:
         self._peer = peer
@@ -134,14 +134,14 @@ class _Watched(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._inner.connection_lost(exc)
-        # Afterwards, for whoever looks from another thread: nothing of the connection is left then.
+        # Last, so that another thread that sees the change finds the connection fully closed.
         asyncio.get_running_loop().call_soon(self._peer.transports.discard, self._transport)
 
 
 class PeerEngine(Engine):
-    """The server side of one connection, which can also be impolite.
+    """The server side of one connection, which can also break the rules of AMQP.
 
-    :param hold: never close the socket, whatever was said on it.
+    :param hold: never close the socket.
     :param eof_after_sasl: end the stream when SASL is done.
     """
 
@@ -159,23 +159,23 @@ class PeerEngine(Engine):
         self._eof_after_sasl = eof_after_sasl
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the socket: being impolite needs it."""
+        """Keep the socket, which ``finish`` and ``drop`` need."""
         self.tcp = transport
         super().connection_made(_Held(transport) if self._hold else transport)
 
     def finish(self) -> None:
-        """Send what there is to send, then end the stream."""
+        """Send pending output, then end the stream."""
         super().write()
         self.writable = False
         self.tcp.write_eof()
 
     def drop(self) -> None:
-        """Send what there is to send, then reset the connection."""
+        """Send pending output, then reset the connection."""
         super().write()
         self.abort()
 
     def write(self) -> None:
-        """Send pending output now; end the stream after the outcome of SASL, where that is asked for."""
+        """Send pending output now; with ``eof_after_sasl``, end the stream after the outcome of SASL."""
         super().write()
         if self._eof_after_sasl and self.writable and self._sasl_is_done:
             self.finish()
@@ -204,12 +204,12 @@ class _Held(asyncio.Transport):
         self._transport.set_write_buffer_limits(high, low)
 
     def close(self) -> None:
-        """Nothing: that is the point."""
+        """Do nothing, on purpose."""
 
     def abort(self) -> None:
-        """Nothing: that is the point."""
+        """Do nothing, on purpose."""
 
 
 def settings(**changes: Any) -> Settings:
-    """The settings of a peer: anonymous, unless a test gives others."""
+    """Return the settings of a peer: anonymous, unless a test gives others."""
     return Settings(**{"container_id": "peer", "heartbeat": 0.0, "sasl_server": ANONYMOUS, **changes})

@@ -1,6 +1,6 @@
-"""The passive behaviours that speak AMQP: what members say when they are not the primary.
+"""The passive behaviours that speak AMQP: answers of members that are not the primary.
 
-Each is a script for ``Passive``: what to do at the client's Open, and at its Begin.
+Each is a script for ``Passive``: its actions at the client's Open, and at its Begin.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from haclient.engine.links import Link
 from haclient.engine.owner import CloseReason
 from haclient.testing.peers.listening import Peer, PeerEngine, bound, listening, settings
 
-# Long enough for the client to see an Open or Begin by itself, before the Close that follows.
+# Seconds: enough for the client to read an Open or Begin separately from the Close that follows.
 A_MOMENT = 0.02
 Step = Callable[[PeerEngine], None]
 
 
 @dataclass(slots=True)
 class Passive:
-    """The owner of one connection: does what its script says, and nothing else."""
+    """The owner of one connection: follows its script, and does nothing else."""
 
     on_open: Step
     on_begin: Step | None = None
 
     def opened(self, engine: Any) -> None:
-        """The client sent Open."""
+        """Run the script for the client's Open."""
         self.on_open(engine)
 
     def session_opened(self, engine: Any, session: proton.Session) -> None:
-        """The client sent Begin."""
+        """Run the script for the client's Begin, if any."""
         if self.on_begin is not None:
             session.open()
             engine.wake()
             self.on_begin(engine)
 
     def link_requested(self, engine: Any, link: Link) -> None:
-        """Neither served nor refused: the script ends before."""
+        """Do nothing: the script ends before."""
 
     def peer_closed(self, engine: Any, condition: proton.Condition | None) -> None:
-        """The client sent Close."""
+        """Do nothing."""
 
     def writable_again(self, engine: Any) -> None:
-        """Nothing waits."""
+        """Do nothing."""
 
     def ended(self, engine: Any, reason: CloseReason) -> None:
-        """The client is gone."""
+        """Do nothing."""
 
 
 def speaking(on_open: Step, on_begin: Step | None = None, **how: Any) -> AbstractAsyncContextManager[Peer]:
-    """A peer that opens connections by this script."""
+    """Start a peer that answers connections by this script."""
     place = {key: how.pop(key) for key in ("host", "port") if key in how}
     return listening(lambda _: PeerEngine(Passive(on_open, on_begin), settings(), **how), **place)
 
@@ -84,28 +84,28 @@ def _close(condition: proton.Condition | None) -> Step:
 
 
 def eof_after_sasl(_primary: Peer) -> AbstractAsyncContextManager[Peer]:
-    """Ends the stream when SASL is done."""
+    """Start a peer that ends the stream when SASL is done."""
     return speaking(_open, eof_after_sasl=True)
 
 
 def eof_after_open(_primary: Peer) -> AbstractAsyncContextManager[Peer]:
-    """Opens, and ends the stream."""
+    """Start a peer that sends Open, and ends the stream."""
     return speaking(_both(_open, PeerEngine.finish))
 
 
 def open_then_close(name: str | None) -> Callable[[Peer], AbstractAsyncContextManager[Peer]]:
-    """Open and Close at once, and the socket stays open for ever."""
+    """Return a peer that sends Open and Close at once, and never closes the socket."""
     condition = proton.Condition(name, "this member serves nobody now") if name else None
     return lambda _primary: speaking(_both(_open, _close(condition)), hold=True)
 
 
 def open_and_drop(_primary: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
-    """Opens, and resets the connection."""
+    """Start a peer that sends Open, and resets the connection."""
     return speaking(_open, PeerEngine.drop)
 
 
 def redirection(target: Peer, *, with_port: bool = True) -> proton.Condition:
-    """The condition of a Close that redirects there."""
+    """Return the condition of a Close that redirects to a target."""
     info: dict[Any, Any] = {proton.symbol("network-host"): target.host}
     if with_port:
         info[proton.symbol("port")] = proton.uint(target.port)
@@ -119,12 +119,11 @@ def _refuse(engine: PeerEngine) -> None:
 def redirecting(
     *, opens: bool, begins: bool = False, with_port: bool
 ) -> Callable[[Peer], AbstractAsyncContextManager[Peer]]:
-    """A member that redirects to the primary.
+    """Return a member that redirects to the primary.
 
-    :param opens: a good Open is sent first, and the Close a moment later; otherwise the Open says
-        that the connection failed.
-    :param begins: the Begin is answered as well.
-    :param with_port: without a port the target has the port of the one that redirects.
+    :param opens: first send a valid Open, and Close a moment later; otherwise the Open reports a failure.
+    :param begins: answer the Begin as well.
+    :param with_port: name the target's port; otherwise the target has the redirecting member's port.
     """
 
     def start(primary: Peer) -> AbstractAsyncContextManager[Peer]:
@@ -143,7 +142,7 @@ def _redirect_to(target: Peer) -> Step:
 
 @asynccontextmanager
 async def redirect_loop(_primary: Peer) -> AsyncIterator[Peer]:
-    """Two members, each of which takes the other for the primary."""
+    """Start two members, each of which redirects to the other."""
     with bound() as reserved:
         second = Peer(*reserved.getsockname())
     async with (
@@ -155,7 +154,7 @@ async def redirect_loop(_primary: Peer) -> AsyncIterator[Peer]:
 
 @asynccontextmanager
 async def redirect_chain(primary: Peer) -> AsyncIterator[Peer]:
-    """Eight redirects from here to the primary, more than a client follows."""
+    """Start eight members that redirect in a chain to the primary: more than a client follows."""
     async with AsyncExitStack() as stack:
         target = primary
         for _ in range(8):

@@ -156,7 +156,7 @@ async def test_refused_links_leave_no_session_behind() -> None:
 @pytest.fixture
 def rest(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Set how many seconds a channel rests after the peer's End."""
-    return lambda seconds: monkeypatch.setattr(extra_sessions, "_REST", seconds)
+    return lambda seconds: monkeypatch.setattr(extra_sessions, "_CHANNEL_REUSE_DELAY", seconds)
 
 
 async def test_a_channel_rests_after_the_peer_has_ended_its_session(rest: Callable[[float], None]) -> None:
