@@ -14,6 +14,8 @@ from pyspark.sql import Row, SparkSession
 from haclient.analysis.generate import CLEAN, generate, write
 from tests.analysis import oracle
 
+pytestmark = pytest.mark.slow  # a generated fleet
+
 OUTAGES = 3
 ENDS = replace(
     CLEAN,

@@ -15,6 +15,8 @@ from haclient.analysis.tables import clock, episodes, hit_by, rollup
 from haclient.telemetry.schema import KEYS, Kind
 from tests.analysis.stories import START, Line, Row, framed, rows
 
+pytestmark = pytest.mark.slow  # the tables of a fleet
+
 AS_OF = START + timedelta(seconds=200)
 LATELY = clock.microseconds(AS_OF - timedelta(seconds=120))
 COLUMNS = [key.column for key in KEYS]

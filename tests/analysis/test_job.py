@@ -21,6 +21,8 @@ from haclient.telemetry.schema import Kind
 from tests.analysis import small_fleet, stored
 from tests.analysis.local_job import Done, local
 
+pytestmark = pytest.mark.slow  # whole jobs
+
 __all__ = ["local"]
 
 
@@ -88,7 +90,6 @@ def test_the_job_says_who_was_hit(local: Done) -> None:
         assert row["connections_hit"] == len({line["data"]["messaging.client.id"] for line in lost})
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.usefixtures("no_report")
 def test_a_light_session_gives_the_same_tables(spark: SparkSession, local: Done, tmp_path: Path) -> None:
@@ -101,7 +102,6 @@ def test_a_light_session_gives_the_same_tables(spark: SparkSession, local: Done,
     assert stored.tables(tmp_path) == stored.tables(local.out)
 
 
-@pytest.mark.slow
 def test_stored_lines_give_the_same_tables_again(spark: SparkSession, local: Done, tmp_path: Path) -> None:
     out, figures = local.out, local.summary
     again = job.run(spark, Job(source=str(out / "events"), out=tmp_path))

@@ -16,6 +16,8 @@ from haclient.telemetry.schema import Kind
 from tests.analysis.spark_processes import INTERPRETED
 from tests.analysis.stories import START, Line, Stories, all_tables
 
+pytestmark = pytest.mark.slow  # the tables of a fleet
+
 STORIES = Stories()
 NEVER = float("inf")
 AS_OF = 5000.0  # s

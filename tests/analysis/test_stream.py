@@ -32,6 +32,8 @@ from tests.analysis import commands, oracle, small_fleet, spark_processes, store
 from tests.analysis.local_job import Done, local
 from tests.analysis.test_oracle import KEYS, same_rows
 
+pytestmark = pytest.mark.slow  # streams with their checkpoints
+
 __all__ = ["local"]
 
 NOW = small_fleet.START + timedelta(hours=1)
@@ -178,7 +180,6 @@ def killed_at(step: int) -> Callable[..., None]:
     return write_or_die
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
 def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
     spark: SparkSession, local: Done, telemetry: Path, out: Path, monkeypatch: pytest.MonkeyPatch

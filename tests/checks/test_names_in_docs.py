@@ -95,6 +95,7 @@ def test_a_page_names_what_is_there(page: Path) -> None:
     assert missing_in(page.read_text()) == []
 
 
+@pytest.mark.slow  # it compiles every module
 def test_docstrings_and_comments_name_what_is_there() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {name}"

@@ -20,6 +20,8 @@ from tests.cli.command import HACLIENT, PATIENCE, environment, run
 from tests.cli.hostile import EVIL, assert_printable
 from tests.peers.primary import Primary, primary
 
+pytestmark = pytest.mark.slow  # a process for each text
+
 SERVER_LIST = [{proton.symbol("network-host"): EVIL, proton.symbol("port"): 5672}]
 PROPERTIES = {
     "product": EVIL,

@@ -9,6 +9,8 @@ import pytest
 import haclient
 from haclient import aio, errors, events
 
+pytestmark = pytest.mark.slow  # a run of mypy
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROGRAMS = [HERE / "public_api.py", HERE / "public_messages.py"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from proton import Condition, Terminus
 
+from haclient import State
 from haclient.errors import ConnectionClosed, LinkRefused, LinkTimeout
 from tests.peers import Primary, primary
 from tests.peers.apis import API, connected
@@ -270,6 +271,9 @@ async def test_without_a_primary_it_times_out_and_the_name_is_free(api: API) -> 
     async with primary(subscriptions={"mine"}) as peer, connected(api, peer, client_id="me") as connection:
         peer.refuses_opens = Condition("amqp:connection:forced", "not now")
         peer.drop()
+        async with asyncio.timeout(10):
+            while connection.state is State.CONNECTED:  # noqa: ASYNC110 - of either API
+                await asyncio.sleep(0.001)
         with pytest.raises(
             LinkTimeout, match=r"'mine' was not removed within 0\.1 s: the connection has no primary"
         ):

@@ -29,6 +29,8 @@ def memory_kb(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_ten_thousand_sessions_and_links_that_have_ended_are_forgotten(tmp_path: Path) -> None:
     [address] = free_addresses((Endpoint("127.0.0.1", 0),))
     process = MemberProcess(("--listen", address.authority, *ARGUMENTS), tmp_path / "log")

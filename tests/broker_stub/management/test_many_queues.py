@@ -25,6 +25,8 @@ from tests.broker_stub.clients import Client, member
 from tests.broker_stub.commands import run
 from tests.broker_stub.resource_agents.nodes import PASSWORD
 
+pytestmark = pytest.mark.slow  # thousands of queues
+
 MANY = 3200
 ADMIN = Credentials(user=DEFAULT_ADMIN, password=PASSWORD)
 _LINKS = 200
@@ -93,7 +95,6 @@ async def _size_of_status(address: Endpoint) -> int:
         return len(json.dumps((await admin.status()).facts))
 
 
-@pytest.mark.slow
 async def test_the_supervisor_kills_no_member_for_its_many_queues(tmp_path: Path) -> None:
     """It has probed both several times after the last of them."""
     unexpected: list[LocalClusterEvent] = []
