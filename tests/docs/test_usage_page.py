@@ -1,4 +1,4 @@
-"""The programs of ``docs/usage.md`` work on asyncio, and on the blocking API without ``async`` and ``await``."""
+"""The programs of ``docs/usage.md`` work, and without ``async`` and ``await`` on the blocking API."""
 
 from __future__ import annotations
 
