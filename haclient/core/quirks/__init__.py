@@ -1,6 +1,6 @@
 """Deviations of brokers from the specification, by product, and the workarounds of the client.
 
-``products`` has what was measured, and what each quirk means; docs/brokers.md has the same for users.
+``products`` has what was measured, and what each quirk means; docs/broker-answers.md has the same for users.
 ``workarounds`` has what the client does about some.  A broker is known by the ``product`` and the ``version``
 in the properties of its Open.  No other module asks for a product.
 
