@@ -23,6 +23,7 @@ GUIDES = (
     "README.md",
     "amazon-mq.md",
     "api.md",
+    "brokers.md",
     "configuration.md",
     "metrics.md",
     "migrating.md",

@@ -44,4 +44,4 @@ def test_every_page_is_in_the_index() -> None:
 
 def test_the_index_and_the_recipes_are_one_click_from_the_readme() -> None:
     linked = re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text())
-    assert {"docs/README.md", "docs/recipes.md", "docs/blocking.md", "docs/asyncio.md"} <= set(linked)
+    assert {"docs/README.md", "docs/recipes.md", "docs/usage.md"} <= set(linked)

@@ -2,7 +2,7 @@
 
 All of them but one: ``TestDrainingLink`` drains a link with a credit of 0, and waits for an answer.
 proton, with which the member sends, answers a drain only where there is credit to give back
-(``docs/interop.md``).
+(``docs/internals/decisions/drain-without-credit.md``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``docs/troubleshooting.md`` has every short name, and quotes texts that the code has."""
+"""``docs/errors.md`` has every short name, and quotes texts that the code has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from haclient.discovery.evidence import FailureReason
 from haclient.error_catalog.entries import ENTRIES
 from tests.docs.pages import DOCS, ROOT
 
-ROWS = re.findall(r"^\| `(.+?)` \| (.+?) \| .+ \|$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+PAGE = (DOCS / "errors.md").read_text()
+
+
+def rows(name: str) -> list[tuple[str, str]]:
+    """The first two cells of each row between two markers."""
+    table = PAGE.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0]
+    return re.findall(r"^\| `(.+?)` \| (.+?) \| .*\|$", table, re.MULTILINE)
+
+
+TEXTS, LINES = rows("texts"), rows("lines")
 
 
 def literals() -> str:
@@ -28,18 +37,22 @@ def literals() -> str:
     return "\n".join(found)
 
 
-def test_every_short_name_is_on_it_and_leads_to_its_entry() -> None:
-    linked = {code for _, name in ROWS for code in re.findall(r"^\[`([\w-]+)`\]\(errors\.md#\1\)$", name)}
-    assert linked == set(ENTRIES)
+def test_every_short_name_has_a_text_or_is_the_text_and_leads_to_its_entry() -> None:
+    linked = {code for _, name in TEXTS for code in re.findall(r"^\[`([\w-]+)`\]\(#\1\)$", name)}
+    shown = {reason.value for reason in FailureReason}
+    assert linked - set(ENTRIES) == set()
+    assert set(ENTRIES) - linked - shown == set()
+    assert set(re.findall(r"^### (.+)$", PAGE, re.MULTILINE)) == set(ENTRIES)
 
 
 def test_every_text_is_one_of_the_client() -> None:
     known = literals()
-    reasons = {reason.value for reason in FailureReason} | set(ENTRIES)
+    reasons = {reason.value for reason in FailureReason}
     unknown = [
         text
-        for text, _ in ROWS
+        for text, _ in [*TEXTS, *LINES]
         if text not in reasons and not all(part.strip() in known for part in text.split("…"))
     ]
     assert unknown == []
-    assert len(ROWS) > len(ENTRIES)
+    assert len(TEXTS) > 50
+    assert len(LINES) > 8
