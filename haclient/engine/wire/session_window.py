@@ -5,7 +5,7 @@ Rules
 * The first session that the peer begins is the one: a client's links are there.
 * An incoming-window of 0 says that the peer takes nothing now, as RabbitMQ 4 does in a memory or disk alarm.
   Any other window says that it takes transfers, even if all of it is used up for a moment.
-* A peer's frame is untrusted: what is no Begin or Flow in its usual encoding says nothing.
+* A peer's frame is untrusted: what is no Begin or Flow says nothing.
 
 Source: AMQP 1.0 part 2, sections 2.5.6 (session flow control), 2.7.2 (begin) and 2.7.4 (flow).
 """
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from haclient.engine.amqp_values.walk import MalformedValue
 from haclient.engine.wire import attach_frame
 from haclient.engine.wire.begin_frame import BEGIN
 
-FLOW = b"\x00\x53\x13"
-"""How a Flow begins: its descriptor in the usual encoding."""
+FLOW = attach_frame.descriptors(0x13, b"amqp:flow:list")
 # Where the incoming-window is in the list of each.
-_INCOMING_WINDOW = {BEGIN: 2, FLOW: 1}
+_INCOMING_WINDOW = ((BEGIN, 2), (FLOW, 1))
 # uint, in its three encodings (part 1, section 1.6.7).
 _UINTS = b"\x43\x52\x70"
 
@@ -41,16 +41,14 @@ class SessionWindow:
 
     def read(self, frame: bytes) -> None:
         """Read a whole frame that may be a Begin or a Flow."""
-        body = 4 * frame[4]
-        descriptor, channel = frame[body : body + 3], int.from_bytes(frame[6:8])
-        index = _INCOMING_WINDOW.get(descriptor)
-        if index is None:
-            return
-        if self._channel is None and descriptor == BEGIN:
-            self._channel = channel
-        window = _uint(frame, descriptor, index)
-        if channel == self._channel and window is not None:
-            self._set(is_open=window > 0)
+        channel = int.from_bytes(frame[6:8])
+        for descriptors, index in _INCOMING_WINDOW:
+            if frame.startswith(descriptors, 4 * frame[4]):
+                if self._channel is None and descriptors is BEGIN:
+                    self._channel = channel
+                window = _uint(frame, descriptors, index)
+                if channel == self._channel and window is not None:
+                    self._set(is_open=window > 0)
 
     def _set(self, *, is_open: bool) -> None:
         if is_open != self.is_open:
@@ -59,11 +57,10 @@ class SessionWindow:
                 self.on_change(is_open)
 
 
-def _uint(frame: bytes, descriptor: bytes, index: int) -> int | None:
+def _uint(frame: bytes, descriptors: tuple[bytes, ...], index: int) -> int | None:
     """A field that is a number; ``None`` where it is absent or something else."""
     try:
-        fields = attach_frame.fields(frame, descriptor)
-        at, end = fields[index] if fields is not None else (0, 0)
-    except attach_frame.MALFORMED:
+        field = (attach_frame.fields(frame, descriptors) or [])[index]
+    except (MalformedValue, IndexError):
         return None
-    return int.from_bytes(frame[at + 1 : end]) if at and frame[at] in _UINTS else None
+    return int.from_bytes(field[1:]) if field[0] in _UINTS else None
