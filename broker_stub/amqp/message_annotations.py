@@ -19,15 +19,12 @@ from broker_stub.amqp.message_format import (
     HEADER,
     MESSAGE_ANNOTATIONS,
     MalformedMessageError,
-    compound_end,
-    descriptor,
-    items,
-    value_end,
+    before_body,
 )
+from haclient.engine.amqp_values import walk
+from haclient.engine.amqp_values.walk import MalformedValue
 
-_SECTION = b"\x00\x53\x72\xd1"
-_SYMBOL8, _SYMBOL32 = 0xA3, 0xB3
-_LONG_SYMBOL = bytes([_SYMBOL32])
+_SECTION = b"\x00\x53\x72"
 _MAX_UINT8 = 255
 
 
@@ -50,16 +47,11 @@ def split(data: bytes) -> MessageParts:
     """
     found = dict.fromkeys(range(HEADER, MESSAGE_ANNOTATIONS + 1), b"")
     position = 0
-    try:
-        while position < len(data):
-            code, start = descriptor(data, position)
-            if code > MESSAGE_ANNOTATIONS:
-                break
-            end = compound_end(data, start)
-            found[code] = data[position:end]
-            position = end
-    except (IndexError, struct.error) as error:
-        raise MalformedMessageError("the message ends within a section") from error
+    for code, _, end in before_body(data):
+        if code > MESSAGE_ANNOTATIONS:
+            break
+        found[code] = data[position:end]
+        position = end
     header, delivery_annotations, annotations = found.values()
     return MessageParts(header, delivery_annotations, annotations, data[position:])
 
@@ -72,10 +64,7 @@ def read(section: bytes) -> dict[bytes, bytes]:
     """
     if not section:
         return {}
-    try:
-        return read_map(section, descriptor(section, 0)[1])
-    except IndexError as error:
-        raise MalformedMessageError("the annotations end within a value") from error
+    return read_map(section, next(before_body(section))[1])
 
 
 def read_map(data: bytes, start: int = 0) -> dict[bytes, bytes]:
@@ -84,33 +73,26 @@ def read_map(data: bytes, start: int = 0) -> dict[bytes, bytes]:
     :raises MalformedMessageError: if it is not a map.
     """
     try:
-        return _read_pairs(data, *items(data, start))
-    except (IndexError, struct.error) as error:
-        raise MalformedMessageError("the annotations end within a value") from error
-
-
-def _read_pairs(data: bytes, position: int, count: int) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
-    for _ in range(count // 2):
-        after_key = value_end(data, position)
-        after = value_end(data, after_key)
-        found[_shortest(data[position:after_key])] = data[after_key:after]
-        position = after
-    if position > len(data):
-        raise MalformedMessageError("the annotations end within a value")
-    return found
+        return {_shortest(key): value for key, value in walk.pairs(data, start)}
+    except MalformedValue as error:
+        raise MalformedMessageError(str(error)) from error
 
 
 def _shortest(key: bytes) -> bytes:
-    return symbol(key[5:]) if key[:1] == _LONG_SYMBOL else key
+    name = walk.content(key, walk.SYMBOL8)
+    return key if name is None else symbol(name)
 
 
 def section_of(values: Mapping[bytes, bytes]) -> bytes:
     """Encode the values of ``read`` as message annotations, with the descriptor; empty for no values."""
     if not values:
         return b""
-    content = b"".join(part for pair in values.items() for part in pair)
-    return _SECTION + struct.pack(">II", len(content) + 4, 2 * len(values)) + content
+    return _SECTION + map_of(values)
+
+
+def map_of(values: Mapping[bytes, bytes]) -> bytes:
+    """Encode the values of ``read`` as a map."""
+    return walk.compound(walk.MAP32, [part for pair in values.items() for part in pair])
 
 
 def changed(section: bytes, changes: Mapping[bytes, bytes], removed: Iterable[bytes] = ()) -> bytes:
@@ -138,7 +120,7 @@ def without(data: bytes, name: bytes) -> bytes:
 
 def is_symbol(key: bytes) -> bool:
     """Return whether an encoded key is a symbol, in its shortest encoding."""
-    return key[0] == _SYMBOL8 or key[0] == _SYMBOL32
+    return key[0] in (walk.SYMBOL8, walk.SYMBOL32)
 
 
 # -- encoded values -------------------------------------------------------------------------------

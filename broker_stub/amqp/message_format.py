@@ -18,12 +18,23 @@ Sources: AMQP 1.0 part 1, sections 1.2 (encodings) and 1.3 (descriptors); part 3
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from broker_stub.amqp.conditions import DECODE_ERROR, INVALID_FIELD
-from haclient.engine.amqp_values.depth import is_too_deep
-from haclient.engine.amqp_values.encode import MOST_LEVELS
+from haclient.engine.amqp_values import walk
+from haclient.engine.amqp_values.walk import (
+    MOST_LEVELS,
+    MalformedValue,
+    content,
+    described,
+    first_item,
+    is_too_deep,
+    item,
+    items,
+    pairs,
+    value_end,
+)
 
 DUPLICATE_ID = b"_AMQ_DUPL_ID"
 DELIVERY_TIME, DELIVERY_DELAY = b"x-opt-delivery-time", b"x-opt-delivery-delay"
@@ -39,21 +50,18 @@ _LONGEST_ENCODED_ID = MAX_DUPLICATE_ID + 5
 
 HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x72, 0x73, 0x74
 _FIRST_BODY_SECTION = 0x75
-_ULONG_MAX_SECTION = 0x78
+_LAST_SECTION = 0x78
 # Where a field stands in its list: part 3, sections 3.2.1 and 3.2.4.
 _DURABLE, _PRIORITY, _TTL, _DELIVERY_COUNT = 0, 1, 2, 4
 DEFAULT_PRIORITY, _HIGHEST_PRIORITY = 4, 9
 _USER_ID, _TO, _SUBJECT, _EXPIRY, _GROUP_ID = 1, 2, 3, 8, 10
 _NULL, _TRUTHS, _FALSEHOODS = b"\x40", (b"\x41", b"\x56\x01"), (b"\x42", b"\x56\x00")
-_LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 # Key of the property in the two encodings of a string (str8-utf8, str32-utf8).
 _DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICATE_ID)
 # What the annotations that a queue heeds begin with: most messages have none of them.
 _ANNOTATION_PREFIX = b"x-opt-de"
 _UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0, 0x50: 1}
 _TIMESTAMP = 0x83
-# Constructor and size of str8-utf8 and str32-utf8.
-_STRING_HEADS = {0xA1: 2, 0xB1: 5}
 
 
 class MalformedMessageError(ValueError):
@@ -111,10 +119,10 @@ _MOST_STARTS = 256
 # A start that has room for a message's own id would differ from message to message.
 _LONGEST_START = 48
 _ONE_PROPERTY = 2  # items: its key and its value
+_DESCRIBED, _SMALL_ULONG, _LIST0 = walk.DESCRIBED, walk.SMALL_ULONG, walk.LIST0
+_LISTS_AND_MAPS = frozenset((walk.LIST8, walk.LIST32, walk.MAP8, walk.MAP32))
 _SHORT_KEY = _DUPLICATE_KEYS[0] + b"\xa1"
-_BODY_STARTS = frozenset(
-    bytes((0, 0x53, code)) for code in range(_FIRST_BODY_SECTION, _ULONG_MAX_SECTION + 1)
-)
+_BODY_STARTS = frozenset(bytes((0, 0x53, code)) for code in range(_FIRST_BODY_SECTION, _LAST_SECTION + 1))
 _BEFORE_ID = Envelope._fields.index("duplicate_id")
 
 
@@ -147,12 +155,8 @@ def inspect(data: bytes, *, bounded: bool = False) -> Envelope:
 
 def _is_only_property(data: bytes, found: int, end: int) -> bool:
     """Whether the first application properties of an inspected message are that one."""
-    position = start = 0
-    code = HEADER
-    while position < len(data) and code < APPLICATION_PROPERTIES:
-        code, start = descriptor(data, position)
-        position = compound_end(data, start) if code <= APPLICATION_PROPERTIES else len(data)
-    return code == APPLICATION_PROPERTIES and position == end and items(data, start) == (found, _ONE_PROPERTY)
+    first = next((each for each in before_body(data) if each[0] == APPLICATION_PROPERTIES), None)
+    return first is not None and first_item(data, first[1]) == (found, _ONE_PROPERTY, end)
 
 
 def _inspect(data: bytes, *, bounded: bool) -> Envelope:
@@ -160,9 +164,9 @@ def _inspect(data: bytes, *, bounded: bool) -> Envelope:
     try:
         header, annotations, properties, duplicate, body = _walk(data)
         expiry, group = (None, None) if properties < 0 else _expiry_and_group(data, properties)
-        heeded = {} if annotations < 0 else _pairs(data, annotations)
-    except (IndexError, struct.error) as error:
-        raise MalformedMessageError("the message ends within a section") from error
+        heeded = {} if annotations < 0 else _by_name(data, annotations)
+    except MalformedValue as error:
+        raise MalformedMessageError(str(error)) from error
     if bounded and body > MOST_LEVELS and is_too_deep(data[:body]):
         raise InvalidFieldError(f"more than {MOST_LEVELS} levels of lists and maps in front of the body")
     if heeded:
@@ -215,27 +219,27 @@ def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None, int]
     header = duplicate = None
     annotations = properties = -1
     size, position = len(data), 0
+    if not size:
+        raise MalformedMessageError("the message is empty")
     while position < size:
-        code, start = descriptor(data, position)
+        code, start, end = section(data, position)
         if code >= _FIRST_BODY_SECTION:
             break
         if code == HEADER and position:
             raise MalformedMessageError("the header is not the first section")
-        position = compound_end(data, start)
+        position = end
         if data[start] == _LIST0:
             continue
         if code == APPLICATION_PROPERTIES:
-            duplicate = _duplicate_id(data, start, position)
+            duplicate = _duplicate_id(data, start, end)
         elif code == HEADER:
-            header = fields_of(data, start, position)
+            header = items(data, start)
         elif code == PROPERTIES:
             properties = start
         elif code == MESSAGE_ANNOTATIONS and (
-            data.find(_ANNOTATION_PREFIX, start, position) >= 0 or data.find(REPLICATE, start, position) >= 0
+            data.find(_ANNOTATION_PREFIX, start, end) >= 0 or data.find(REPLICATE, start, end) >= 0
         ):
             annotations = start
-    if position > size or not size:
-        raise MalformedMessageError("a section ends behind the message")
     return header, annotations, properties, duplicate, position
 
 
@@ -253,9 +257,7 @@ def user_id(data: bytes) -> bytes | None:
     :raises MalformedMessageError: when the bytes are no AMQP message.
     """
     encoded = _property(data, _USER_ID)
-    if encoded is None or encoded[0] not in (0xA0, 0xB0):
-        return None
-    return encoded[2 if encoded[0] == 0xA0 else 5 :]  # noqa: PLR2004 - vbin8
+    return None if encoded is None else content(encoded, walk.BINARY8)
 
 
 def subject(data: bytes) -> str | None:
@@ -274,15 +276,15 @@ def message_annotations(data: bytes) -> tuple[dict[bytes, bytes], int]:
     found: dict[bytes, bytes] = {}
     position = 0
     try:
-        while True:
-            code, start = descriptor(data, position)
-            if code >= _FIRST_BODY_SECTION:
-                return found, position
-            position = compound_end(data, start)
+        for code, start, end in before_body(data):
+            position = end
             if code == MESSAGE_ANNOTATIONS:
-                found = _pairs(data, start)
-    except (IndexError, struct.error) as error:
-        raise MalformedMessageError("the message ends within a section") from error
+                found = _by_name(data, start)
+    except MalformedValue as error:
+        raise MalformedMessageError(str(error)) from error
+    if position == len(data):
+        raise MalformedMessageError("the message has no body")
+    return found, position
 
 
 def body_start(data: bytes) -> int:
@@ -291,145 +293,86 @@ def body_start(data: bytes) -> int:
     :raises MalformedMessageError: when the bytes are no AMQP message.
     """
     position = 0
-    try:
-        while position < len(data):
-            code, start = descriptor(data, position)
-            if code >= _FIRST_BODY_SECTION:
-                break
-            position = compound_end(data, start)
-    except (IndexError, struct.error) as error:
-        raise MalformedMessageError("the message ends within a section") from error
+    while position < len(data):
+        code, _, end = section(data, position)
+        if code >= _FIRST_BODY_SECTION:
+            break
+        position = end
     return position
 
 
 def header_end(data: bytes) -> int:
     """Where the header of a message ends; 0 without one."""
-    code, start = descriptor(data, 0)
-    return compound_end(data, start) if code == HEADER else 0
+    code, _, end = next(before_body(data), (0, 0, 0))
+    return end if code == HEADER else 0
 
 
-def _pairs(data: bytes, start: int) -> dict[bytes, bytes]:
+def _by_name(data: bytes, start: int) -> dict[bytes, bytes]:
     """The map at ``start``; its keys are short symbols, and given without their constructor."""
-    position, count = items(data, start)
-    found = {}
-    for _ in range(count // 2):
-        after_key = value_end(data, position)
-        after = value_end(data, after_key)
-        found[data[position + 2 : after_key]] = data[after_key:after]
-        position = after
-    return found
+    return {key[2:]: value for key, value in pairs(data, start)}
 
 
 def _property(data: bytes, index: int) -> bytes | None:
     """One encoded field of the properties, ``None`` where it is not there."""
+    position = 0
     try:
-        position, size = 0, len(data)
-        while position < size:
-            code, start = descriptor(data, position)
+        while position < len(data):
+            code, start, position = section(data, position)
             if code >= PROPERTIES:
-                break
-            position = compound_end(data, start)
-        else:
-            return None
-        return _field(data, start, compound_end(data, start), index) if code == PROPERTIES else None
-    except (IndexError, struct.error) as error:
-        raise MalformedMessageError("the message ends within a section") from error
+                return item(data, start, index) if code == PROPERTIES else None
+    except MalformedValue as error:
+        raise MalformedMessageError(str(error)) from error
+    return None
 
 
 def _text_property(data: bytes, index: int) -> str | None:
     encoded = _property(data, index)
-    if encoded is None or encoded[0] not in (0xA1, 0xB1):
-        return None
+    text = None if encoded is None else content(encoded, walk.STRING8)
     try:
-        return encoded[2 if encoded[0] == 0xA1 else 5 :].decode()  # noqa: PLR2004 - str8-utf8
+        return None if text is None else text.decode()
     except UnicodeDecodeError as error:
         raise MalformedMessageError("a property is not UTF-8") from error
 
 
-# -- steps over encoded values --------------------------------------------------------------------
+def before_body(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Each section in front of the body, as ``section`` returns it.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message.
+    """
+    position = 0
+    while position < len(data):
+        found = section(data, position)
+        if found[0] >= _FIRST_BODY_SECTION:
+            return
+        yield found
+        position = found[2]
 
 
-def descriptor(data: bytes, position: int) -> tuple[int, int]:
-    """The code of the section at a position, and where its value starts."""
-    if data[position] == 0:
-        form = data[position + 1]
-        if form == 0x53:  # noqa: PLR2004 - smallulong
+def section(data: bytes, position: int) -> tuple[int, int, int]:
+    """The code of the section at a position, where its value starts, and where it ends; the body is the rest.
+
+    :raises MalformedMessageError: when there is none.
+    """
+    try:
+        if data[position] == _DESCRIBED and data[position + 1] == _SMALL_ULONG:  # as most senders do
             code, start = data[position + 2], position + 3
-        elif form == 0x80:  # noqa: PLR2004 - ulong
-            code, start = struct.unpack_from(">Q", data, position + 2)[0], position + 10
         else:
-            raise MalformedMessageError("a section has no numeric descriptor")
-        if HEADER <= code <= _ULONG_MAX_SECTION:
-            return code, start
-    raise MalformedMessageError("no message section where one should start")
-
-
-def compound_end(data: bytes, start: int) -> int:
-    """Where the list or map at ``start`` ends."""
-    constructor = data[start]
-    if constructor == _LIST0:
-        return start + 1
-    if constructor in (_LIST8, _MAP8):
-        return start + 2 + data[start + 1]
-    if constructor in (_LIST32, _MAP32):
-        return start + 5 + int(struct.unpack_from(">I", data, start + 1)[0])
-    raise MalformedMessageError("a section is neither a list nor a map")
-
-
-def items(data: bytes, start: int) -> tuple[int, int]:
-    """Where the first item of the list or map at ``start`` stands, and how many there are."""
-    constructor = data[start]
-    if constructor in (_LIST8, _MAP8):
-        return start + 3, data[start + 2]
-    if constructor in (_LIST32, _MAP32):
-        return start + 9, int(struct.unpack_from(">I", data, start + 5)[0])
-    return start + 1, 0
-
-
-def value_end(data: bytes, position: int) -> int:
-    """Where the value at a position ends: part 1, section 1.2, by the constructor's high nibble."""
-    while (constructor := data[position]) == 0:
-        if data[position + 1] == 0:
-            raise MalformedMessageError("a described value describes another one")
-        position = value_end(data, position + 1)
-    kind = constructor >> 4
-    fixed = _FIXED_WIDTHS.get(kind)
-    if fixed is not None:
-        return position + 1 + fixed
-    if kind in (0xA, 0xC, 0xE):
-        return position + 2 + data[position + 1]
-    if kind in (0xB, 0xD, 0xF):
-        return position + 5 + int(struct.unpack_from(">I", data, position + 1)[0])
-    raise MalformedMessageError("a value of no known width")
-
-
-_FIXED_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-
-
-def fields_of(data: bytes, start: int, end: int) -> list[bytes]:
-    """The encoded fields of the list at ``start``."""
-    position, count = items(data, start)
-    fields = []
-    for _ in range(count):
-        after = value_end(data, position)
-        if after > end:
-            raise MalformedMessageError("a field ends behind its section")
-        fields.append(data[position:after])
-        position = after
-    return fields
-
-
-def _field(data: bytes, start: int, end: int, index: int) -> bytes | None:
-    """One encoded field of the list at ``start``, ``None`` where it is not there."""
-    position, count = items(data, start)
-    if count <= index:
-        return None
-    for _ in range(index):
-        position = value_end(data, position)
-    after = value_end(data, position)
-    if after > end:
-        raise MalformedMessageError("a field ends behind its section")
-    return data[position:after]
+            code, start = described(data, position)
+        if not HEADER <= code <= _LAST_SECTION:
+            raise MalformedMessageError("no message section where one should start")
+        if code >= _FIRST_BODY_SECTION:
+            return code, start, len(data)
+        constructor = data[start]
+        if constructor == _LIST0:
+            return code, start, start + 1
+        if constructor not in _LISTS_AND_MAPS:
+            raise MalformedMessageError("a section is neither a list nor a map")
+        end = value_end(data, start)
+    except (IndexError, MalformedValue) as error:
+        raise MalformedMessageError("the message ends within a section") from error
+    if end > len(data):
+        raise MalformedMessageError("a section ends behind the message")
+    return code, start, end
 
 
 def _boolean(fields: list[bytes], index: int) -> bool:
@@ -456,16 +399,13 @@ _UNSIGNED = frozenset((0x50, 0x60, 0x70, 0x52, 0x43, 0x80, 0x53, 0x44))
 
 
 def _expiry_and_group(data: bytes, start: int) -> tuple[int | None, bytes | None]:
-    if items(data, start)[1] <= _EXPIRY:
+    if first_item(data, start)[1] <= _EXPIRY:
         return None, None
-    end = compound_end(data, start)
-    expiry, group = _field(data, start, end, _EXPIRY), _field(data, start, end, _GROUP_ID)
-    expiry_ms = None
-    if expiry is not None and expiry[0] == _TIMESTAMP:
-        expiry_ms = int.from_bytes(expiry[1:], signed=True)
-    if group is None or group[0] not in _STRING_HEADS:
-        return expiry_ms, None
-    return expiry_ms, group[_STRING_HEADS[group[0]] :] or None
+    fields = items(data, start)
+    expiry, group = fields[_EXPIRY], None
+    if len(fields) > _GROUP_ID:
+        group = content(fields[_GROUP_ID], walk.STRING8) or None
+    return int.from_bytes(expiry[1:], signed=True) if expiry[0] == _TIMESTAMP else None, group
 
 
 def _duplicate_id(data: bytes, start: int, end: int) -> bytes | None:
@@ -476,19 +416,20 @@ def _duplicate_id(data: bytes, start: int, end: int) -> bytes | None:
             break
     else:
         return None
-    position, count = items(data, start)
+    position, count, _ = first_item(data, start)
     if found == position:
         # Clients that mark every message put it first or alone: no need to walk.
-        after = value_end(data, found + len(key))
+        value = found + len(key)
+        after = value_end(data, value)
         if after > end:
             raise MalformedMessageError("a property ends behind its section")
-        return data[found + len(key) : after]
+        return data[value:after]
     for _ in range(count // 2):
-        after_key = value_end(data, position)
-        after = value_end(data, after_key)
+        value = value_end(data, position)
+        after = value_end(data, value)
         if after > end:
             raise MalformedMessageError("a property ends behind its section")
-        if data[position:after_key] in _DUPLICATE_KEYS:
-            return data[after_key:after]
+        if data[position:value] in _DUPLICATE_KEYS:
+            return data[value:after]
         position = after
     return None

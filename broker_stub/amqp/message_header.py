@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 
-from broker_stub.amqp.message_format import HEADER, compound_end, descriptor, fields_of
+from broker_stub.amqp.message_format import HEADER, before_body
+from haclient.engine.amqp_values import walk
 
 # Positions of fields in the list.
 _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = 2, 3, 4
@@ -27,14 +28,14 @@ def with_header(
     :param keep_ttl: without ``ttl_ms``: keep the sender's field.
     """
     fields: list[bytes] = []
-    position = 0
-    code, start = descriptor(data, 0)
+    code, start, position = next(before_body(data), (0, 0, 0))
     if code == HEADER:
-        position = compound_end(data, start)
         fields = [
             field if len(field) <= _WIDEST_HEADER_FIELD else _NULL
-            for field in fields_of(data, start, position)[: _DELIVERY_COUNT + 1]
+            for field in walk.items(data, start)[: _DELIVERY_COUNT + 1]
         ]
+    else:
+        position = 0
     fields += [_NULL] * (_DELIVERY_COUNT + 1 - len(fields))
     if ttl_ms is not None:
         fields[_TTL] = b"\x70" + struct.pack(">I", ttl_ms)

@@ -30,7 +30,7 @@ from broker_stub.amqp.message_format import (
     REPLICATE,
     MalformedMessageError,
 )
-from haclient.engine.amqp_values.depth import is_too_deep
+from haclient.engine.amqp_values.walk import is_too_deep
 
 MOST_BYTES: Final = 4096
 """The most bytes of consumers' annotations in one message; within ``replication.wire.MOST_OVERHEAD``."""
@@ -41,7 +41,6 @@ _SENDERS_OWN = frozenset(
 # No message begins with these bytes: its first section has a numeric descriptor.
 _STORED = b"\x00A"
 _STORED_HEAD = struct.Struct(">2sI")
-_MAP_SIZE, _MAP_CONSTRUCTOR = struct.Struct(">II"), b"\xd1"
 
 
 def combined(annotations: bytes, given: bytes) -> bytes:
@@ -60,9 +59,7 @@ def combined(annotations: bytes, given: bytes) -> bytes:
     if not added:
         return annotations
     former = message_annotations.read_map(annotations) if annotations else {}
-    content = b"".join(part for pair in {**former, **added}.items() for part in pair)
-    items = 2 * len({**former, **added})
-    whole = _MAP_CONSTRUCTOR + _MAP_SIZE.pack(len(content) + 4, items) + content
+    whole = message_annotations.map_of({**former, **added})
     return whole if len(whole) <= MOST_BYTES else annotations
 
 

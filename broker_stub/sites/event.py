@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from broker_stub.amqp.message_format import MalformedMessageError, header_end, message_annotations
 from broker_stub.queueing.site_state import SiteMode
+from haclient.engine.amqp_values import walk
 
 _OP, _MODE, _STREAM = b"x-opt-site-op", b"x-opt-site-mode", b"x-opt-site-stream"
 _QUEUE, _QUEUE_ID = b"x-opt-site-queue", b"x-opt-site-queue-id"
@@ -215,11 +216,12 @@ def _decode_any(data: bytes) -> Event:
 
 
 def _text(encoded: bytes) -> str:
-    if encoded[:1] in (b"\xa1", b"\xa3"):
-        return encoded[2:].decode()
-    if encoded[:1] in (b"\xb1", b"\xb3"):
-        return encoded[5:].decode()
-    raise MalformedMessageError("an event with something else where a text should be")
+    text = walk.content(encoded, walk.STRING8)
+    if text is None:
+        text = walk.content(encoded, walk.SYMBOL8)
+    if text is None:
+        raise MalformedMessageError("an event with something else where a text should be")
+    return text.decode()
 
 
 def _uuid(encoded: bytes) -> bytes:

@@ -37,6 +37,7 @@ from haclient.engine.amqp_values.encode import (
 )
 from haclient.engine.amqp_values.message import Message, SendableBody, SequenceSections
 from haclient.engine.amqp_values.received import ReceivedMessage
+from haclient.engine.amqp_values.walk import SIZE_WIDTHS, value_end
 
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
 AUTOMATIC_ID_PREFIX = "haclient:"
@@ -83,8 +84,6 @@ _SHORT_ID = [
     )
     for size in _SIZES
 ]
-# Part 1, section 1.6: lists by constructor, with the width of their size field.
-_LIST_WIDTHS = {0x45: 0, 0xC0: 1, 0xD0: 4}
 # The same sections as ``decode_plain`` looks for them: starts by their first bytes, the id's section, and
 # bodies by descriptor and constructor, with the width of their size.
 _STARTS = (_NO_HEADER_NO_PROPERTIES, _DURABLE_NO_PROPERTIES)
@@ -93,12 +92,9 @@ _KNOWN_STARTS = {start[:_SHORTEST_START]: start for start in _STARTS}
 _STR8, _DATA_CODE = 0xA1, 0x75
 _BINARY_CODES = b"\xa0\xb0"
 _BODIES = {
-    b"\x00\x53\x75\xa0": 1,
-    b"\x00\x53\x75\xb0": 4,
-    b"\x00\x53\x77\xa0": 1,
-    b"\x00\x53\x77\xb0": 4,
-    b"\x00\x53\x77\xa1": 1,
-    b"\x00\x53\x77\xb1": 4,
+    section + bytes((kind,)): SIZE_WIDTHS[kind >> 4]
+    for section, kinds in ((_DATA, b"\xa0\xb0"), (_VALUE, b"\xa0\xb0\xa1\xb1"))
+    for kind in kinds
 }
 # Where a message has the id that it was received with: proton's class has a dictionary.
 _RECEIVED = "_haclient_received_id"
@@ -161,7 +157,7 @@ class Encoder:
         if start == _NO_HEADER_NO_PROPERTIES and not middle:
             return (_DURABLE_NO_PROPERTIES if durable else start) + rest
         _check_symbols(message)
-        end = _after_list(start, len(_HEADER))
+        end = value_end(start, len(_HEADER))
         header = start[:end] if durable is None else _with_durable(start[:end], durable=durable)
         return b"".join((header, middle, start[end:], rest))
 
@@ -310,19 +306,8 @@ def _is_start_only(data: bytes) -> bool:
     """
     if not data.startswith(_HEADER):
         return False
-    position = _after_list(data, len(_HEADER))
-    if not data.startswith(_PROPERTIES, position):
-        return False
-    return _after_list(data, position + len(_PROPERTIES)) == len(data)
-
-
-def _after_list(data: bytes, position: int) -> int:
-    """Where the list at this position ends; beyond the data if it is none."""
-    width = _LIST_WIDTHS.get(data[position])
-    if width is None:
-        return len(data) + 1
-    position += 1
-    return position + width + int.from_bytes(data[position : position + width])
+    end = value_end(data, len(_HEADER))
+    return data.startswith(_PROPERTIES, end) and value_end(data, end + len(_PROPERTIES)) == len(data)
 
 
 def duplicate_id_of(data: bytes) -> Any:

@@ -34,6 +34,12 @@ def frame(
     return (len(body) + 8).to_bytes(4, "big") + bytes((2, kind)) + channel.to_bytes(2, "big") + body
 
 
+def with_wide_descriptor(frame: bytes) -> bytes:
+    """The frame with its descriptor in the encoding of eight bytes."""
+    body = b"\x00\x80" + frame[_HEADER + 2 : _HEADER + 3].rjust(8, b"\0") + frame[_HEADER + 3 :]
+    return (len(body) + _HEADER).to_bytes(4) + frame[4:_HEADER] + body
+
+
 def begin(*, channel: int = 0, window: int = WINDOW) -> bytes:
     return frame(BEGIN, [None, uint(0), uint(window), WINDOW, uint(2**16)], channel=channel)
 

@@ -18,7 +18,7 @@ from typing import Any
 import proton
 import pytest
 
-from haclient.engine.amqp_values.encode import MOST_LEVELS
+from haclient.engine.amqp_values.walk import MOST_LEVELS
 from haclient.outcome import Outcome, OutcomeState
 from tests.broker_stub.replication.cluster import Cluster
 from tests.cli.command import HACLIENT, PATIENCE, Running, environment, run

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import haclient
 from haclient.engine import codec
 from haclient.engine.amqp_values.decode import UndecodableMessage, read_sections
-from haclient.engine.amqp_values.encode import MOST_LEVELS, MOST_VALUES, UnencodableValue
+from haclient.engine.amqp_values.encode import MOST_VALUES, UnencodableValue
+from haclient.engine.amqp_values.walk import MOST_LEVELS
 from haclient.engine.codec import Encoder
 from tests.engine.encoded_messages import MESSAGES, compound, list_of, map_of, section
 from tests.engine.judge import NoJudgeError, content_of, plain

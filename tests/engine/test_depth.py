@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haclient.engine import codec
-from haclient.engine.amqp_values.depth import is_too_deep
-from haclient.engine.amqp_values.encode import MOST_LEVELS, encode_value
+from haclient.engine.amqp_values.encode import encode_value
+from haclient.engine.amqp_values.walk import MOST_LEVELS, is_too_deep
 
 SECTION = b"\x00\x53\x77"
 NULL = b"\x40"

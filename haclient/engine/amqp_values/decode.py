@@ -29,8 +29,9 @@ import proton
 from cproton_ffi import lib
 from proton import Data
 
-from haclient.engine.amqp_values.encode import MOST_LEVELS, MOST_VALUES
+from haclient.engine.amqp_values.encode import MOST_VALUES
 from haclient.engine.amqp_values.message import SequenceSections
+from haclient.engine.amqp_values.walk import DESCRIBED, FIXED_WIDTHS, LIST0, MOST_LEVELS, NULL, SIZE_WIDTHS
 from haclient.error_catalog.base import HaclientError
 
 SECTIONS = (
@@ -68,7 +69,6 @@ _TYPES = {code: _PYTHON_TYPES.get(name.split(":")[2]) for code, name in _SYMBOLS
 _TEXTS_OF_C = {2: "to", 3: "subject", 4: "reply-to", 6: "content-type", 7: "content-encoding", 10: "group-id"}
 _TEXTS_OF_C[12] = "reply-to-group-id"
 
-_DESCRIBED, _LIST0, _NULL = 0x00, 0x45, 0x40
 _BINARY_CODES = b"\xa0\xb0"
 _TRUNCATED = "it ends within a value"
 
@@ -181,7 +181,7 @@ def _section_code(reader: _Reader) -> int:
     if known is not None:
         reader.position += 3
         return known
-    if reader.byte() != _DESCRIBED:
+    if reader.byte() != DESCRIBED:
         raise UndecodableMessage("no section begins where one should")
     reader.left = MOST_VALUES
     descriptor = reader.value(len(reader.data), 1)
@@ -250,7 +250,7 @@ class _Reader:
         self.position += 1
         if code in _COMPOUNDS:
             return self._compound(code, end, levels)
-        if code != _DESCRIBED:
+        if code != DESCRIBED:
             return self._simple(code, end)
         self._count(levels)
         descriptor = self.value(end, levels - 1)
@@ -260,16 +260,13 @@ class _Reader:
         self.left -= 1
         if self.left < 0:
             raise _too_many()
-        begin = self.position
-        fixed = _FIXED.get(code)
-        if fixed is not None:
-            width, convert = fixed
-        elif (sized := _SIZED.get(code)) is not None:
-            width_of_size, convert = sized
-            begin += width_of_size
-            width = int.from_bytes(self.data[self.position : begin])
-        else:
+        simple = _SIMPLE.get(code)
+        if simple is None:
             raise UndecodableMessage(f"AMQP has no constructor {code:#04x}")
+        width, of_size, convert = simple
+        begin = self.position + of_size
+        if of_size:
+            width = int.from_bytes(self.data[self.position : begin])
         self.position = begin + width
         if self.position > end:
             raise UndecodableMessage(_TRUNCATED)
@@ -301,7 +298,7 @@ class _Reader:
     def _array(self, count: int, end: int, levels: int) -> proton.Array:
         descriptor: Any = proton.UNDESCRIBED
         code = self.byte()
-        if code == _DESCRIBED:
+        if code == DESCRIBED:
             descriptor = self.value(end, levels)
             code = self.byte()
         kind = _ARRAY_TYPES.get(code)
@@ -350,55 +347,54 @@ def _signed(kind: Callable[[int], Any]) -> Callable[[bytes], Any]:
 
 
 _Convert: TypeAlias = Callable[[bytes], Any]
-# Part 1, section 1.6: constructors with the width of their content.
-_FIXED: dict[int, tuple[int, _Convert]] = {
-    _NULL: (0, lambda _: None),
-    0x41: (0, lambda _: True),
-    0x42: (0, lambda _: False),
-    0x43: (0, _unsigned(proton.uint)),
-    0x44: (0, _unsigned(proton.ulong)),
-    _LIST0: (0, lambda _: []),
-    0x50: (1, _unsigned(proton.ubyte)),
-    0x51: (1, _signed(proton.byte)),
-    0x52: (1, _unsigned(proton.uint)),
-    0x53: (1, _unsigned(proton.ulong)),
-    0x54: (1, _signed(proton.int32)),
-    0x55: (1, _signed(int)),
-    0x56: (1, lambda content: content != b"\0"),
-    0x60: (2, _unsigned(proton.ushort)),
-    0x61: (2, _signed(proton.short)),
-    0x70: (4, _unsigned(proton.uint)),
-    0x71: (4, _signed(proton.int32)),
-    0x72: (4, lambda content: proton.float32(struct.unpack(">f", content)[0])),
-    0x73: (4, lambda content: proton.char(chr(int.from_bytes(content)))),
-    0x74: (4, _unsigned(proton.decimal32)),
-    0x80: (8, _unsigned(proton.ulong)),
-    0x81: (8, _signed(int)),
-    0x82: (8, lambda content: struct.unpack(">d", content)[0]),
-    0x83: (8, _signed(proton.timestamp)),
-    0x84: (8, _unsigned(proton.decimal64)),
-    0x94: (16, proton.decimal128),
-    0x98: (16, lambda content: uuid.UUID(bytes=content)),
+# Part 1, section 1.6.
+_CONVERTERS: dict[int, _Convert] = {
+    NULL: lambda _: None,
+    0x41: lambda _: True,
+    0x42: lambda _: False,
+    0x43: _unsigned(proton.uint),
+    0x44: _unsigned(proton.ulong),
+    LIST0: lambda _: [],
+    0x50: _unsigned(proton.ubyte),
+    0x51: _signed(proton.byte),
+    0x52: _unsigned(proton.uint),
+    0x53: _unsigned(proton.ulong),
+    0x54: _signed(proton.int32),
+    0x55: _signed(int),
+    0x56: lambda content: content != b"\0",
+    0x60: _unsigned(proton.ushort),
+    0x61: _signed(proton.short),
+    0x70: _unsigned(proton.uint),
+    0x71: _signed(proton.int32),
+    0x72: lambda content: proton.float32(struct.unpack(">f", content)[0]),
+    0x73: lambda content: proton.char(chr(int.from_bytes(content))),
+    0x74: _unsigned(proton.decimal32),
+    0x80: _unsigned(proton.ulong),
+    0x81: _signed(int),
+    0x82: lambda content: struct.unpack(">d", content)[0],
+    0x83: _signed(proton.timestamp),
+    0x84: _unsigned(proton.decimal64),
+    0x94: proton.decimal128,
+    0x98: lambda content: uuid.UUID(bytes=content),
+    0xA0: bytes,
+    0xB0: bytes,
+    0xA1: bytes.decode,
+    0xB1: bytes.decode,
+    0xA3: lambda content: proton.symbol(content.decode("ascii")),
+    0xB3: lambda content: proton.symbol(content.decode("ascii")),
 }
-# With the width of the size that stands before the content.
-_SIZED: dict[int, tuple[int, _Convert]] = {
-    0xA0: (1, bytes),
-    0xB0: (4, bytes),
-    0xA1: (1, bytes.decode),
-    0xB1: (4, bytes.decode),
-    0xA3: (1, lambda content: proton.symbol(content.decode("ascii"))),
-    0xB3: (4, lambda content: proton.symbol(content.decode("ascii"))),
+# With the width of the content, and of a size that stands before it instead.
+_SIMPLE = {
+    code: (FIXED_WIDTHS.get(code >> 4, 0), SIZE_WIDTHS.get(code >> 4, 0), convert)
+    for code, convert in _CONVERTERS.items()
 }
 _COMPOUNDS: dict[int, tuple[int, type]] = {
-    0xC0: (1, list),
-    0xC1: (1, dict),
-    0xD0: (4, list),
-    0xD1: (4, dict),
-    0xE0: (1, proton.Array),
-    0xF0: (4, proton.Array),
+    code: (SIZE_WIDTHS[code >> 4], kind)
+    for kind, codes in ((list, b"\xc0\xd0"), (dict, b"\xc1\xd1"), (proton.Array, b"\xe0\xf0"))
+    for code in codes
 }
 _ARRAY_TYPES: dict[int, int] = {
-    _NULL: Data.NULL,
+    NULL: Data.NULL,
     **dict.fromkeys((0x41, 0x42, 0x56), Data.BOOL),
     0x50: Data.UBYTE,
     0x51: Data.BYTE,
@@ -419,7 +415,7 @@ _ARRAY_TYPES: dict[int, int] = {
     **dict.fromkeys((0xA0, 0xB0), Data.BINARY),
     **dict.fromkeys((0xA1, 0xB1), Data.STRING),
     **dict.fromkeys((0xA3, 0xB3), Data.SYMBOL),
-    **dict.fromkeys((_LIST0, 0xC0, 0xD0), Data.LIST),
+    **dict.fromkeys((LIST0, 0xC0, 0xD0), Data.LIST),
     **dict.fromkeys((0xC1, 0xD1), Data.MAP),
     **dict.fromkeys((0xE0, 0xF0), Data.ARRAY),
 }

@@ -27,11 +27,10 @@ from typing import Any, TypeAlias
 
 import proton
 
+from haclient.engine.amqp_values.walk import MOST_LEVELS
 from haclient.error_catalog.base import HaclientError
 from haclient.printable.text import printable
 
-# proton's decoder takes two Python calls a level, of the thousand that there are for everything.
-MOST_LEVELS = 300
 MOST_VALUES = 65_535
 """proton numbers the values of a section with 16 bits, and its receivers leave out the others in silence."""
 

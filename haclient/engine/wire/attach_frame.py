@@ -2,7 +2,8 @@ r"""Fields of an Attach that proton does not hand on: the unsettled map, and tex
 
 Rules
 -----
-* A peer's frame is untrusted: whatever is not an Attach in its usual encoding has no map.
+* A peer's frame is untrusted: whatever cannot be read is no Attach, or has no map.
+* A descriptor has several encodings, all of which count: proton takes two of them.
 * proton keeps the link's name and the addresses in C, which ends a text at a NUL: ``a\0b`` would be another
   node or link.  Capabilities, filters and properties arrive whole.
 * Of a map only what an outcome can be about counts: a tag of at most 32 bytes, and a delivery state that is
@@ -18,22 +19,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-ATTACH = b"\x00\x53\x12"
-"""How an Attach begins: its descriptor in the usual encoding."""
+from haclient.engine.amqp_values import walk
+from haclient.engine.amqp_values.encode import binary
+from haclient.engine.amqp_values.walk import MalformedValue
+
 _HEADER = 8
 _NAME, _ROLE, _SOURCE, _UNSETTLED, _INCOMPLETE = 0, 2, 5, 7, 8
-_NULL, _TRUE, _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x40, 0x41, 0x45, 0xC0, 0xD0, 0xC1, 0xD1
-_DESCRIBED, _SMALL_ULONG, _ULONG = 0x00, 0x53, 0x80
-_STRING8, _STRING32, _BINARY8, _BINARY32 = 0xA1, 0xB1, 0xA0, 0xB0
-_MAPS = (bytes((_MAP8,)), bytes((_MAP32,)))
 _MAX_TAG = 32
-# A descriptor that is itself described is legal; deeper is an attack on the stack.
-_MOST_NESTED = 4
-# The bytes of a value behind its constructor, by the upper half of that (part 1, figure 1.2).
-_FIXED = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-_NARROW, _WIDE = (0xA, 0xC, 0xE), (0xB, 0xD, 0xF)
-MALFORMED = (ValueError, IndexError)
-"""What reading bytes raises that are no frame in its usual encoding."""
+_MAPS = (walk.MAP8, walk.MAP32)
+_NULL, _TRUE = bytes((walk.NULL,)), bytes((walk.TRUE,))
+
+
+def descriptors(code: int, name: bytes) -> tuple[bytes, ...]:
+    """How a described value begins: with its descriptor in each encoding, the usual one first."""
+    size = len(name)
+    symbols = bytes((0, walk.SYMBOL8, size)), bytes((0, walk.SYMBOL32)) + size.to_bytes(4)
+    numbers = bytes((0, walk.SMALL_ULONG, code)), bytes((0, walk.ULONG)) + code.to_bytes(8)
+    return (*numbers, *(symbol + name for symbol in symbols))
+
+
+ATTACH = descriptors(0x12, b"amqp:attach:list")
 
 
 class AttachFrame(NamedTuple):
@@ -57,29 +62,22 @@ def read(frame: bytes) -> AttachFrame | None:
     """Read a whole frame; ``None`` if it is no Attach."""
     try:
         found = fields(frame, ATTACH)
-        if found is None:
+        name = walk.content(found[_NAME], walk.STRING8) if found else None
+        if found is None or name is None:
             return None
-        at, end = found[_NAME]
-        name = _variable(frame[at:end], _STRING8, _STRING32)
-        at, end = found[_ROLE]
-        from_receiver = frame[at:end] in (b"\x41", b"\x56\x01")
-        if name is None:
-            return None
-        at, end = found[_UNSETTLED] if len(found) > _UNSETTLED else (0, 0)
-        unsettled = frame[at:end]
-        texts = (name, *(_address(frame[at:end]) for at, end in found[_SOURCE:_UNSETTLED]))
+        texts = (name, *map(_address, found[_SOURCE:_UNSETTLED]))
         return AttachFrame(
             name,
-            from_receiver,
-            unsettled if unsettled[:1] in _MAPS else b"",
+            found[_ROLE] in (b"\x41", b"\x56\x01"),
+            next((each for each in found[_UNSETTLED:_INCOMPLETE] if each[0] in _MAPS), b""),
             any(b"\0" in each for each in texts),
         )
-    except MALFORMED:
+    except (MalformedValue, IndexError):
         return None
 
 
-def find(data: bytes, position: int = 0, start: bytes = ATTACH) -> Iterator[tuple[int, int]]:
-    """Where the whole frames are, in bytes of frames, that begin so: that look like an Attach."""
+def find(data: bytes, position: int = 0, start: tuple[bytes, ...] = ATTACH) -> Iterator[tuple[int, int]]:
+    """Where the whole frames are, in bytes of frames, that have one of these descriptors."""
     end = len(data)
     while position + _HEADER <= end:
         size = int.from_bytes(data[position : position + 4])
@@ -116,121 +114,50 @@ def add_unsettled(
     return output[:start] + frame + output[end:], count
 
 
-def fields(frame: bytes, descriptor: bytes) -> list[tuple[int, int]] | None:
-    """Where the fields of a performative are; ``None`` if the frame has another one.
+def fields(frame: bytes, descriptors: tuple[bytes, ...]) -> list[bytes] | None:
+    """The encoded fields of a performative; ``None`` if the frame has another one.
 
-    :raises MALFORMED: when it cannot be read.
+    :raises MalformedValue: when it cannot be read.
     """
-    body = 4 * frame[4]
-    if len(frame) < _HEADER or not frame.startswith(descriptor, body):
-        return None
-    at = body + len(descriptor)
-    return [] if frame[at] == _LIST0 else _items(frame, at, _LIST8, _LIST32)
+    body = 4 * frame[4] if len(frame) >= _HEADER else 0
+    found = next((each for each in descriptors if frame.startswith(each, body)), None)
+    return None if found is None else walk.items(frame, body + len(found))
 
 
 def states(unsettled: bytes) -> dict[bytes, int | None]:
     """Decode an unsettled map: the code of each state's descriptor by tag, ``None`` for no state."""
     found: dict[bytes, int | None] = {}
     try:
-        for (key, key_end), (value, value_end) in _pairs(unsettled):
-            tag = _variable(unsettled[key:key_end], _BINARY8, _BINARY32)
+        for key, value in walk.pairs(unsettled) if unsettled else ():
+            tag = walk.content(key, walk.BINARY8)
             if tag is None or len(tag) > _MAX_TAG:
                 continue
-            if unsettled[value] == _NULL:
+            if value[0] == walk.NULL:
                 found[tag] = None
-            elif (code := _code(unsettled[value:value_end])) is not None:
+            elif value[0] == walk.DESCRIBED and (code := walk.described(value)[0]) >= 0:
                 found[tag] = code
-    except MALFORMED:
+    except MalformedValue:
         return {}
     return found
 
 
 def encode(unsettled: Iterable[tuple[bytes, int]]) -> bytes:
     """An unsettled map of states without fields."""
-    items = [
-        bytes((_BINARY8, len(tag))) + tag + bytes((0, _SMALL_ULONG, code, _LIST0)) for tag, code in unsettled
-    ]
-    body = b"".join(items)
-    return bytes((_MAP32,)) + (len(body) + 4).to_bytes(4) + (2 * len(items)).to_bytes(4) + body
+    items = list[bytes]()
+    for tag, code in unsettled:
+        items += binary(tag), bytes((walk.DESCRIBED, walk.SMALL_ULONG, code, walk.LIST0))
+    return walk.compound(walk.MAP32, items)
 
 
 # -- inside -----------------------------------------------------------------------------------------
 
 
-def _items(data: bytes, at: int, narrow: int, wide: int) -> list[tuple[int, int]]:
-    """Where the values in a list or a map are."""
-    if data[at] == narrow:
-        end, count, position = at + 2 + data[at + 1], data[at + 2], at + 3
-    elif data[at] == wide:
-        end = at + 5 + int.from_bytes(data[at + 1 : at + 5])
-        count, position = int.from_bytes(data[at + 5 : at + 9]), at + 9
-    else:
-        raise ValueError("another type")
-    if end > len(data) or count > end - at:
-        raise ValueError("a count that its bytes do not hold")
-    found = []
-    for _ in range(count):
-        after = _end(data, position)
-        found.append((position, after))
-        position = after
-    return found
-
-
-def _pairs(encoded: bytes) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    items = _items(encoded, 0, _MAP8, _MAP32) if encoded else []
-    return zip(items[0::2], items[1::2], strict=True)
-
-
-def _end(data: bytes, at: int, nested: int = 0) -> int:
-    """Where the value ends that begins here.
-
-    :raises ValueError: when it does not end in these bytes; ``IndexError`` likewise.
-    """
-    constructor = data[at]
-    if constructor == _DESCRIBED:
-        if nested > _MOST_NESTED:
-            raise ValueError("too deep")
-        return _end(data, _end(data, at + 1, nested + 1), nested + 1)
-    kind = constructor >> 4
-    if kind in _FIXED:
-        end = at + 1 + _FIXED[kind]
-    elif kind in _NARROW:
-        end = at + 2 + data[at + 1]
-    elif kind in _WIDE:
-        end = at + 5 + int.from_bytes(data[at + 1 : at + 5])
-    else:
-        raise ValueError("no AMQP type")
-    if end > len(data):
-        raise ValueError("a value that does not end")
-    return end
-
-
-def _variable(value: bytes, narrow: int, wide: int) -> bytes | None:
-    """The content of a string or a binary; ``None`` for another type."""
-    if value[0] == narrow:
-        return bytes(value[2:])
-    return bytes(value[5:]) if value[0] == wide else None
-
-
 def _address(terminus: bytes) -> bytes:
     """The address of a source or a target; empty for none."""
-    if terminus[0] != _DESCRIBED:
+    if terminus[0] != walk.DESCRIBED:
         return b""
-    at = _end(terminus, 1)
-    if terminus[at] == _LIST0:
-        return b""
-    items = _items(terminus, at, _LIST8, _LIST32)
-    found = _variable(terminus[slice(*items[0])], _STRING8, _STRING32) if items else None
-    return found or b""
-
-
-def _code(value: bytes) -> int | None:
-    """The code of a described value; ``None`` for another value."""
-    if value[0] != _DESCRIBED:
-        return None
-    if value[1] == _SMALL_ULONG:
-        return value[2]
-    return int.from_bytes(value[2:10]) if value[1] == _ULONG else None
+    found = walk.items(terminus, walk.described(terminus)[1])
+    return (found and walk.content(found[0], walk.STRING8)) or b""
 
 
 def _is_of(frame: bytes, name: bytes) -> bool:
@@ -239,14 +166,12 @@ def _is_of(frame: bytes, name: bytes) -> bool:
 
 
 def _with_unsettled(frame: bytes, unsettled: Mapping[bytes, int], limit: int) -> tuple[bytes, int]:
-    found = fields(frame, ATTACH)
-    assert found is not None, "it was read before"
-    values = [frame[at:end] for at, end in found]
-    values += [bytes((_NULL,))] * (_INCOMPLETE + 1 - len(values))
-    before, after = b"".join(values[:_UNSETTLED]), b"".join(values[_INCOMPLETE + 1 :])
-    start = frame[: 4 * frame[4]] + ATTACH
+    values = fields(frame, ATTACH)
+    assert values is not None, "it was read before"
+    values += [_NULL] * (_INCOMPLETE + 1 - len(values))
+    start = frame[: 4 * frame[4]] + ATTACH[0]
     # The constructor, size and count of the list, and those of the map; the flag.
-    left = limit - len(start) - 9 - len(before) - 9 - 1 - len(after)
+    left = limit - len(start) - 9 - 9 - 1 - sum(map(len, values[:_UNSETTLED] + values[_INCOMPLETE + 1 :]))
     entries: list[tuple[bytes, int]] = []
     for tag, code in unsettled.items():
         left -= len(tag) + 6
@@ -254,10 +179,8 @@ def _with_unsettled(frame: bytes, unsettled: Mapping[bytes, int], limit: int) ->
             break
         entries.append((tag, code))
     complete = len(entries) == len(unsettled)
-    flag = bytes((_NULL if complete else _TRUE,))
-    body = before + (encode(entries) if entries else bytes((_NULL,))) + flag + after
-    listed = bytes((_LIST32,)) + (len(body) + 4).to_bytes(4) + len(values).to_bytes(4) + body
-    patched = start + listed
+    values[_UNSETTLED : _INCOMPLETE + 1] = encode(entries) if entries else _NULL, _NULL if complete else _TRUE
+    patched = start + walk.compound(walk.LIST32, values)
     if len(patched) > limit:
         return frame, 0
     return len(patched).to_bytes(4) + patched[4:], len(entries)

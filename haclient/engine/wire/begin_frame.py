@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from haclient.engine.amqp_values.walk import MalformedValue
 from haclient.engine.wire import attach_frame
 
-BEGIN = b"\x00\x53\x11"
-"""The first bytes of a Begin: its descriptor in the usual encoding."""
+BEGIN = attach_frame.descriptors(0x11, b"amqp:begin:list")
 _HANDLE_MAX = 4
 _NULL, _UINT0, _SMALL_UINT, _UINT = 0x40, 0x43, 0x52, 0x70
 ANY = 2**32 - 1
@@ -29,9 +29,8 @@ def handle_max(frame: bytes) -> int | None:
             return None
         if len(fields) <= _HANDLE_MAX:
             return ANY
-        at, end = fields[_HANDLE_MAX]
-        return _uint(frame[at:end])
-    except attach_frame.MALFORMED:
+        return _uint(fields[_HANDLE_MAX])
+    except MalformedValue:
         return None
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from haclient.engine.amqp_values.walk import MalformedValue, described
 from haclient.engine.wire import attach_frame, begin_frame, session_window
 from haclient.engine.wire.session_window import SessionWindow
 
@@ -28,7 +29,6 @@ _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 _FLOW, _CODE_AT = 0x13, 10
 # A constructor, that of a small or a large ulong, and its value.
 _DESCRIPTOR = 10
-_SMALL_ULONG, _ULONG = 0x53, 0x80
 _MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = range(0x40, 0x45)
 _SASL_TYPE = 1
 _SIZE_TYPE_AND_CODE = struct.Struct(">IxB4xB")
@@ -36,7 +36,7 @@ _SIZE_TYPE_AND_CODE = struct.Struct(">IxB4xB")
 _MAX_SASL_FRAME = 65536
 # Larger than any Attach with a map that anybody reads.
 _MAX_ATTACH = 1024 * 1024
-_READ = (attach_frame.ATTACH, begin_frame.BEGIN, session_window.FLOW)
+_READ = attach_frame.ATTACH + begin_frame.BEGIN + session_window.FLOW
 
 
 class FrameOrder:
@@ -80,9 +80,9 @@ class FrameOrder:
         """The Begins, likewise."""
         return self._frames(begin_frame.BEGIN)
 
-    def _frames(self, descriptor: bytes) -> Iterator[bytes]:
+    def _frames(self, descriptors: tuple[bytes, ...]) -> Iterator[bytes]:
         for data, first in ((self._finished, 0), (self._chunk, self._first)):
-            for start, end in attach_frame.find(data, first, descriptor):
+            for start, end in attach_frame.find(data, first, descriptors):
                 yield data[start:end]
 
     def forget(self) -> None:
@@ -211,9 +211,7 @@ def _anything(data: bytes, position: int) -> int:
 
 def _code(descriptor: bytes) -> int:
     """The code of a performative, -1 for none."""
-    if descriptor[:1] == b"\x00":
-        if descriptor[1:2] == bytes((_SMALL_ULONG,)):
-            return int.from_bytes(descriptor[2:3])
-        if descriptor[1:2] == bytes((_ULONG,)):
-            return int.from_bytes(descriptor[2:_DESCRIPTOR])
-    return -1
+    try:
+        return described(descriptor)[0]
+    except MalformedValue:
+        return -1

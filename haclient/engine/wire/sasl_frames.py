@@ -8,14 +8,16 @@ Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 2, section 2.3.1 (frames
 
 from __future__ import annotations
 
+from haclient.engine.amqp_values import walk
+from haclient.engine.amqp_values.encode import binary
+
 INIT = 0x41
 _MECHANISMS, _CHALLENGE, _OUTCOME = 0x40, 0x42, 0x44
 _HEADER = 8
-_NULL, _LIST0, _LIST8, _LIST32 = 0x40, 0x45, 0xC0, 0xD0
-_NARROW, _WIDE = (0xA0, 0xA1, 0xA3), (0xB0, 0xB1, 0xB3)
-_ARRAY8, _ARRAY32, _SYMBOL8, _BINARY8, _BINARY32, _UBYTE = 0xE0, 0xF0, 0xA3, 0xA0, 0xB0, 0x50
+_FIELD_TYPES = (walk.SYMBOL8, walk.BINARY8, walk.STRING8)
+_LISTS = (b"\x45", b"\xc0", b"\xd0")
+_ARRAY8, _UBYTE = 0xE0, 0x50
 _MOST_NARROW = 255
-_SMALL_ULONG, _ULONG = b"\x00\x53", b"\x00\x80"
 _MOST_FIELDS = 3
 
 
@@ -24,62 +26,36 @@ def read(frame: bytes) -> tuple[int, list[bytes | None]]:
 
     :raises ValueError: if it is not a SASL frame.
     """
-    try:
-        return _read(frame[4 * frame[4] :])
-    except IndexError:
-        raise ValueError("it ends too early") from None
-
-
-def _read(body: bytes) -> tuple[int, list[bytes | None]]:
-    width = {_SMALL_ULONG: 1, _ULONG: 8}.get(body[:2])
-    if width is None:
+    body = frame[4 * frame[4] :]
+    code, start = walk.described(body)
+    if code < 0:
         raise ValueError("its type is not known")
-    at = 2 + width
-    code, kind = int.from_bytes(body[2:at]), body[at]
-    at += 1
-    if kind == _LIST0:
-        return code, []
-    if kind not in (_LIST8, _LIST32):
+    if body[start : start + 1] not in _LISTS:
         raise ValueError("it has no list of fields")
-    width = 1 if kind == _LIST8 else 4
-    count = int.from_bytes(body[at + width : at + 2 * width])
-    at += 2 * width
+    _, count, _ = walk.first_item(body, start)
     if count > _MOST_FIELDS:
         raise ValueError(f"it has {count} fields")
-    fields = list[bytes | None]()
-    for _ in range(count):
-        field, at = _field(body, at)
-        fields.append(field)
-    return code, fields
+    return code, [_field(each) for each in walk.items(body, start)]
 
 
-def _field(body: bytes, at: int) -> tuple[bytes | None, int]:
-    """Return one field, and the start of the next one."""
-    kind = body[at]
-    at += 1
-    if kind == _NULL:
-        return None, at
-    if kind not in _NARROW + _WIDE:
-        raise ValueError(f"it has a field of type {kind:#x}")
-    width = 1 if kind in _NARROW else 4
-    start = at + width
-    end = start + int.from_bytes(body[at:start])
-    if end > len(body):
-        raise ValueError("a field ends behind it")
-    return body[start:end], end
+def _field(value: bytes) -> bytes | None:
+    if value[0] == walk.NULL:
+        return None
+    for kind in _FIELD_TYPES:
+        if (found := walk.content(value, kind)) is not None:
+            return found
+    raise ValueError(f"it has a field of type {value[0]:#x}")
 
 
 def mechanisms(names: tuple[str, ...]) -> bytes:
     """Return the frame that offers mechanisms."""
     symbols = b"".join(bytes((len(name),)) + name.encode() for name in names)
-    return _frame(_MECHANISMS, _sized(_ARRAY8, _ARRAY32, len(names), bytes((_SYMBOL8,)) + symbols))
+    return _frame(_MECHANISMS, _sized(_ARRAY8, len(names), bytes((walk.SYMBOL8,)) + symbols))
 
 
 def challenge(message: bytes) -> bytes:
     """Return the frame of a message that the client must answer."""
-    size = len(message)
-    head = bytes((_BINARY8, size)) if size <= _MOST_NARROW else bytes((_BINARY32,)) + size.to_bytes(4)
-    return _frame(_CHALLENGE, head + message)
+    return _frame(_CHALLENGE, binary(message))
 
 
 def outcome(code: int) -> bytes:
@@ -89,13 +65,13 @@ def outcome(code: int) -> bytes:
 
 def _frame(code: int, field: bytes) -> bytes:
     """Return a frame with one field in the shortest encodings, as proton writes it."""
-    body = _SMALL_ULONG + bytes((code,)) + _sized(_LIST8, _LIST32, 1, field)
+    body = bytes((walk.DESCRIBED, walk.SMALL_ULONG, code)) + _sized(walk.LIST8, 1, field)
     return (_HEADER + len(body)).to_bytes(4) + b"\x02\x01\x00\x00" + body
 
 
-def _sized(narrow: int, wide: int, count: int, content: bytes) -> bytes:
+def _sized(narrow: int, count: int, content: bytes) -> bytes:
     """Encode a list or an array; its size includes the count."""
     size = len(content) + 1
     if size <= _MOST_NARROW:
         return bytes((narrow, size, count)) + content
-    return bytes((wide,)) + (len(content) + 4).to_bytes(4) + count.to_bytes(4) + content
+    return bytes((narrow + walk.WIDE,)) + (len(content) + 4).to_bytes(4) + count.to_bytes(4) + content

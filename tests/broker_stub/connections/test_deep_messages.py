@@ -8,7 +8,7 @@ import pytest
 from broker_stub.amqp.message_format import InvalidFieldError, inspect, inspect_new
 from broker_stub.queueing.annotations import combined
 from broker_stub.queueing.selectors import Selector
-from haclient.engine.amqp_values.encode import MOST_LEVELS
+from haclient.engine.amqp_values.walk import MOST_LEVELS
 from haclient.outcome import ACCEPTED, OutcomeState
 from tests.broker_stub.clients import Client, running, until
 

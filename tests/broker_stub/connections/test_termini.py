@@ -193,10 +193,14 @@ async def test_consumers_of_a_deleted_queue_are_detached(mode: int) -> None:
 
 
 @pytest.mark.parametrize("attach", [raw.attach_sender, raw.attach_receiver])
-async def test_a_nul_leads_to_no_other_node(attach: Callable[[str, int, str], bytes]) -> None:
+@pytest.mark.parametrize("encoded", [bytes, raw.with_wide_descriptor])
+async def test_a_nul_leads_to_no_other_node(
+    attach: Callable[[str, int, str], bytes], encoded: Callable[[bytes], bytes]
+) -> None:
     """proton ends a name and an address there: ``orders\\0x`` would be ``orders``."""
     async with running() as broker, raw.raw_client(broker.address) as client:
-        await client.open(raw.begin(), attach("one", 0, "orders\0x"), attach("two\0x", 1, "orders"))
+        named = encoded(attach("one", 0, "orders\0x")), encoded(attach("two\0x", 1, "orders"))
+        await client.open(raw.begin(), *named)
         for _ in range(2):
             refused = await client.next(raw.DETACH)
             assert refused.condition == "amqp:invalid-field"

@@ -73,6 +73,16 @@ def unsettled_map(data: Data) -> dict[bytes, Any]:
     return found
 
 
+def encodings(of: bytes) -> list[bytes]:
+    """The frame with its descriptor as a small and a large number, and as a short and a long symbol."""
+    head = 4 * of[4]
+    assert of[head : head + 3] == b"\x00\x53\x12"
+    name = b"amqp:attach:list"
+    descriptors = (b"\x53\x12", b"\x80" + (0x12).to_bytes(8), b"\xa3\x10" + name)
+    bodies = [b"\0" + each + of[head + 3 :] for each in (*descriptors, b"\xb3" + (16).to_bytes(4) + name)]
+    return [frame(body, extended=of[8:head]) for body in bodies]
+
+
 def padded(values: list[Any]) -> list[Any]:
     return values + [None] * (14 - len(values))
 
@@ -176,6 +186,26 @@ def test_a_nul_is_found_where_proton_ends_a_text(name: str, ends: tuple[Any, Any
     assert read is not None
     assert read.has_nul is has_nul
     assert read.is_of(name.partition("\0")[0].encode(), from_receiver=True)
+
+
+@given(
+    name=st.text(min_size=1, max_size=300), extended=st.sampled_from([b"", b"text"]), cut=st.integers(1, 80)
+)
+def test_an_attach_is_read_whatever_the_encoding_of_its_descriptor(
+    name: str, extended: bytes, cut: int
+) -> None:
+    usual, *others = encodings(attach(name, [{b"t": None}], extended=extended))
+    expected = attach_frame.read(usual)
+    assert expected is not None
+    for other in others:
+        assert attach_frame.read(other) == expected
+        order, sent = FrameOrder(server=True), AMQP + OPEN + other + EMPTY
+        found = []
+        for part in (sent[:-cut], sent[-cut:]):
+            assert order.add(part) == ""
+            found += order.attaches()
+            order.forget()
+        assert found == [other]
 
 
 def test_a_million_tags_that_are_not_there_are_none() -> None:

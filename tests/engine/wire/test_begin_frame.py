@@ -13,7 +13,7 @@ from proton import uint, ulong, ushort
 from haclient.engine.settings import Settings
 from haclient.engine.wire import begin_frame
 from haclient.engine.wire.incoming import IncomingBytes
-from tests.broker_stub.raw_client import ATTACH, BEGIN, END, FLOW, OPEN, frame
+from tests.broker_stub.raw_client import ATTACH, BEGIN, END, FLOW, OPEN, frame, with_wide_descriptor
 
 _OPENED = b"AMQP\x00\x01\x00\x00" + frame(OPEN, ["peer"])
 _ANY = 2**32 - 1
@@ -29,6 +29,7 @@ def begin(handle_max: int | None, *more: object) -> bytes:
 def test_each_number(number: int) -> None:
     assert begin_frame.handle_max(begin(number)) == number
     assert begin_frame.handle_max(begin(number, None, None, {})) == number
+    assert begin_frame.handle_max(with_wide_descriptor(begin(number))) == number
 
 
 def test_without_one_it_is_the_default() -> None:
@@ -39,7 +40,7 @@ def test_without_one_it_is_the_default() -> None:
 
 @given(st.binary(max_size=40), st.integers(0, 20))
 def test_garbage_says_nothing_and_raises_nothing(data: bytes, cut: int) -> None:
-    assert begin_frame.handle_max(data) is None or data[8:11] == begin_frame.BEGIN
+    assert begin_frame.handle_max(data) is None or data.startswith(begin_frame.BEGIN, 8)
     begin_frame.handle_max(begin(255)[:-cut] + data)
     begin_frame.handle_max(begin(255)[:11] + data)
 

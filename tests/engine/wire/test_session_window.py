@@ -10,7 +10,7 @@ from proton import uint, ushort
 
 from haclient.engine.wire.frame_order import FrameOrder
 from haclient.engine.wire.session_window import SessionWindow
-from tests.broker_stub.raw_client import BEGIN, FLOW, TRANSFER, frame
+from tests.broker_stub.raw_client import BEGIN, FLOW, TRANSFER, frame, with_wide_descriptor
 
 AMQP, EMPTY = b"AMQP\x00\x01\x00\x00", b"\x00\x00\x00\x08\x02\x00\x00\x00"
 WINDOWS = st.sampled_from([0, 1, 255, 256, 400, 2**31 - 1, 2**32 - 1])
@@ -55,6 +55,12 @@ def test_the_last_window_counts(
     assert found.is_open == states[-1]
     assert changes == [after for before, after in itertools.pairwise(states) if before != after]
     assert read(data, list(range(len(data))))[1] == changes
+
+
+@given(cuts=st.lists(st.integers(0, 300), max_size=10))
+def test_descriptors_of_eight_bytes_count_as_well(cuts: list[int]) -> None:
+    data = AMQP + with_wide_descriptor(begin(400)) + with_wide_descriptor(flow(0))
+    assert not read(data, cuts)[0].is_open
 
 
 def test_only_the_first_session_counts() -> None:
