@@ -5,6 +5,8 @@ PYTHON := .make-venv/bin/python
 CHECK_JSON = $(PYTHON) -m check_jsonschema --quiet --builtin-schema
 # Tests wait more than they compute, so four processes share two cores.
 PYTEST := $(PYTHON) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+# Days since 1970.
+DAY ?= $(shell expr `date +%s` / 86400)
 # Not the suites that need more than Python and Java, or many minutes: they have targets of their own.
 SUITE := not soak and not pacemaker and not brokers and not spark
 
@@ -15,7 +17,7 @@ export PIP_USER := 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup release lint-workflows demo test test-slow test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream storm grid grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
+.PHONY: help setup release lint-workflows demo test test-slow test-slow-short test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream storm grid grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +35,10 @@ test: setup  ## the tests, without the slow ones: six to thirteen minutes on two
 
 test-slow: setup  ## the slow tests: faults, processes by the dozen, Spark twice, exhaustive models
 	@$(PYTEST) -m "slow and $(SUITE)" $(PYTEST_ARGS)
+
+test-slow-short: setup  ## a third of their files, another one each day; DAY=n runs that of a day
+	@echo "test-slow-short: DAY=$(DAY)"
+	@$(PYTEST) -m "slow and $(SUITE)" --third $(DAY) $(PYTEST_ARGS)
 
 test-all: setup  ## both together
 	@$(PYTEST) -m "$(SUITE)" $(PYTEST_ARGS)
