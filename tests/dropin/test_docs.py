@@ -1,4 +1,4 @@
-"""What docs/drop-in.md says of defects is held by tests."""
+"""Each defect in docs/internals/decisions/proton-defects.md has its test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 _HERE = Path(__file__).parent
-_PAGE = _HERE.parents[1] / "docs" / "drop-in.md"
+_PAGE = _HERE.parents[1] / "docs" / "internals" / "decisions" / "proton-defects.md"
 _ROW = re.compile(r"^\| .* \| `(test_\w+\.py)::(test_\w+)` \|$", re.MULTILINE)
 ROWS = _ROW.findall(_PAGE.read_text())
 

@@ -1,6 +1,7 @@
 """Defects of proton 0.40.0 itself, where showing them is quick and certain.
 
-When one of these fails, proton has mended it: then the row in docs/drop-in.md is about the past.
+When one of these fails, proton has mended it: then the row is about the past in
+docs/internals/decisions/proton-defects.md.
 """
 
 from __future__ import annotations
