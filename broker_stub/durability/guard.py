@@ -37,11 +37,6 @@ class Guard:
         self._resuming = False
         self._finished = False
 
-    @property
-    def held(self) -> int:
-        """Completions that wait only until the guard resumes."""
-        return len(self._suspended)
-
     def when_complete(self, message: Message, done: Done, token: Any) -> None:
         """Call ``done(token)`` once the message is safe."""
         if message.pending_acks:

@@ -42,11 +42,6 @@ class Intake:
         if not self.full:
             _call_all(self._waiting)
 
-    @property
-    def waiting(self) -> int:
-        """How many wait for it."""
-        return len(self._waiting) + len(self._at_restart)
-
     def when_not_full(self, call: _Call) -> None:
         """Call once when credit may be given again."""
         self._waiting[call] = None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import proton
-from cproton_ffi import ffi, lib
+from cproton_ffi import lib
 
 from haclient.engine import peer_fields
 from haclient.engine.links import Link, ReceiverLink, SenderLink
@@ -40,12 +40,6 @@ _NO_REASON = proton.Condition("amqp:internal-error", "the peer ended the session
 _LinkReference = weakref.ReferenceType[proton.Link]
 EndedLinks = list[_LinkReference]
 """The links that ended with a session."""
-
-
-def _name(link: Link) -> bytes | None:
-    """The name of a link; of one that the peer attached any bytes, ``None`` where its Attach has none."""
-    name = lib.pn_link_name(link._pn)
-    return None if name == ffi.NULL else ffi.string(name)
 
 
 class LinkTable:
@@ -79,7 +73,7 @@ class LinkTable:
         """
         wanted = name.encode()
         for link in self.by_pointer.values():
-            if isinstance(link, kind) and link.closed_here and _name(link) == wanted:
+            if isinstance(link, kind) and link.closed_here and peer_fields.link_name(link) == wanted:
                 self._then[link] = then
                 return True
         return False
@@ -211,8 +205,8 @@ class LinkTable:
 
 def _attach(engine: Engine, link: Link) -> AttachFrame | None:
     """The peer's Attach, which has just arrived; ``None`` if it cannot be read, as one without a name."""
-    name = _name(link)
-    return None if name is None else engine.incoming.attach(name, from_receiver=isinstance(link, SenderLink))
+    name = peer_fields.link_name(link)
+    return engine.incoming.attach(name, from_receiver=isinstance(link, SenderLink))
 
 
 def _answer(link: Link) -> None:

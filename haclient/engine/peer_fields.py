@@ -68,8 +68,8 @@ def desired_capabilities(connection: proton.Connection) -> frozenset[str]:
 
 
 def link_name(link: Any) -> bytes:
-    """The name of a link of proton, which may be any bytes, or none, where the peer chose it."""
-    name = lib.pn_link_name(link._impl)
+    """The name of a link, which may be any bytes, or none, where the peer chose it."""
+    name = lib.pn_link_name(link._pn)
     return ffi.string(name) if name else b""
 
 
