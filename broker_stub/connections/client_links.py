@@ -123,7 +123,7 @@ class ClientLinks:
         if isinstance(link, ReceiverLink):
             self._accept_incoming(engine, link)
         elif (queue := self._resumed(link)) is not None:
-            queue.confirmations.steal(owner_of(self._client.client_id, peer_fields.link_name(link.endpoint)))
+            queue.confirmations.steal(owner_of(self._client.client_id, peer_fields.link_name(link)))
             queue.confirmations.when_recorded(self._resume, (engine, link))
         else:
             self._accept_outgoing(engine, link)
@@ -139,7 +139,7 @@ class ClientLinks:
     def _owner(self, link: SenderLink) -> bytes | None:
         """Return the owner of accepts over a link, or ``None`` if it asks for no confirmations."""
         return (
-            owner_of(self._client.client_id, peer_fields.link_name(link.endpoint))
+            owner_of(self._client.client_id, peer_fields.link_name(link))
             if link.is_asked_to_confirm
             else None
         )

@@ -38,11 +38,6 @@ class Guard:
         self._resuming = False
         self._finished = False
 
-    @property
-    def held(self) -> int:
-        """The number of completions that wait only for the guard to resume."""
-        return len(self._suspended)
-
     def when_complete(self, message: Message, done: Done, token: Any) -> None:
         """Call ``done(token)`` once the message is complete."""
         if message.pending_acks:

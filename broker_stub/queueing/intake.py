@@ -42,11 +42,6 @@ class Intake:
         if not self.full:
             _call_all(self._waiting)
 
-    @property
-    def waiting(self) -> int:
-        """The number of callbacks that wait."""
-        return len(self._waiting) + len(self._at_restart)
-
     def when_not_full(self, call: _Call) -> None:
         """Call once when links may get credit again."""
         self._waiting[call] = None

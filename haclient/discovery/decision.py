@@ -44,13 +44,11 @@ class Dial:
     """Begin this attempt.
 
     :param hops: redirects that led here.
-    :param redirected_by: the member that named this endpoint, for a redirect.
     """
 
     attempt: int
     endpoint: Endpoint
     hops: int = 0
-    redirected_by: Endpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)

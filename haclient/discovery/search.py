@@ -481,7 +481,7 @@ class Search:
             self._redirects.remove(endpoint)
         if endpoint == view.topology.primary:
             self._dialled_primaries.add(endpoint, view.topology.version)
-        return Dial(pending.attempt, endpoint, len(chain), chain[-1] if chain else None)
+        return Dial(pending.attempt, endpoint, len(chain))
 
     @property
     def _exhausted(self) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import proton
-from cproton_ffi import ffi, lib
+from cproton_ffi import lib
 
 from haclient.engine import peer_fields
 from haclient.engine.links import Link, ReceiverLink, SenderLink
@@ -39,12 +39,6 @@ _NO_REASON = proton.Condition("amqp:internal-error", "the peer ended the session
 _LinkReference = weakref.ReferenceType[proton.Link]
 EndedLinks = list[_LinkReference]
 """The links that ended with a session."""
-
-
-def _name(link: Link) -> bytes | None:
-    """Return the name of a link: any bytes if the peer attached it, ``None`` if its Attach has no name."""
-    name = lib.pn_link_name(link._pn)
-    return None if name == ffi.NULL else ffi.string(name)
 
 
 class LinkTable:
@@ -78,7 +72,7 @@ class LinkTable:
         """
         wanted = name.encode()
         for link in self.by_pointer.values():
-            if isinstance(link, kind) and link.closed_here and _name(link) == wanted:
+            if isinstance(link, kind) and link.closed_here and peer_fields.link_name(link) == wanted:
                 self._on_free[link] = then
                 return True
         return False
@@ -210,9 +204,9 @@ class LinkTable:
 
 
 def _attach(engine: Engine, link: Link) -> AttachFrame | None:
-    """Return the peer's Attach, which has just arrived; ``None`` if it cannot be read, or has no name."""
-    name = _name(link)
-    return None if name is None else engine.incoming.attach(name, from_receiver=isinstance(link, SenderLink))
+    """Return the peer's Attach, which has just arrived; ``None`` if it cannot be read or has no name."""
+    name = peer_fields.link_name(link)
+    return engine.incoming.attach(name, from_receiver=isinstance(link, SenderLink))
 
 
 def _answer(link: Link) -> None:

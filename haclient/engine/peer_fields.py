@@ -68,8 +68,8 @@ def desired_capabilities(connection: proton.Connection) -> frozenset[str]:
 
 
 def link_name(link: Any) -> bytes:
-    """Return the name of a link of proton; if the peer chose it, any bytes, or none."""
-    name = lib.pn_link_name(link._impl)
+    """Return the name of a link; if the peer chose it, any bytes, or none."""
+    name = lib.pn_link_name(link._pn)
     return ffi.string(name) if name else b""
 
 

@@ -37,7 +37,7 @@ def attach(engine: Engine, link: Link, states: Mapping[bytes, int]) -> int:
         engine.attach(link)
         return 0
     limit = engine.transport.remote_max_frame_size or _NO_LIMIT
-    name = peer_fields.link_name(link.endpoint)
+    name = peer_fields.link_name(link)
     sent = 0
 
     def add(output: bytes) -> bytes:

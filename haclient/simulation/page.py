@@ -1,14 +1,16 @@
-"""The HTML page of a comparison: charts and a table, self-contained, light and dark.
+"""A comparison as a self-contained HTML page (charts and a table, light and dark), or as a PNG.
 
 It uses the charting library and the style of the analysis' report.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
+import vl_convert
 from markupsafe import Markup
 
 from haclient.analysis.report import library, text
@@ -21,7 +23,8 @@ _SETUPS, _ATTEMPTS, _RATE, _IDEAL = (
     "N/\u03bc",
 )
 _TIME = "seconds after the primary is back"
-_HEIGHT = 190
+_HEIGHT, _WIDTH, _COLUMNS = 190, 340, 3
+_MARKS = f"filled: {_SETUPS}; line: {_ATTEMPTS}; dotted: {_RATE}; dashed: {_IDEAL}"
 
 _STYLE = """
 header, main { max-width: 1320px; }
@@ -59,7 +62,10 @@ def page(series: Sequence[Arrivals], table: Sequence[Mapping[str, object]], titl
     """Return the whole page."""
     span = time_span(series)
     columns = list(table[0]) if table else []
-    drawn = {f"chart-{place}": _chart(one, span) for place, one in enumerate(series)}
+    drawn = {
+        f"chart-{place}": library.figure(*_layers(one, span), height=_HEIGHT, seconds=_seconds(one, span))
+        for place, one in enumerate(series)
+    }
     return _PAGE.format(
         title=title,
         policy=library.policy(),
@@ -80,40 +86,61 @@ def _panel(place: int, one: Arrivals, span: float) -> Markup:
     return Markup("<section><h2>{}</h2>{}{}</section>").format(one.name, note, chart)
 
 
-def _chart(one: Arrivals, span: float) -> library.Figure:
-    limit = 3 * one.setup_rate
+def png(series: Sequence[Arrivals], title: str) -> bytes:
+    """The charts alone, side by side in the light colours."""
+    span = time_span(series)
+    panels = [
+        alt.layer(*_layers(one, span, zoomed=False), data=library.data(_seconds(one, span))).properties(
+            title=alt.TitleParams(one.name, subtitle=[caption(one, span), cut_off(one, span)]),
+            width=_WIDTH,
+            height=_HEIGHT,
+        )
+        for one in series
+    ]
+    heading = alt.TitleParams(title, subtitle=_MARKS, fontSize=16)
+    drawn = alt.concat(*panels, columns=_COLUMNS, title=heading).configure_title(anchor="start")
+    colours = dict(reversed(re.findall(r"--(\w+): (#\w+)", library.style())))
+    specification = re.sub(r"var\(--(\w+)\)", lambda found: colours[found[1]], drawn.to_json())
+    return vl_convert.vegalite_to_png(specification, scale=2)
+
+
+def _seconds(one: Arrivals, span: float) -> list[dict[str, float]]:
+    """A row for each bin of the time axis."""
     width = span / BINS
-    rows = [
+    return [
         {
             "s": place * width,
             "e": (place + 1) * width,
             "setups": setups,
             "attempts": attempts,
-            "drawn": min(attempts, limit),
+            "drawn": min(attempts, 3 * one.setup_rate),
         }
         for place, (setups, attempts) in enumerate(
             zip(per_second(one.back, span), per_second(one.attempts, span), strict=True)
         )
     ]
+
+
+def _layers(one: Arrivals, span: float, *, zoomed: bool = True) -> list[Any]:
+    """The layers of a panel; those of a page can be zoomed, and name the rows of their figure."""
     axis = alt.Axis(tickCount=6)
     x = alt.X("s:Q", title=_TIME, axis=axis, scale=alt.Scale(domain=[0, span], nice=False))
-    y_scale = alt.Scale(domain=[0, limit], nice=False)
+    y_scale = alt.Scale(domain=[0, 3 * one.setup_rate], nice=False)
     y = alt.Y("setups:Q", title=None, axis=library.count_axis(), scale=y_scale)
     hover = [
         alt.Tooltip("s:Q", title="second"),
         alt.Tooltip("setups:Q", title=_SETUPS, format=",.3~r"),
         alt.Tooltip("attempts:Q", title=_ATTEMPTS, format=",.3~r"),
     ]
-    base = alt.Chart(library.named("seconds"))
+    base = alt.Chart(library.named("seconds")) if zoomed else alt.Chart()
     setups = base.mark_rect(color=library.COLOURS[0], clip=True).encode(x=x, x2="e:Q", y=y, y2=alt.datum(0))
     attempts = base.mark_line(
         color=library.COLOURS[1], interpolate="step-after", strokeWidth=1.4, clip=True
     ).encode(x=x, y=alt.Y("drawn:Q", title=None, scale=y_scale))
-    seen = base.mark_rect(opacity=0).encode(x=x, x2="e:Q", tooltip=hover)
     rate = _rule("y", one.setup_rate, [2, 3], library.SOFT)
     ideal = [_rule("x", one.ideal, [6, 4], library.INK)] if one.ideal <= span else []
-    layers: list[Any] = [setups, attempts, rate, *ideal, seen.add_params(library.zoom())]
-    return library.figure(*layers, height=_HEIGHT, seconds=rows)
+    seen = base.mark_rect(opacity=0).encode(x=x, x2="e:Q", tooltip=hover)
+    return [setups, attempts, rate, *ideal, *([seen.add_params(library.zoom())] if zoomed else [])]
 
 
 def _rule(axis: str, value: float, dash: list[int], colour: str) -> alt.Chart:

@@ -171,7 +171,7 @@ class TestRedirectsWithAHint:
         assert dialled(factory) == [0, 2]
         when, _ = factory.dials()[1]
         assert 2.0 <= when <= 2.2
-        assert factory.of_type(Dial)[1].redirected_by == E[0]
+        assert factory.of_type(Dial)[1].hops == 1
 
     def test_a_target_that_may_not_be_followed_leaves_an_ordinary_retry_after(self) -> None:
         """It delays the next round, as a ``retry_after`` without an address does."""

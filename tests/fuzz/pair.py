@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from broker_stub.broker import Broker, BrokerOptions
-from broker_stub.election.arbiter.memory import MemoryArbiter
+from broker_stub.election.arbiter.urls import MemoryArbiter
 from broker_stub.election.generation import ArbiterRecord
 from broker_stub.member.member import ClusterOptions, ClusterSetup
 from broker_stub.queueing.exchanges import ExchangeType

@@ -1,4 +1,4 @@
-"""Opens an arbiter by URL."""
+"""Opens an arbiter by URL; the arbiter in memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,35 @@ import importlib.util
 from urllib.parse import unquote
 
 from broker_stub.election.arbiter.directory import DirectoryArbiter
-from broker_stub.election.arbiter.memory import MemoryArbiter
 from broker_stub.election.arbiter.record import Arbiter
+from broker_stub.election.generation import ArbiterRecord
 from haclient.version import install_extra
 
 # Seconds: long enough for a busy disk or an election in ZooKeeper; not longer, since clients wait for it.
 TIMEOUT = 5.0
 
 FORMS = "directory:/path, zookeeper:[user:password@]host:port,host:port/path or memory:"
+
+
+class MemoryArbiter:
+    """An arbiter in memory, for members in one process that share the object."""
+
+    def __init__(self) -> None:
+        self._record = ArbiterRecord()
+
+    async def read(self) -> ArbiterRecord:
+        """Return the record."""
+        return self._record
+
+    async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
+        """Replace the record if it is ``expected``; the loop runs nothing in between."""
+        if self._record != expected:
+            return False
+        self._record = new
+        return True
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to close."""
 
 
 def open_arbiter(url: str, *, timeout: float = TIMEOUT) -> Arbiter:

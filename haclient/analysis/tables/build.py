@@ -39,7 +39,6 @@ from haclient.analysis.tables import (
     hit_by,
     jitter,
     members,
-    not_recovered,
     rollup,
     site_lag,
 )
@@ -148,7 +147,7 @@ def _each(
         alarms.storms(storm_rows),
         *([] if quarantine is None else [alarms.quarantine(quarantine)]),
     )
-    yield not_recovered.not_recovered(rows, named)
+    yield episodes.not_recovered(rows, named)
     yield advice.advice(rows, storm_rows, rolled_up, accept_rate=options.accept_rate, replay=options.replay)
     yield members.coverage(rolled_up, missing, dropped)
     yield site_lag.site_lag(events if site_lag.has_lines(rolled_up) else events.limit(0))

@@ -320,6 +320,25 @@ def published(rows: DataFrame) -> DataFrame:
     return rows.select(*COLUMNS)
 
 
+def not_recovered(outages: DataFrame, names: DataFrame) -> DataFrame:
+    """One row a connection that is still searching, silent since a loss, gave up, or never connected.
+
+    :param outages: rows of ``classified``; docs/analysis.md has the columns.
+    :param names: of ``dictionary``.
+    """
+    gave_up = sf.col("episode_result") == "gave_up"
+    then = sf.when(gave_up, "gave up").when(sf.col("last_type") == Kind.LOST.value, "lost")
+    lasting = sf.col("episode_result").isin(*LASTING) & (sf.col("outage") > 1)
+    gone = outages.where(lasting | sf.col("never_connected"))
+    return with_names(gone, names, "last_error", "last_endpoint", "last_state").select(
+        *("client_id", "connection", "service", "instance", "cluster"),
+        sf.col("last_event_at").alias("last_seen"),
+        *("last_type", "last_error", "last_endpoint"),
+        sf.coalesce(then, sf.col("last_state"), sf.lit("reconnecting")).alias("last_state"),
+        *("outage_id", "episode_result", "never_connected"),
+    )
+
+
 def episodes(events: DataFrame, *, as_of: datetime | None = None, silence: float = SILENCE) -> DataFrame:
     """Return one row per episode of each connection; docs/analysis.md has the columns."""
     moment = clock.as_of(clock.lives(events)) if as_of is None else clock.microseconds(as_of)

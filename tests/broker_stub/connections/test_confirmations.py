@@ -113,7 +113,7 @@ async def test_an_accept_is_settled_when_the_dequeue_is_complete_and_not_before(
         guard.suspend("a test")
         await consumer.client.write(outcome(ACCEPTED, 0, 1))
         await until(lambda: queue.depth == 1)
-        await until(lambda: guard.held > 0)
+        await until(lambda: guard._suspended)
         queue.enqueue(bytes(proton.Message(body="next").encode()), lambda _: None, None)
         guard.resume("a test")
         assert await consumer.settled(2) == {0: ACCEPTED, 1: ACCEPTED}

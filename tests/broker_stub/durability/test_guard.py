@@ -60,9 +60,9 @@ def test_a_member_that_leads_again_completes_nothing_of_before() -> None:
     guard, reported = Guard(), list[Any]()
     guard.suspend("going alone")
     guard.when_complete(waiting(0), reported.append, "before")
-    assert (guard.held, guard.open) == (1, False)
+    assert (len(guard._suspended), guard.open) == (1, False)
     guard.finish()
-    assert guard.held == 0
+    assert len(guard._suspended) == 0
     guard.begin()
     assert guard.open
     guard.when_complete(waiting(0), reported.append, "now")
@@ -80,7 +80,7 @@ def test_a_completion_that_raises_drops_none_of_the_later_ones(caplog: pytest.Lo
     for token, done in enumerate((reported.append, raising, reported.append, reported.append)):
         guard.when_complete(waiting(0), done, token)
     guard.resume("recovering")
-    assert (reported, guard.held, guard.open) == ([0, 2, 3], 0, True)
+    assert (reported, len(guard._suspended), guard.open) == ([0, 2, 3], 0, True)
     assert "planted in 1" in caplog.text
 
 
@@ -110,9 +110,9 @@ def test_a_completion_that_suspends_the_guard_again_holds_the_rest() -> None:
     guard.when_complete(waiting(0), lambda _token: guard.suspend("shrinking"), "first")
     guard.when_complete(waiting(0), reported.append, "second")
     guard.resume("recovering")
-    assert (reported, guard.held, guard.open) == ([], 1, False)
+    assert (reported, len(guard._suspended), guard.open) == ([], 1, False)
     guard.resume("shrinking")
-    assert (reported, guard.held, guard.open) == (["second"], 0, True)
+    assert (reported, len(guard._suspended), guard.open) == (["second"], 0, True)
 
 
 def test_a_completion_that_suspends_and_resumes_loses_nothing_and_keeps_the_order() -> None:
@@ -145,4 +145,4 @@ def test_a_completion_that_ends_the_term_leaves_the_rest_unsettled(again: bool) 
     guard.when_complete(waiting(0), end, "first")
     guard.when_complete(waiting(0), reported.append, "second")
     guard.resume("recovering")
-    assert (reported, guard.held, guard.open) == ([], 0, again)
+    assert (reported, len(guard._suspended), guard.open) == ([], 0, again)

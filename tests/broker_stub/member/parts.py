@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker_stub.election.arbiter.memory import MemoryArbiter
+from broker_stub.election.arbiter.urls import MemoryArbiter
 from broker_stub.election.generation import ArbiterRecord
 from broker_stub.election.roles import Membership, Role
 from broker_stub.member.member import ClusterOptions, Member, SiteSteps

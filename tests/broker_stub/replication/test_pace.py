@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from broker_stub.cli.cluster_options import ClusterArguments
-from broker_stub.election.arbiter.memory import MemoryArbiter
+from broker_stub.election.arbiter.urls import MemoryArbiter
 from broker_stub.member.member import ClusterOptions, Member, MemberHost, SiteSteps
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.sites.backup_state import BackupState

@@ -13,7 +13,7 @@ from proton import Message
 
 from broker_stub.durability.guard import Guard
 from broker_stub.election import generation as rules
-from broker_stub.election.arbiter.memory import MemoryArbiter
+from broker_stub.election.arbiter.urls import MemoryArbiter
 from broker_stub.management_client import MemberRefusedError
 from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.replication.replica_set import ReplicaSet, SteppedDownError
