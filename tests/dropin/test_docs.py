@@ -1,4 +1,4 @@
-"""What docs/drop-in.md says of defects is held by tests."""
+"""Tests exist for each defect in docs/drop-in.md."""
 
 from __future__ import annotations
 
