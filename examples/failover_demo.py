@@ -1,17 +1,17 @@
-"""Kill the primary of a broker pair in mid-stream, twice, and count what happened.
+"""Kill the primary of a broker pair twice under load, and account for every message.
 
-Starts two ``broker_stub`` members and their manager, a producer and a consumer that talk to them
-through ``haclient``, and kills the primary with SIGKILL ``--kills`` times.  The manager promotes
-the other member and starts the dead one again as the backup.  A live display shows it happening.  At the
-end stand a table of what became of every message, a strip of what was settled when, and one sentence.
+The program starts two ``broker_stub`` members and their supervisor, a producer and a consumer that use
+``haclient``.  It kills the primary with SIGKILL ``--kills`` times.  The supervisor promotes the other member
+and starts the dead one again as the backup.  A live display shows it.  At the end the program prints a
+table of all messages, a strip of settled messages over time, and one sentence.
 
     make demo
     python examples/failover_demo.py --rate 2000 --kills 3 --plain
 
-It fails with exit code 1 if a message is missing; Ctrl-C ends it, and its members, with 130.
+The exit code is 1 if a message is missing.  Ctrl-C ends the program and its members, with exit code 130.
 
 Every message carries a number.  The producer notes each number as sent, and as settled when the
-primary has accepted it; the consumer notes each number it is given.
+primary has accepted it; the consumer notes each number that it receives.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from haclient.errors import HaclientError, ReceiveTimeout, StaleDelivery
 from haclient.outcome import Outcome
 
 QUEUE = "demo"
-# The screen is redrawn as often as a person can follow.
+# Faster redraws than a person can follow are useless.
 FRAMES_PER_SECOND = 8
-# Silence that ends the count.  While messages are missing: several times the longest backoff that a failover
-# of a second or two can lead to.
+# Seconds without a message that end the count.  While messages are missing, this is several times the
+# longest backoff after a failover of a second or two.
 QUIET = 0.5
 QUIET_IF_MISSING = 3.0
 
 
 @dataclass
 class Totals:
-    """What became of every number."""
+    """The numbers that were sent, settled and received."""
 
     sent: int = 0
     settled: set[int] = field(default_factory=set)
@@ -70,26 +70,26 @@ class Totals:
 
     @property
     def missing(self) -> set[int]:
-        """Settled, and never given to the consumer."""
+        """Return the numbers that were settled and never received."""
         return self.settled - self.received.keys()
 
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the beginning."""
         return time.monotonic() - self.began
 
     def counts(self) -> dict[str, int]:
-        """Messages that each client has dealt with."""
+        """Count the messages of each client."""
         return {"producer": len(self.settled), "consumer": self.received.total()}
 
     def rates(self) -> dict[str, float]:
-        """Messages per second over the last second of frames."""
+        """Return messages per second over the last second of frames."""
         now, counts = time.monotonic(), self.counts()
         then, before = self.marks[0] if self.marks else (self.began, dict.fromkeys(counts, 0))
         self.marks.append((now, counts))
         return {name: (counts[name] - before[name]) / max(now - then, 0.001) for name in counts}
 
     def note(self, text: str) -> None:
-        """Put a line into the log of the display."""
+        """Add a line to the log of the display."""
         self.log.append(f"{self.elapsed():6.2f} s  {text}")
 
 
@@ -124,7 +124,7 @@ async def produce(connection: aio.Connection, totals: Totals, rate: int, stop: a
 
 
 async def consume(connection: aio.Connection, totals: Totals, finished: asyncio.Event) -> None:
-    """Receive and accept until everything was sent and nothing came for a while."""
+    """Receive and accept until everything was sent and no message has arrived for a while."""
     receiver = await connection.create_receiver(QUEUE, credit=200)
     last = time.monotonic()
     while True:
@@ -144,7 +144,7 @@ async def consume(connection: aio.Connection, totals: Totals, finished: asyncio.
 
 
 async def watch(name: str, connection: aio.Connection, totals: Totals) -> None:
-    """Note what the connection goes through."""
+    """Log the events of the connection."""
     async for event in connection.events():
         match event:
             case events.Disconnected():
@@ -167,7 +167,7 @@ async def watch(name: str, connection: aio.Connection, totals: Totals) -> None:
 
 
 async def assassinate(pair: LocalCluster, totals: Totals, kills: int, interval: float) -> None:
-    """Kill the primary every ``interval`` seconds, never before the pair is whole again."""
+    """Kill the primary every ``interval`` seconds, each time once the pair is complete again."""
     for _ in range(kills):
         await asyncio.sleep(interval)
         await pair.wait_ready()
@@ -179,7 +179,7 @@ async def assassinate(pair: LocalCluster, totals: Totals, kills: int, interval: 
 
 
 def picture(pair: LocalCluster, connections: dict[str, aio.Connection], totals: Totals) -> Group:
-    """The live display."""
+    """Return the live display."""
     members = Table("member", "address", "state", "generation", "process", expand=True)
     for member in pair.members:
         style = {"primary": "bold green", "dead": "bold red"}.get(str(member.state), "")
@@ -213,7 +213,7 @@ async def display(
     *,
     plain: bool,
 ) -> AsyncIterator[None]:
-    """Show the picture while the body runs; print the log afterwards where there is no terminal."""
+    """Show the picture while the body runs; without a terminal, print the log afterwards."""
     if plain:
         yield
         for line in totals.log:
@@ -235,7 +235,7 @@ async def display(
 
 
 def verdict(totals: Totals, kills: int) -> Table:
-    """What happened, and how it was counted."""
+    """Return a table of the totals, each with its definition."""
     duplicates = sum(count - 1 for count in totals.received.values())
     who, longest = max(totals.downtimes, key=lambda pair: pair[1], default=("-", 0.0))
     table = Table("", "count", "how it was counted", title=f"{kills} times SIGKILL")
@@ -257,7 +257,7 @@ def verdict(totals: Totals, kills: int) -> Table:
 
 
 async def demonstrate(console: Console, *, rate: int, kills: int, interval: float, plain: bool) -> Totals:
-    """Run the whole thing."""
+    """Run the whole demonstration."""
     totals = Totals()
 
     def on_pair_event(event: LocalClusterEvent) -> None:
@@ -286,7 +286,7 @@ async def demonstrate(console: Console, *, rate: int, kills: int, interval: floa
 
 
 def first_message(error: Exception) -> str:
-    """Return what the user can act on; anything but those errors is a defect, and rises."""
+    """Return the first error that the user can act on; raise any other error, which is a defect."""
     if not isinstance(error, ExceptionGroup):
         return str(error)
     if error.split((HaclientError, OSError))[1] is not None:
@@ -295,7 +295,7 @@ def first_message(error: Exception) -> str:
 
 
 def report(console: Console, totals: Totals) -> None:
-    """Print the end: the table, the picture and the sentence."""
+    """Print the table, the picture and the sentence."""
     strip = SettledStrip(totals.settled_at, totals.killed_at, totals.sent_until)
     kills, received = len(totals.killed_at), len(totals.received)
     console.print(verdict(totals, kills), strip)
@@ -316,12 +316,12 @@ def report(console: Console, totals: Totals) -> None:
     "--plain", is_flag=True, default=not sys.stdout.isatty(), help="No live display: the log at the end."
 )
 def main(*, rate: int, kills: int, interval: float, plain: bool) -> None:
-    """Kill the primary of a broker pair in mid-stream and count what happened."""
-    # A character that the terminal's encoding lacks is no reason to fail.
+    """Kill the primary of a broker pair under load and account for every message."""
+    # Replace characters that the terminal's encoding lacks, instead of failing.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     console = Console()
-    # What the log would say is in the display.
+    # The display shows the same facts as the log.
     logging.getLogger("haclient").setLevel(logging.CRITICAL)
     logging.getLogger("broker_stub").setLevel(logging.CRITICAL)
     try:

@@ -4,8 +4,8 @@
     HACLIENT_URL=amqp://127.0.0.1:5672 uvicorn --app-dir examples fastapi_app:app
     curl -i localhost:8000/orders --json '{"item": "tea", "quantity": 2}'
 
-Where the brokers are, the password and every option come from the environment (docs/configuration.md).
-A request that comes during a failover waits for the new primary, ``SEND_TIMEOUT`` at most.
+The addresses of the brokers, the password and all options are environment variables (docs/configuration.md).
+A request that arrives during a failover waits at most ``SEND_TIMEOUT`` for the new primary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEND_TIMEOUT = 5.0  # seconds
 
 
 class Order(BaseModel):
-    """What a customer wants."""
+    """An order of a customer."""
 
     item: str
     quantity: int
@@ -51,6 +51,6 @@ async def order(order: Order, request: Request) -> dict[str, str]:
 @app.exception_handler(HaclientError)
 async def unavailable(request: Request, error: HaclientError) -> JSONResponse:
     print(f"{request.method} {request.url.path}: {error}")
-    # ``delivered`` is null when nobody can know: the customer may get the order twice by asking again.
+    # ``delivered`` is null if the outcome is unknown: a repeated order may then be stored twice.
     facts = {"detail": str(error), "delivered": error.delivered, "safe_to_retry": error.safe_to_retry}
     return JSONResponse(facts, status.HTTP_503_SERVICE_UNAVAILABLE)

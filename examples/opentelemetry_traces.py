@@ -1,9 +1,9 @@
-"""A message in a trace: sent, received and processed, and the connection beside it; printed as JSON.
+"""Trace a message (sent, received, processed) and its connection; print the spans as JSON.
 
     pip install '.[metrics]' opentelemetry-sdk
     python examples/opentelemetry_traces.py [URL]
 
-An application that exports to a collector sets the providers up once, and needs nothing else of this.
+An application that exports to a collector sets up the providers once, and needs nothing else of this file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(url: str) -> None:
 
         receiver = traced.create_receiver("orders")
         delivery = receiver.receive(timeout=10)
-        with receiver.processing(delivery):  # below "checkout", in this process or in another
+        with receiver.processing(delivery):  # a child of "checkout", in this process or in another
             delivery.accept()
     provider.shutdown()
 

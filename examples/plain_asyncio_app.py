@@ -1,9 +1,9 @@
-"""One factory with two connections, pipelined sends, and the events of both watched.
+"""One factory with two connections, pipelined sends, and the events of both connections.
 
     python examples/plain_asyncio_app.py [URL]
 
-A producer sends a number every tenth of a second without waiting for its outcome, a consumer takes
-them.  Kill the primary meanwhile and see what the connections go through.  Ctrl-C ends it.
+A producer sends a number every tenth of a second without waiting for its outcome; a consumer receives
+them.  Kill the primary meanwhile and watch the events.  Ctrl-C ends the program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from haclient import Outcome, aio, events
 async def produce(connection: aio.Connection) -> None:
     sender = await connection.create_sender("numbers")
     for number in itertools.count(1):
-        # Waits only for room in the window: through an outage that is 1000 messages, or ``?window=``.
+        # Waits only if the window is full: during an outage after 1000 messages, or ``?window=``.
         settled = await sender.submit(number)
         settled.add_done_callback(functools.partial(on_settled, number))
         await asyncio.sleep(0.1)
@@ -52,7 +52,7 @@ async def watch(name: str, connection: aio.Connection) -> None:
 
 
 async def main(url: str) -> None:
-    # What one connection learns about the cluster, the other knows too.
+    # Both connections share their knowledge of the cluster.
     async with (
         aio.ConnectionFactory(url) as factory,
         factory.connect() as producer,

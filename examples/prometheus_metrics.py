@@ -1,10 +1,10 @@
-"""What a connection goes through, for Prometheus to fetch.
+"""Serve the metrics of a connection for Prometheus.
 
     pip install '.[metrics]'
     python examples/prometheus_metrics.py [URL [PORT]]
     curl -s localhost:9464/metrics | grep haclient_
 
-Kill the primary meanwhile, and look again.  Ctrl-C ends it.
+Kill the primary meanwhile, and look again.  Ctrl-C ends the program.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A server that squares numbers, and a client that asks it, through a failover.
+"""A server that squares numbers, and a client that sends it requests, across failovers.
 
     python examples/request_response.py [URL]
 
-Replies go to a dynamic address, which the primary makes and which dies with it.  So the client
-reads ``receiver.address`` anew for every request, and asks again when no reply arrived in time: the
-reply may be lost, and the request too.  A correlation id says which reply belongs to which
-request, and lets late ones be dropped.  Ctrl-C ends it.
+Replies go to a dynamic address, which the primary makes and which is lost with that primary.  So the client
+reads ``receiver.address`` anew for every request.  If no reply arrives in time, the request or the reply may
+be lost, and the client sends the request again.  A correlation id matches replies to requests, so the client
+can drop late replies.  Ctrl-C ends the program.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ REPLY_WITHIN = 1.0  # seconds
 
 async def serve(connection: aio.Connection) -> None:
     requests = await connection.create_receiver("squares")
-    replies = await connection.create_sender(None)  # each reply has an address of its own
+    replies = await connection.create_sender(None)  # each reply names its own address
     async for request in requests:
-        async with request:  # after a failover the request comes again, and is answered again
+        async with request:  # after a failover the request is delivered and answered again
             number, reply_to = request.body, request.message.reply_to
             if not isinstance(number, int) or reply_to is None:
                 await request.reject("amqp:decode-error", "a request is a whole number and an address")
@@ -47,7 +47,7 @@ class Client:
         self._waiting: dict[str, asyncio.Future[object]] = {}
 
     async def ask(self, number: int) -> object:
-        """Ask until there is an answer."""
+        """Send a request until a reply arrives."""
         while True:
             try:
                 async with asyncio.timeout(REPLY_WITHIN):
@@ -59,7 +59,7 @@ class Client:
         request_id = str(uuid.uuid4())
         reply = self._waiting[request_id] = asyncio.get_running_loop().create_future()
         try:
-            reply_to = self._replies.address  # another one after a failover
+            reply_to = self._replies.address  # changes with each failover
             print(f"client: {number}, reply to {reply_to}", flush=True)
             await self._requests.send(Message(body=number, reply_to=reply_to, correlation_id=request_id))
             return await reply
@@ -67,7 +67,7 @@ class Client:
             del self._waiting[request_id]
 
     async def take_replies(self) -> None:
-        """Hand out replies for ever."""
+        """Hand out replies until cancelled."""
         async for reply in self._replies:
             async with reply:
                 waiting = self._waiting.get(str(reply.message.correlation_id))

@@ -1,7 +1,7 @@
-"""The picture at the end of the demonstration: a bar for each 50 ms, and a mark for each kill of the primary.
+"""The strip that the demonstration prints at its end: a bar for each 50 ms, a mark for each kill.
 
-A row has as many bars as the terminal has room for, and 80 columns without a terminal.  In a long run a bar
-is more than 50 ms.  Without UTF-8 the bars are ASCII.
+A row is as wide as the terminal, or 80 columns without one.  In a long run a bar is more than 50 ms.
+Without UTF-8 the bars are ASCII.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 BAR_MS = 50
-# A picture that leaves room for the table above it on one screen.
+# Leaves room for the table above on one screen.
 MOST_ROWS = 12
 _LABEL = "{:6.1f} s "
 # Rows of whole seconds are easier to read.
@@ -26,7 +26,7 @@ _NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight"
 
 
 class _Glyphs(NamedTuple):
-    """From nothing to a full bar, and the mark of a kill."""
+    """The bars from empty to full, and the mark of a kill."""
 
     bars: str
     mark: str
@@ -38,9 +38,9 @@ _ASCII = _Glyphs(" .:-=+*#@", "v")
 
 @dataclass(frozen=True, slots=True)
 class SettledStrip:
-    """A picture for rich to print.  Times are seconds since the run began, in order.
+    """A strip that rich can print.  Times are seconds since the run began, in ascending order.
 
-    :param ended_at: when the last message was sent: a pause may last until then.
+    :param ended_at: when the last message was sent; the last pause may extend to it.
     """
 
     settled_at: Sequence[float]
@@ -49,12 +49,12 @@ class SettledStrip:
 
     @property
     def longest_pause(self) -> float:
-        """The longest time in seconds without a message that was settled."""
+        """Return the longest time in seconds without a settled message."""
         times = (*self.settled_at, max((self.ended_at, *self.settled_at[-1:])))
         return max((after - before for before, after in pairwise(times)), default=self.ended_at)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield a heading, and the rows."""
+        """Yield a heading and the rows."""
         if not self.settled_at:
             return
         glyphs = _ASCII if options.ascii_only else _UNICODE
@@ -63,7 +63,8 @@ class SettledStrip:
         first, last = min(times) // 1000 * 1000, max(times)
         bar_ms = BAR_MS * -(-(last - first + 1) // (BAR_MS * columns * MOST_ROWS))
         counts = Counter((int(at * 1000) - first) // bar_ms for at in self.settled_at)
-        # The messages that a failover held back are settled at once: on their scale all else would be flat.
+        # After a failover all held-back messages are settled at once; their count would make every other bar
+        # flat.
         full = max(2 * int(statistics.median(counts.values())), 1)
         kills = [(int(at * 1000) - first) // bar_ms for at in self.killed_at]
         yield Text(f"messages settled in each {bar_ms} ms; a full bar is {full:,} or more, a blank none")
@@ -83,7 +84,7 @@ def _bars_in(columns: int) -> int:
 
 
 def _marks(positions: Sequence[int], columns: int, mark: str) -> Text:
-    """A line above a row; the word stands beside the mark where it has room."""
+    """Return the line of marks above a row; the word "killed" follows or precedes a mark if it fits."""
     line = [" "] * columns
     for position in positions:
         line[position] = mark
@@ -98,7 +99,7 @@ def _marks(positions: Sequence[int], columns: int, mark: str) -> Text:
 
 
 def summary(*, kills: int, sent: int, received: int, longest_pause: float) -> str:
-    """Return what the run has shown, as one sentence."""
+    """Return the result of the run as one sentence."""
     number = _NUMBERS[kills] if kills < len(_NUMBERS) else f"{kills:,}"
     killed = f"{number} {'primary was' if kills < 2 else 'primaries were'} killed"
     lost = f"{sent - received:,}" if sent > received else "none"

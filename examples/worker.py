@@ -1,11 +1,11 @@
-"""A worker that acknowledges a job after it has done it, and stops between two jobs.
+"""A worker that acknowledges each job when it is done, and stops only between two jobs.
 
     HACLIENT_URL=amqp://127.0.0.1:5672 python examples/worker.py
 
-The other variables are those of docs/configuration.md: HACLIENT_USER, HACLIENT_PASSWORD_FILE, any option.
-A job is a number: the seconds of work it takes.  Send some to the queue "jobs", and stop the
-worker with Ctrl-C or SIGTERM.  Jobs are delivered at least once, so the work must bear repeating:
-when the connection is lost before ``accept``, the job is done again by the consumer that gets it next.
+docs/configuration.md lists the other variables: HACLIENT_USER, HACLIENT_PASSWORD_FILE, any option.
+A job is a number: its seconds of work.  Send some to the queue "jobs", and stop the worker with Ctrl-C or
+SIGTERM.  Jobs are delivered at least once, so a job must be safe to repeat: if the connection is lost before
+``accept``, the next consumer that receives the job does it again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     with (
         haclient.ConnectionFactory.from_env() as factory,
         factory.connect() as connection,
-        # One job in hand and one waiting: the others are left to other workers.
+        # Hold one job and prefetch one; the others go to other workers.
         connection.create_receiver("jobs", credit=1) as receiver,
     ):
         print(f"waiting for jobs at {connection.endpoint}", flush=True)
@@ -34,7 +34,7 @@ def main() -> None:
             try:
                 delivery = receiver.receive(timeout=0.5)
             except ReceiveTimeout:
-                continue  # a moment to look whether to stop
+                continue  # look whether to stop
             work(delivery)
     print("stopped", flush=True)
 

@@ -1,7 +1,7 @@
-"""Refuse notes in ``changes/`` that no changelog can have: ``scripts/check_changes.py``.
+"""Refuse notes in ``changes/`` that towncrier would drop or print wrongly: ``scripts/check_changes.py``.
 
-towncrier judges the names (``ISSUE.KIND.md``, ``+SLUG.KIND.md``).  A note without text would vanish without a
-word, and one with a heading would break the page.
+towncrier itself checks the names (``ISSUE.KIND.md``, ``+SLUG.KIND.md``).  It drops a note without text
+silently, and a heading in a note would break the changelog.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 _NAMES = "a name is ISSUE.KIND.md or +SLUG.KIND.md (changes/README.md)"
-_HEADING = re.compile(r"#{1,6}(?:\s|$)")  # "#12 is fixed" is none
+_HEADING = re.compile(r"#{1,6}(?:\s|$)")  # "#12 is fixed" is not a heading
 
 
 def complaints(root: Path) -> Iterator[str]:
-    """Yield a line for each fault."""
+    """Yield one line for each fault."""
     texts = {path.name: _text(path) for path in sorted((root / "changes").iterdir())}
     strays = [name for name, text in texts.items() if text is None]
     for name in strays:
         yield f"changes/{name}: not a Markdown file of UTF-8 text, so no note: move it away; {_NAMES}"
-    if not strays:  # towncrier would stop at them
+    if not strays:  # towncrier would stop at a stray file
         yield from _misnamed(root)
     for name, text in texts.items():
         if text is not None and not text.strip():
@@ -53,7 +53,7 @@ def _misnamed(root: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print what was found; 1 if anything was."""
+    """Print every fault and return 1 if there is one."""
     found = list(complaints(ROOT))
     sys.stdout.writelines(f"{line}\n" for line in found)
     return 1 if found else 0

@@ -1,8 +1,8 @@
 """Refuse pages that are hard to read: ``.make-venv/bin/python scripts/check_prose.py [PAGE...]``.
 
-The check reads paragraphs, list items and table cells of the top folder's pages and of ``docs/``; code is
-one word.  The median sentence of a page has at most 18 words, and no sentence has more than 35.  The pages in
-``NOT_YET`` are older than this rule.
+The check reads paragraphs, list items and table cells of the pages in the top folder and in ``docs/``; code
+counts as one word.  The median sentence of a page has at most 18 words, and no sentence has more than 35.
+The pages in ``NOT_YET`` are older than this rule.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_MEDIAN = 18
 MOST_WORDS = 35
 
 NOT_YET = frozenset({})
-"""Pages that do not pass yet.  A page leaves the list when it passes; none joins it."""
+"""Pages that do not pass yet.  Remove a page when it passes; never add one."""
 GENERATED = frozenset({"docs/interop-types.md"})
 """Pages that a program writes: lists of results, not sentences."""
 
@@ -30,13 +30,13 @@ _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _RULE = re.compile(r"^\|[\s:|-]+\|$")
 _ITEM = re.compile(r"^ *(?:[-*]|\d+\.) +")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*]*[A-Z0-9`])")
-# Points that end no sentence.
+# Abbreviations whose point does not end a sentence.
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf)\.", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a page reads.
+    """The measured sentence lengths of a page.
 
     :param median: words of the median sentence; 0 for a page without prose.
     :param long: the sentences with too many words.
@@ -47,12 +47,12 @@ class Reading:
 
     @property
     def passes(self) -> bool:
-        """Whether the page may stay as it is."""
+        """True if the page meets both limits."""
         return self.median <= MOST_MEDIAN and not self.long
 
 
 def blocks(text: str) -> Iterator[str]:
-    """The paragraphs, list items and table cells of a page, without markup."""
+    """Return the paragraphs, list items and table cells of a page, without markup."""
     text = _COMMENT.sub("", _FENCE.sub("", text))
     text = _LINK.sub(r"\1", _CODE.sub("CODE", _without_code_blocks(text)))
     paragraph: list[str] = []
@@ -68,7 +68,7 @@ def blocks(text: str) -> Iterator[str]:
 
 
 def _without_code_blocks(text: str) -> str:
-    """Indented blocks after an empty line are code, unless they belong to a list item."""
+    """Remove code blocks: indented blocks after an empty line, unless they belong to a list item."""
     kept: list[str] = []
     code = listed = False
     for line in text.splitlines():
@@ -81,7 +81,7 @@ def _without_code_blocks(text: str) -> str:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a page; a cell or heading of a word or two is none."""
+    """Return the sentences of a page; a cell or heading of one or two words does not count."""
     for block in blocks(text):
         for sentence in _SENTENCE.split(_ABBREVIATION.sub(r"\1", block)):
             if length(sentence) > 2:  # noqa: PLR2004 - a name, a number, a unit
@@ -89,7 +89,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def length(sentence: str) -> int:
-    """Words of a sentence."""
+    """Count the words of a sentence."""
     return sum(any(letter.isalnum() for letter in word) for word in sentence.split())
 
 
@@ -102,13 +102,13 @@ def read(text: str) -> Reading:
 
 
 def pages() -> list[Path]:
-    """The pages of the top folder, of ``docs/`` and of ``changes/`` that people write."""
+    """Return the hand-written pages of the top folder, of ``docs/`` and of ``changes/``."""
     found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "changes" / "README.md"]
     return [page for page in sorted(found) if page.relative_to(ROOT).as_posix() not in GENERATED]
 
 
 def complaints(page: Path) -> Iterator[str]:
-    """One line for each fault of a page."""
+    """Yield one line for each fault of a page."""
     name, reading = page.relative_to(ROOT), read(page.read_text())
     if reading.median > MOST_MEDIAN:
         yield f"{name}: the median sentence has {reading.median:g} words, at most {MOST_MEDIAN}"
@@ -117,7 +117,7 @@ def complaints(page: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print what was found; 1 if anything was in a page that has to pass."""
+    """Print every fault and return 1 if a page that must pass has one."""
     given = [Path(page).resolve() for page in sys.argv[1:]]
     checked = given or [page for page in pages() if page.relative_to(ROOT).as_posix() not in NOT_YET]
     found = [line for page in checked for line in complaints(page)]

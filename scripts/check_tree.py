@@ -1,15 +1,16 @@
 """Refuse cycles of imports at run time, and folders and modules that grew too large.
 
-``.make-venv/bin/python scripts/check_tree.py [ROOT]``; import-linter holds the layers (``pyproject.toml``).
+``.make-venv/bin/python scripts/check_tree.py [ROOT]``; import-linter checks the layers (``pyproject.toml``).
 
 Rules
 -----
-* No modules import each other in a circle when they run.  Imports inside functions count.
-* With the imports for type checkers, which are not run, at most four modules reach each other: more cannot be
-  read one at a time.
-* A folder has at most 15 modules beside its ``__init__`` and ``__main__``, a module at most 500 lines.
-* Each folder has a README of at most ten lines; that of ``haclient`` is a table of at most twenty rows.
-* Each script in ``benchmarks/`` runs by itself; the last two rules are for the folders beside them.
+* At run time, modules never import each other in a circle.  Imports inside functions count.
+* Including the imports that only type checkers read, at most four modules reach each other: a larger group
+  cannot be read one module at a time.
+* A folder has at most 15 modules, without ``__init__`` and ``__main__``; a module has at most 500 lines.
+* Each folder has a README of at most ten lines; the README of ``haclient`` is a table of at most twenty rows.
+* The last two rules hold for the folders in ``benchmarks/`` too, but not for the scripts there, which run
+  alone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _TABLE = "haclient"
 
 
 def circles() -> Iterator[str]:
-    """The first circle of imports at run time, if there is one; the packages are those on ``sys.path``."""
+    """Return the first circle of imports at run time, if there is one, among the packages on ``sys.path``."""
     graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     try:
@@ -42,7 +43,7 @@ def circles() -> Iterator[str]:
 
 
 def knots() -> Iterator[str]:
-    """The modules of which each reaches each other one, imports for type checkers included."""
+    """Return the groups of modules that all reach each other, with the imports for type checkers."""
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     seen: set[str] = set()
     for name in sorted(graph.modules):
@@ -55,7 +56,7 @@ def knots() -> Iterator[str]:
 
 
 def oversized(root: Path) -> Iterator[str]:
-    """Folders with too many modules, modules with too many lines, and READMEs that are missing or long."""
+    """Yield folders with too many modules, modules with too many lines, and missing or long READMEs."""
     folders = {path.parent for folder in FOLDERS for path in (root / folder).rglob("*.py")}
     for folder in sorted(folders):
         name = folder.relative_to(root)
@@ -74,12 +75,12 @@ def oversized(root: Path) -> Iterator[str]:
 
 
 def _most_lines(folder: str) -> int:
-    """Of its README."""
+    """Return the most lines that the README of a folder may have."""
     return MOST_TABLE_LINES if folder == _TABLE else MOST_README_LINES
 
 
 def main() -> int:
-    """Print what was found; 1 if anything was."""
+    """Print every fault and return 1 if there is one."""
     root = Path(sys.argv[1] if sys.argv[1:] else ".").resolve()
     sys.path.insert(0, str(root))
     found = [*circles(), *knots(), *oversized(root)]

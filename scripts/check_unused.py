@@ -2,12 +2,12 @@
 
 Rules
 -----
-* A use is the name in code of ``USERS`` outside the definition itself: read, in a string of its own
-  (``getattr``), or in code of a page.  Imports and ``__all__`` are none.  Names are compared as text, so two
-  things of one name pass if one of them is used.
-* What a decorator hands to a framework is used: a command, a fixture.
-* A method that a class of ``FRAMEWORKS`` has is called by that framework, as is a handler of proton's events.
-* ``EXCEPTIONS`` has the others, each with its reason.  One that is used or gone is refused too.
+* A use is an occurrence of the name in the code of ``USERS`` outside its own definition: a read, a string
+  of exactly this name (``getattr``), or code in a page.  Imports and ``__all__`` do not count.  Names are
+  compared as text: if two definitions share a name, one use is enough for both.
+* A definition that a decorator registers with a framework is used, such as a command or a fixture.
+* A method that a class of ``FRAMEWORKS`` has is called by that framework, as are handlers of proton's events.
+* ``EXCEPTIONS`` lists the others, each with its reason.  An exception that is used or gone is refused too.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "set_ssl_domain": "a method of proton's acceptor, which is in no public module of proton",
 }
 
-# Decorators that hand a function to a framework.
+# Decorators that register a function with a framework.
 _REGISTERING = frozenset({"command", "group", "fixture"})
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _DOTTED = re.compile(r"\w+(?:[.:]\w+)*")
@@ -76,7 +76,7 @@ class Definition:
 
 
 def definitions(tree: ast.Module, path: str) -> Iterator[Definition]:
-    """Yield what a module defines for others."""
+    """Yield the public definitions of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name[0] != "_":
             decorators = {name for each in node.decorator_list for name in _decorator(each)}
@@ -112,13 +112,13 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 
 def unused(root: Path, exceptions: Mapping[str, str] = EXCEPTIONS) -> Iterator[str]:
-    """Yield a line for each definition without a use, and each exception without need."""
+    """Yield a line for each unused definition and each needless exception."""
     used: Counter[str] = Counter()
     defined: list[Definition] = []
     for user in USERS:
         for path in sorted((root / user).rglob("*.py")):
             tree = ast.parse(path.read_bytes())
-            if path.name != Path(__file__).name:  # it names the exceptions
+            if path.name != Path(__file__).name:  # this file names the exceptions
                 used += uses(tree)
             if user in PACKAGES:
                 defined += definitions(tree, path.relative_to(root).as_posix())
@@ -134,7 +134,7 @@ def unused(root: Path, exceptions: Mapping[str, str] = EXCEPTIONS) -> Iterator[s
 
 
 def main() -> int:
-    """Print what was found; 1 if anything was."""
+    """Print every fault and return 1 if there is one."""
     root = Path(sys.argv[1] if sys.argv[1:] else ".").resolve()
     found = list(unused(root))
     sys.stdout.writelines(f"{line}\n" for line in found)

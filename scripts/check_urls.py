@@ -1,16 +1,16 @@
-"""Refuse an address of the project that is not the one in ``pyproject.toml``.
+"""Refuse an address of the project that differs from the one in ``pyproject.toml``.
 
 ``.make-venv/bin/python scripts/check_urls.py [--write | --published]``
 
 The address of the repository is ``project.urls.Repository``; the contact is the e-mail address of the first
-of ``project.maintainers``.  Both stand in pages and forms too.  Change them in ``pyproject.toml``, and
-``--write`` changes every other place.  ``--published`` also refuses the placeholders at example.org in any of
-them, before anything leaves for an index.
+of ``project.maintainers``.  Pages and forms repeat both.  Change them in ``pyproject.toml``, then
+``--write`` changes every other place.  ``--published`` also refuses the placeholders at example.org;
+the release runs it before anything is uploaded to an index.
 
 Rules
 -----
-* Any ``https://HOST/.../haclient`` in the files of ``PAGES`` is the repository's address, with ``.git`` or
-  without.  A host that is a package index by its name has the package's page, which is left alone.
+* Any ``https://HOST/.../haclient`` in the files of ``PAGES`` is the repository's address, with or without
+  ``.git``.  If the host is a package index, the address is the package's page and stays.
 * Any e-mail address in ``CONTACT_PAGES`` is the contact.
 """
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACEHOLDER = "example.org"  # RFC 2606: reserved, so never the address of a stranger
+PLACEHOLDER = "example.org"  # RFC 2606: reserved, so never a stranger's address
 PAGES = (
     "pyproject.toml",
     "mkdocs.yml",
@@ -37,7 +37,7 @@ PAGES = (
 )
 CONTACT_PAGES = ("SECURITY.md", "CODE_OF_CONDUCT.md")
 
-_INDEXES = frozenset({"pypi", "piwheels", "anaconda"})  # labels of their hosts' names
+_INDEXES = frozenset({"pypi", "piwheels", "anaconda"})  # labels in the host names of package indexes
 
 _REPOSITORY = re.compile(r"https://([\w.-]+)(?::\d+)?(?:/[\w.-]+)*?/haclient(?=(?:\.git)?(?![\w.-]*\w))")
 _CONTACT = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -56,12 +56,12 @@ class Addresses:
 
     @classmethod
     def read(cls, root: Path) -> Addresses:
-        """Read them from ``pyproject.toml``."""
+        """Read the addresses from ``pyproject.toml``."""
         project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
         return cls(project["urls"]["Repository"], project["maintainers"][0]["email"])
 
     def in_page(self, name: str, text: str) -> str:
-        """Return the text of a page with these addresses in the place of others."""
+        """Return the text of a page with these addresses in place of its own."""
         text = _REPOSITORY.sub(self._instead_of, text)
         return _CONTACT.sub(self.contact, text) if name in CONTACT_PAGES else text
 
@@ -70,15 +70,15 @@ class Addresses:
 
 
 def pages(root: Path) -> Iterator[Path]:
-    """The files that may have an address of the project."""
+    """Return the files that may contain an address of the project."""
     for pattern in PAGES:
         yield from sorted(root.glob(pattern))
 
 
 def complaints(root: Path, *, published: bool = False) -> Iterator[str]:
-    """Yield a complaint for each line of a file with another address.
+    """Yield a line for each line of a file with a wrong address.
 
-    :param published: complain about placeholders too.
+    :param published: refuse placeholders too.
     """
     addresses = Addresses.read(root)
     if not _REPOSITORY.fullmatch(addresses.repository):
@@ -104,7 +104,7 @@ def write(root: Path) -> None:
 
 
 def main() -> int:
-    """Print what was found; 1 if anything was."""
+    """Print every wrong address and return 1 if there is one."""
     parser = argparse.ArgumentParser(description="Refuse an address that is not the one in pyproject.toml.")
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--write", action="store_true", help="change every other place")

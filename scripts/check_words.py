@@ -1,9 +1,8 @@
 """Refuse words that the field does not use: ``.make-venv/bin/python scripts/check_words.py``.
 
-Names are split at ``_`` and at capitals.  Looked at: the names that the folders define (modules, classes,
-functions, parameters, attributes, variables), and the texts that people read (log lines, help, errors).
-What a name is called instead stands beside it in ``BANNED``.  A term of two words is found as two parts of
-one name that follow each other.
+The check splits names at ``_`` and at capitals.  It reads the names that the folders define (modules,
+classes, functions, parameters, attributes, variables), and the texts for people (log lines, help, errors).
+``BANNED`` has each word with its replacement.  A term of two words matches two consecutive parts of a name.
 """
 
 from __future__ import annotations
@@ -211,7 +210,7 @@ BANNED: Mapping[str, Mapping[str, str]] = {
         "way": "source config",
     },
 }
-"""Folder: the word there, and what is said instead."""
+"""The banned words of each folder, with their replacements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,13 +225,13 @@ class Use:
 
 
 def parts(name: str) -> list[str]:
-    """``HTTPServer_isUp`` is http, server, is, up."""
+    """Split a name into words: ``HTTPServer_isUp`` is http, server, is, up."""
     words = re.findall(r"ZooKeeper|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)
     return [word.lower() for word in words]
 
 
 def defined(tree: ast.AST) -> Iterator[Use]:
-    """The names that a module defines."""
+    """Yield the names that the module defines."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -244,7 +243,7 @@ def defined(tree: ast.AST) -> Iterator[Use]:
 
 
 def read_by_people(tree: ast.AST) -> Iterator[Use]:
-    """Log lines, help texts and the texts of errors."""
+    """Yield log lines, help texts and the texts of errors."""
     for node in ast.walk(tree):
         match node:
             case ast.Raise(exc=ast.Call(args=arguments)):
@@ -269,7 +268,7 @@ def _texts(values: list[ast.expr]) -> Iterator[Use]:
 
 
 def banned_in(folder: str) -> dict[tuple[str, ...], str]:
-    """The terms that a folder may not use, as tuples of words, with what is said instead."""
+    """Return the terms that a folder may not use, as tuples of words, with their replacements."""
     return {
         tuple(term.split()): instead
         for at, terms in BANNED.items()
@@ -279,7 +278,7 @@ def banned_in(folder: str) -> dict[tuple[str, ...], str]:
 
 
 def found_in(words: list[str], terms: Mapping[tuple[str, ...], str]) -> Iterator[tuple[str, str]]:
-    """The terms among ``words``."""
+    """Return the terms that occur among ``words``."""
     for start in range(len(words)):
         for size in (1, 2):
             term = tuple(words[start : start + size])
@@ -288,7 +287,7 @@ def found_in(words: list[str], terms: Mapping[tuple[str, ...], str]) -> Iterator
 
 
 def complaints(root: Path) -> Iterator[str]:
-    """One line for each banned word in the folders below ``root``."""
+    """Yield one line for each banned word in the folders below ``root``."""
     for path in sorted(path for folder in _FOLDERS for path in (root / folder).rglob("*.py")):
         where = path.relative_to(root)
         terms = banned_in(where.parent.as_posix())
@@ -302,7 +301,7 @@ def complaints(root: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print what was found; 1 if anything was."""
+    """Print every banned word and return 1 if there is one."""
     found = sorted(set(complaints(ROOT)))
     sys.stdout.writelines(f"{line}\n" for line in found)
     return 1 if found else 0

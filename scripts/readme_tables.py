@@ -1,6 +1,7 @@
-"""Write anew what is generated from tables in the code: run it after changing an option or a telemetry key.
+"""Generate pages and files from tables in the code; run it after changing an option or a telemetry key.
 
-The tables of docs/, the signature of the options for type checkers, and the JSON Schemas of telemetry.
+It writes the tables of docs/, the signature of the options for type checkers, and the JSON Schemas of
+telemetry.
 
 .make-venv/bin/python scripts/readme_tables.py
 """
@@ -37,7 +38,7 @@ TABLES = (
 
 
 def fill(text: str, name: str, content: str) -> str:
-    """The text with ``content`` between the markers of that name."""
+    """Return the text with ``content`` between the markers of that name."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     return pattern.sub(lambda match: f"{match[1]}{content.strip()}\n{match[2]}", text)
 

@@ -3,17 +3,16 @@
 Rules
 -----
 * Everything that can fail happens in a clone in a temporary folder: version, changelog, commit, wheel, sdist,
-  checksums.  Until that has succeeded neither checkout nor repository is touched, and an interrupt leaves
-  both as they were.
-* Then come three short steps: the files into ``dist/``, the tag, ``main`` forward to the tag.  They are
-  refused if the checkout has changed meanwhile.  If ``main`` cannot go forward, the tag is deleted again.
+  checksums.  Until all of it has succeeded, checkout and repository stay untouched, also after an interrupt.
+* Then three short steps follow: copy the files into ``dist/``, set the tag, move ``main`` forward to the tag.
+  They are refused if the checkout has changed meanwhile.  If ``main`` cannot move, the tag is deleted again.
   After an interrupt between the last two, the next run names the command that finishes.
-* No command gets the variables that bind git to one repository (``GIT_DIR`` and its like): a hook or
-  ``git rebase --exec`` exports them, and then the clone's commits would go to the user's repository.
-* Nothing is sent anywhere: the last lines name the command that does.
-* A section ``## [1.2.3] - unreleased`` that was written by hand becomes that of the release, and the notes
-  of ``changes/`` follow its text under the same headings.  Without one, towncrier's section is the
-  first of the changelog.
+* No command gets the variables that bind git to one repository (``GIT_DIR`` and the like).  A hook or
+  ``git rebase --exec`` exports them, and the clone's commits would go to the user's repository.
+* Nothing is uploaded: the last lines name the command that does.
+* A hand-written section ``## [1.2.3] - unreleased`` becomes the section of the release.  The notes of
+  ``changes/`` follow its text under the same headings.  Without such a section, towncrier's section
+  becomes the first of the changelog.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ from packaging.version import InvalidVersion, Version
 ROOT = Path(__file__).resolve().parent.parent
 BRANCH = "main"
 SUMS = "SHA256SUMS"
-SIGNALED = 128  # the exit code of a program that a signal ended, without the signal's number (POSIX shells)
-NO_NOTES = "No significant changes."  # what towncrier writes without a fragment
+SIGNALED = 128  # exit code of a program ended by a signal, less the signal's number (POSIX shells)
+NO_NOTES = "No significant changes."  # towncrier's text without a fragment
 
 _VERSION = re.compile(r'^(version = ")([^"]+)(")$', re.MULTILINE)
 _WHEEL = re.compile(r"(haclient-)\d[\w.!+]*(-py3-none-any\.whl)")
@@ -51,13 +50,13 @@ _HEADINGS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")  
 
 
 class ReleaseError(Exception):
-    """The release cannot be made.  The text says why, and what to do."""
+    """The release cannot be made.  The text says why, and how to go on."""
 
 
 class Interrupt(KeyboardInterrupt):
     """A signal that ends the release.
 
-    :param number: of the signal.
+    :param number: the number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -66,23 +65,23 @@ class Interrupt(KeyboardInterrupt):
 
 
 def interrupt(number: int, _: FrameType | None) -> NoReturn:
-    """Raise `Interrupt`, so that the temporary clone is removed; a handler of signals."""
+    """Raise `Interrupt` on a signal, so that the temporary clone is removed."""
     raise Interrupt(number)
 
 
 @cache
 def repository_variables() -> frozenset[str]:
-    """The environment variables that bind git to one repository."""
+    """Return the environment variables that bind git to one repository."""
     command = ["git", "rev-parse", "--local-env-vars"]
     names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    # options of `git -c`, such as safe.directory: they hold for any repository
+    # options of `git -c`, such as safe.directory, hold for any repository
     return frozenset(names) - {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"}
 
 
 def output(*command: str, cwd: Path) -> str:
-    """Run a command outside any repository of the environment, and return its output.
+    """Run a command without the variables of `repository_variables`, and return its output.
 
-    :raises ReleaseError: with what the command printed, if it fails.
+    :raises ReleaseError: with the command's error text, if it fails.
     """
     environment = {name: value for name, value in os.environ.items() if name not in repository_variables()}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
@@ -92,17 +91,17 @@ def output(*command: str, cwd: Path) -> str:
 
 
 def git(*arguments: str, cwd: Path) -> str:
-    """Run git and return what it prints, without the last line's end."""
+    """Run git and return its output without the last newline."""
     return output("git", *arguments, cwd=cwd).rstrip("\n")
 
 
-# -- may it be made ----------------------------------------------------------------------------------------
+# -- checks before a release -------------------------------------------------------------------------------
 
 
 def check(root: Path, wanted: str, *, dry_run: bool) -> str:
-    """Refuse a release that must not be made from this checkout, and return the commit that it has.
+    """Refuse a release that must not be made from this checkout; return the checkout's commit.
 
-    :param dry_run: print addresses that are placeholders, and do not refuse them.
+    :param dry_run: print placeholder addresses instead of refusing them.
     :raises ReleaseError: with the reason.
     """
     _check_version(wanted, _VERSION.findall((root / "pyproject.toml").read_text())[0][1])
@@ -113,7 +112,7 @@ def check(root: Path, wanted: str, *, dry_run: bool) -> str:
     if changed := git("status", "--porcelain", cwd=root):
         raise ReleaseError(f"the tree has changes that are not committed; commit or stash them:\n{changed}")
     _check_tag(root, f"v{wanted}")
-    try:  # the workflow would refuse them when the tag is public
+    try:  # the workflow would refuse placeholders only when the tag is public
         output(sys.executable, "scripts/check_urls.py", "--published", cwd=root)
     except ReleaseError as error:
         if not dry_run:
@@ -146,11 +145,11 @@ def _check_tag(root: Path, tag: str) -> None:
     raise ReleaseError(f"the tag {tag} exists already: choose the next version")
 
 
-# -- what it changes ---------------------------------------------------------------------------------------
+# -- changed files -----------------------------------------------------------------------------------------
 
 
 def prepare(tree: Path, version: str, date: str) -> str:
-    """Change the files of a work tree into those of the release, and return its section of the changelog.
+    """Turn the files of a work tree into the files of the release, and return its section of the changelog.
 
     :raises ReleaseError: if ``changes/`` has anything but well-formed notes, so that no note is lost.
     """
@@ -171,7 +170,7 @@ def prepare(tree: Path, version: str, date: str) -> str:
 
 
 def _notes(tree: Path, version: str, date: str) -> str:
-    """The section that towncrier makes of the fragments."""
+    """Return the section that towncrier makes of the fragments."""
     command = ("-m", "towncrier", "build", "--draft", "--version", version, "--date", date)
     return output(sys.executable, *command, cwd=tree).strip() + "\n"
 
@@ -179,8 +178,8 @@ def _notes(tree: Path, version: str, date: str) -> str:
 def with_release(changelog: str, version: str, notes: str) -> tuple[str, str]:
     """Return the changelog with a release, and the release's section alone.
 
-    :param notes: the section of the fragments, a title in its first line.
-    :raises ReleaseError: when there is nothing to say about the release, or it has a section already.
+    :param notes: towncrier's section, with a title in its first line.
+    :raises ReleaseError: if the release has no text, or the changelog already has its section.
     """
     title, _, body = notes.partition("\n")
     body = "" if body.strip() == NO_NOTES else body.strip()
@@ -202,8 +201,8 @@ def with_release(changelog: str, version: str, notes: str) -> tuple[str, str]:
 
 
 def merged(first: str, second: str) -> str:
-    """Return one text of two: each heading once, in the order of Keep a Changelog, other headings last."""
-    texts: dict[str, list[str]] = {"": []}  # without a heading: the introduction
+    """Merge two texts: each heading once, in the order of Keep a Changelog, other headings last."""
+    texts: dict[str, list[str]] = {"": []}  # the key of the introduction, which has no heading
     for body in (first, second):
         introduction, *parts = _HEADING.split(body)
         texts[""].append(introduction)
@@ -218,7 +217,7 @@ def merged(first: str, second: str) -> str:
 
 
 def build(tree: Path) -> list[Path]:
-    """Build the sdist, the wheel and the file of their checksums; return the three."""
+    """Build the sdist, the wheel and the file of their checksums; return all three paths."""
     output(sys.executable, "-m", "hatchling", "build", "-d", "dist", cwd=tree)
     built = sorted((tree / "dist").iterdir())
     sums = tree / "dist" / SUMS
@@ -228,12 +227,12 @@ def build(tree: Path) -> list[Path]:
     return [*built, sums]
 
 
-# -- in order ----------------------------------------------------------------------------------------------
+# -- the release -------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def clone_of(root: Path) -> Iterator[Path]:
-    """A clone of the checkout in a temporary folder; the repository does not know of it."""
+    """Clone the checkout into a temporary folder, without a trace in the repository."""
     with tempfile.TemporaryDirectory(prefix="haclient-release-") as folder:
         tree = Path(folder) / "tree"
         git("clone", "--quiet", "--shared", "--no-tags", str(root), str(tree), cwd=root)
@@ -243,17 +242,18 @@ def clone_of(root: Path) -> Iterator[Path]:
 def release(root: Path, version: str, *, dry_run: bool) -> None:
     """Make the release, or show it.
 
-    :raises ReleaseError: when it must not be made, or a command failed; branch, tags and work tree are as
-        they were, and ``dist/``, which git ignores, may have the files.
+    :raises ReleaseError: if the release must not be made, or a command failed.  Branch, tags and work tree
+        are
+        then unchanged; ``dist/``, which git ignores, may have the files.
     """
     head = check(root, version, dry_run=dry_run)
     tag, date = f"v{version}", datetime.now(UTC).date().isoformat()
-    # who commits and signs may be set in the repository alone
+    # the repository's own configuration may set the committer and the signing key
     own = ("-c", f"include.path={root / git('rev-parse', '--git-common-dir', cwd=root) / 'config'}")
     with clone_of(root) as tree:
         section = prepare(tree, version, date)
         git("add", "--all", cwd=tree)
-        # a hook would look for .make-venv, which a clone has not
+        # a hook would need .make-venv, which a clone lacks
         git(*own, "commit", "--quiet", "--no-verify", "--message", f"Release {version}", cwd=tree)
         print(section)
         print(git("show", "--stat", "--format=commit: %s", cwd=tree))
@@ -286,7 +286,7 @@ def main() -> int:
     parser.add_argument("--dry-run", action="store_true", help="show everything, keep nothing")
     arguments = parser.parse_args()
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(ending) is not signal.SIG_IGN:  # as under nohup
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # ignored under nohup
             signal.signal(ending, interrupt)
     try:
         release(ROOT, arguments.version, dry_run=arguments.dry_run)

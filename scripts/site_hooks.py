@@ -1,12 +1,12 @@
-"""What the documentation site does beyond MkDocs: ``mkdocs.yml`` names this module.
+"""Hooks that adapt the pages to the documentation site: ``mkdocs.yml`` names this module.
 
 * A link whose text is the name of a file gets the title of that page.
 * A link to a file outside of ``docs/`` (an example, a module) becomes the path of that file: the site has no
   such page.
-* The first page has no list of pages beside it, which would have one line.  A page without sections has no
+* The first page hides its list of pages, which would have one line.  A page without sections has no
   table of contents.
-* State diagrams become tables.  A page of the repository shows the same source as a drawing; in the site
-  that would need a script from another host.
+* State diagrams become tables.  A page of the repository shows the same source as a drawing, which
+  in the site would need a script from another host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _END = "[*]"
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: object) -> str:
-    """Called by MkDocs with the text of each page."""
+    """Adapt the text of a page; MkDocs calls it for each page."""
     page.meta["hide"] = ["navigation"] if page.is_homepage else [] if "\n## " in markdown else ["toc"]
     titles = {each.src_uri: _title(each.content_string) for each in files.documentation_pages()}
     return with_titles_and_paths(markdown, page.file.src_uri, titles)
@@ -37,10 +37,10 @@ def _title(text: str) -> str | None:
 
 
 def with_titles_and_paths(markdown: str, page: str, titles: Mapping[str, str | None]) -> str:
-    """The text of a page with links that suit the site.
+    """Return the text of a page with links that suit the site.
 
     :param page: its path in the folder of all pages.
-    :param titles: those of all pages, by path.
+    :param titles: the titles of all pages, by path.
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -58,7 +58,7 @@ def with_titles_and_paths(markdown: str, page: str, titles: Mapping[str, str | N
 
 
 def moves_table(source: str, *_: object, **__: object) -> str:
-    """A Mermaid state diagram as an HTML table: the custom fence of ``mkdocs.yml``."""
+    """Format a Mermaid state diagram as an HTML table: the custom fence of ``mkdocs.yml``."""
     head = "<table><tr><th>state</th><th>move</th><th>next state</th></tr>"
     return f"{head}{''.join(_rows(source))}</table>"
 

@@ -1,4 +1,4 @@
-"""Draw the state tables of the code into docs/internals/ anew: run it after changing a table of moves.
+"""Draw the state tables of the code into docs/internals/; run it after changing a table of moves.
 
 .make-venv/bin/python scripts/state_diagrams.py
 """
@@ -18,7 +18,7 @@ INTERNALS = ROOT / "docs" / "internals"
 
 
 def diagram(moves: Mapping[tuple[enum.Enum, enum.Enum], enum.Enum], *initial: enum.Enum) -> str:
-    """The moves as a Mermaid state diagram; a state without a move of its own is an end."""
+    """Return the moves as a Mermaid state diagram; a state without moves is an end state."""
     arrows = [f"    [*] --> {state.value}" for state in initial]
     labels: dict[tuple[enum.Enum, enum.Enum], list[str]] = {}
     for (state, move), to in moves.items():
@@ -31,13 +31,13 @@ def diagram(moves: Mapping[tuple[enum.Enum, enum.Enum], enum.Enum], *initial: en
 
 
 def fill(text: str, content: str) -> str:
-    """The text with ``content`` between the markers of the diagram."""
+    """Return the text with ``content`` between the markers of the diagram."""
     pattern = re.compile(r"(<!-- moves -->\n).*?(<!-- /moves -->)", re.DOTALL)
     return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
 
 
 def pages() -> Mapping[Path, str]:
-    """Each page and the diagram that belongs into it."""
+    """Return each page and its diagram."""
     first, *_ = SEARCH_MOVES
     arbitrated, operated = diagram(WITH_ARBITER, Role.CONNECTING), diagram(BY_OPERATOR, Role.PASSIVE)
     member = f"{arbitrated}\n\nWithout an arbiter:\n\n{operated}"

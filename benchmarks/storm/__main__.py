@@ -1,4 +1,4 @@
-"""``python -m benchmarks.storm``: thousands of real connections, a primary that is killed, and the count."""
+"""``python -m benchmarks.storm``: connect thousands of clients, kill their primary, count all messages."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def storm(*, as_json: bool, plot: Path | None, html: Path | None, **given: Any) 
 
 
 def plan_of(given: dict[str, Any]) -> Plan:
-    """The storm that the options ask for."""
+    """Return the plan that the options describe."""
     if bool(given["url"]) != bool(given["kill_command"]):
         raise click.UsageError("--url and --kill go together")
     if given["standby"] is not None and given["kind"] != "haclient":

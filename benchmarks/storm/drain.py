@@ -1,4 +1,4 @@
-"""Takes every message of a queue after a storm."""
+"""Receives every message of a queue after a storm."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from haclient import aio
 from haclient.errors import ReceiveTimeout
 
 _CREDIT = 1_000
-# After so many seconds without a message there is none.
+# Seconds without a message after which the queue counts as empty.
 _IDLE_TIMEOUT = 5.0
 
 
 async def take_all(
     url: str, address: str, expected: Iterable[str], progress: Callable[[int], object]
 ) -> Counter[str]:
-    """The bodies of the messages in a queue, with how often each one was received.
+    """Receive the messages of a queue; return how often each body arrived.
 
-    Ends when nothing that is expected is missing, and the queue is empty or silent.
+    Ends when every expected message has arrived and the queue is empty, or no message arrives for a while.
     """
     missing = set(expected)
     came: Counter[str] = Counter()

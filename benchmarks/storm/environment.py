@@ -14,7 +14,7 @@ from broker_stub import scratch_directory
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, Member
 from haclient.cluster_url.endpoint import Endpoint
 
-# A backup that takes over, on a busy machine.
+# Seconds in which a backup takes over on a busy machine.
 _PATIENCE = 60.0
 
 
@@ -30,41 +30,41 @@ class Environment(Protocol):
         """The cluster URL for clients, without options."""
 
     def served(self, killed_at: float, over_at: float) -> Served | None:
-        """Who followed the killed primary, when, and whom it served; ``None`` for unknown."""
+        """Return the promoted member's admissions and refusals; ``None`` if unknown."""
 
     def primary(self) -> str:
-        """``host:port`` of the primary, empty for unknown."""
+        """Return ``host:port`` of the primary, empty if unknown."""
 
     def processes(self) -> Mapping[str, int]:
-        """The members' process ids by name, as far as they are known."""
+        """Return the known process ids of the members, by name."""
 
     def primary_process(self) -> int | None:
-        """The primary's process id, if it is known."""
+        """Return the primary's process id, if it is known."""
 
     def parked(self) -> int | None:
-        """How many connections the passive members have parked; ``None`` for unknown."""
+        """Count the connections that the passive members have parked; ``None`` if unknown."""
 
     def accept_rate(self) -> float | None:
-        """Connections a second that the primary admits, by its status; ``None`` for no limit, or unknown."""
+        """Return the primary's admissions a second, from its status; ``None`` for no limit, or if unknown."""
 
     async def start(self) -> None:
-        """Ready for clients when it returns."""
+        """Start the cluster; return when it accepts clients."""
 
     async def kill(self) -> float:
-        """Kill the primary; when it was dead, by the monotonic clock."""
+        """Kill the primary; return the monotonic time of its death."""
 
     async def follow(self) -> None:
-        """Let another member become primary; returns when one is."""
+        """Let another member become primary; return when one has."""
 
     async def stop(self) -> None:
-        """Leave nothing behind."""
+        """Stop the cluster and remove everything that it started."""
 
 
 class LocalPair:
-    """Members of its own, with the supervisor that ``broker-stub pair`` uses.
+    """A cluster of its own members, with the supervisor of ``broker-stub pair``.
 
     :param serve_arguments: more arguments for every member's ``serve``.
-    :param restart: whether the killed member is started again, as a backup.
+    :param restart: True to start the killed member again, as a backup.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LocalPair:
         self._telemetry = folder / "members"
         arguments = ("--telemetry", str(self._telemetry), "--log-level", "error", *serve_arguments)
         listen = (Endpoint("127.0.0.1", 0),) * members
-        # A dead member that is back before another is promoted could be promoted itself.
+        # If a dead member returned before another is promoted, it could be promoted itself.
         self._pair = LocalCluster(
             LocalClusterOptions(listen=listen, serve_arguments=arguments, restart=False)
         )
@@ -92,30 +92,30 @@ class LocalPair:
         return self._pair.url
 
     def served(self, killed_at: float, over_at: float) -> Served | None:
-        """Who followed, and whom it served, by the members' telemetry."""
+        """Return the promoted member's admissions and refusals, from the members' telemetry."""
         return served_between(self._telemetry, killed_at, over_at)
 
     def primary(self) -> str:
-        """``host:port`` of the primary."""
+        """Return ``host:port`` of the primary."""
         primary = self._pair.primary
         return "" if primary is None else primary.address.authority
 
     def processes(self) -> Mapping[str, int]:
-        """The members' process ids by name."""
+        """Return the members' process ids by name."""
         return {member.name: member.pid for member in self._pair.members if member.pid is not None}
 
     def primary_process(self) -> int | None:
-        """The primary's process id."""
+        """Return the primary's process id."""
         primary = self._pair.primary
         return None if primary is None else primary.pid
 
     def parked(self) -> int:
-        """How many connections the passive members have parked, by the last probes."""
+        """Count the parked connections of the passive members, as of the last probes."""
         others = (member for member in self._pair.members if member is not self._pair.primary)
         return sum(_entrance(member)["parked_now"] for member in others if member.status is not None)
 
     def accept_rate(self) -> float | None:
-        """Connections a second that the primary admits, by the last probe."""
+        """Return the primary's admissions a second, as of the last probe."""
         primary = self._pair.primary
         rate = None if primary is None or primary.status is None else _entrance(primary)["rate"]
         return None if rate is None else float(rate)
@@ -126,7 +126,7 @@ class LocalPair:
         await self._pair.wait_ready(_PATIENCE)
 
     async def kill(self) -> float:
-        """SIGKILL; no member is promoted before ``follow``."""
+        """Kill the primary with SIGKILL; no member is promoted before ``follow``."""
         await self._pair.deciding.acquire()
         self._held = True
         self._killed = await self._pair.kill_primary()
@@ -153,16 +153,16 @@ class LocalPair:
 
 
 def _entrance(member: Member) -> Mapping[str, Any]:
-    """What a member reports of its admission."""
+    """Return a member's admission section of its status."""
     assert member.status is not None, "asked for members with a status only"
     facts: Mapping[str, Any] = member.status.facts["entrance"]
     return facts
 
 
 class ExistingCluster:
-    """A cluster that runs already: its URL, and a shell command that kills its primary.
+    """A running cluster: its URL, and a shell command that kills its primary.
 
-    Who follows, and when, is that cluster's business.
+    The cluster itself decides which member follows, and when.
     """
 
     def __init__(self, url: str, kill_command: str) -> None:
@@ -190,12 +190,12 @@ class ExistingCluster:
         """Unknown."""
 
     async def start(self) -> None:
-        """It runs already."""
+        """Do nothing: the cluster runs already."""
 
     async def kill(self) -> float:
         """Run the command and wait for its end.
 
-        :raises EnvironmentUnavailable: when it fails.
+        :raises EnvironmentUnavailable: if the command fails.
         """
         process = await asyncio.create_subprocess_shell(self._kill_command)
         if code := await process.wait():
@@ -203,12 +203,12 @@ class ExistingCluster:
         return time.monotonic()
 
     async def follow(self) -> None:
-        """Not ours to do."""
+        """Do nothing: the cluster promotes a member itself."""
 
     async def stop(self) -> None:
-        """It goes on."""
+        """Do nothing: the cluster keeps running."""
 
 
 def folder() -> AbstractContextManager[Path]:
-    """Where a storm keeps its files while it runs."""
+    """Make a temporary folder for the files of a storm."""
     return scratch_directory.temporary(f"{scratch_directory.PREFIX}storm-")

@@ -1,19 +1,20 @@
-"""The numbers of a storm, from the reports of both ends.  No I/O.
+"""The figures of a storm, from the reports of clients and members.  No I/O.
 
 Definitions
 -----------
-* The primary is *back* when the promoted member wrote down that it serves; of a cluster that writes
-  nothing, when the first client was back.  Times are counted from there.
+* The primary is *back* at the time at which the promoted member recorded that it serves.  If a cluster
+  records
+  nothing, it is back with the first client.  Other times count from there.
 * A client is back when its Begin was answered.  ``last``, ``p50`` and ``p99`` are over all clients that
-  were connected when the primary was killed; they are infinite where so many did not come back.
-* The setup rate (mu) is *sustained*: four fifths of the connections, the ones in the middle, divided by
-  the time they took.  It is taken from the primary's own telemetry of admitted clients where there is some,
-  otherwise from the clients.  ``ideal`` is N/mu, and ``ratio`` is ``last`` / ``ideal``.
-  ``accept_rate`` is the rate that the primary reports.
-* An attempt is a dial.  ``attempts`` counts those since the kill, to any member; ``attempts_after``
-  those that began after the primary was back, to the primary.
-* A defect is an error of the clients' library that ended its event loop; the worker went on after it.
-* A message is lost when it was settled for its client and was not in the queue after the storm.
+  were connected when the primary was killed.  They are infinite if too few clients came back.
+* The setup rate (mu) is *sustained*: the middle four fifths of the connections, divided by the time that they
+  took.  It is computed from the primary's telemetry of admitted clients, and without it from the clients.
+  ``ideal`` is N/mu, and ``ratio`` is ``last`` / ``ideal``.  ``accept_rate`` is the rate that the primary
+  reports.
+* An attempt is a dial.  ``attempts`` counts dials since the kill, to any member; ``attempts_after`` counts
+  dials to the primary that began after it was back.
+* A defect is an error of the clients' library that ended its event loop; the worker then restarted the loop.
+* A message is lost if it was settled for its client and was not in the queue after the storm.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from benchmarks.storm.lines import body
 from benchmarks.storm.member_lines import Served
 from benchmarks.storm.results import Results
 
-# The share of the connections at either end that the beginning and the end distort.
+# The share of the connections at each end that is left out, since start and end distort the rate.
 _RIM = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One storm.  Times are seconds from the primary being back, rates a second."""
+    """The figures of one storm.  Times are seconds since the primary was back, rates a second."""
 
     name: str
     clients: int
@@ -67,10 +68,10 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known after a storm.
+    """The inputs of `figures`: everything that one storm reported.
 
-    :param primary: ``host:port`` of the new primary, empty for unknown.
-    :param accept_rate: the admissions a second that it reports; ``None`` for no limit, or unknown.
+    :param primary: ``host:port`` of the new primary, empty if unknown.
+    :param accept_rate: the admissions a second that it reports; ``None`` for no limit, or if unknown.
     :param came: how often each message was in the queue.
     """
 
@@ -86,7 +87,7 @@ class Facts:
 
 
 def figures(facts: Facts) -> Figures:
-    """The numbers of a storm."""
+    """Compute the figures of a storm."""
     results, served = facts.results, facts.served
     clients = [results.clients[number] for number in facts.clients]
     returns = sorted(at for client in clients if (at := client.back_at(facts.killed_at)) is not None)
@@ -128,7 +129,7 @@ def figures(facts: Facts) -> Figures:
 
 
 def _dials(facts: Facts, since: float) -> tuple[float, ...]:
-    """When the primary was dialled, seconds after it was back."""
+    """Return when clients dialled the primary, in seconds after it was back, ascending."""
     attempts = itertools.chain.from_iterable(facts.results.clients[each].attempts for each in facts.clients)
     return tuple(sorted(at - since for at, to in attempts if at >= since and facts.primary in ("", to)))
 
@@ -138,7 +139,7 @@ def _each(clients: Collection[object], count: int) -> float:
 
 
 def sustained_rate(times: Sequence[float]) -> float:
-    """Events a second in the middle of them, 0.0 for too few to tell."""
+    """Return the events a second among the middle ones; 0.0 for too few events."""
     ordered = sorted(times)
     first, last = int(len(ordered) * _RIM), int(len(ordered) * (1 - _RIM)) - 1
     if last <= first or ordered[last] <= ordered[first]:
@@ -147,7 +148,7 @@ def sustained_rate(times: Sequence[float]) -> float:
 
 
 def share(times: Sequence[float], part: float, clients: int) -> float:
-    """When that part of all clients was back; infinite when it never was.
+    """Return when this share of all clients was back; infinite if it never was.
 
     :param times: ascending.
     """
@@ -156,7 +157,7 @@ def share(times: Sequence[float], part: float, clients: int) -> float:
 
 
 def busiest_second(times: Sequence[float]) -> int:
-    """The most events within one second.
+    """Return the most events within one second.
 
     :param times: ascending.
     """
@@ -164,5 +165,5 @@ def busiest_second(times: Sequence[float]) -> int:
 
 
 def percentile(values: Collection[float], part: float) -> float:
-    """The value at that rank, infinite of none."""
+    """Return the value at that rank; infinite if there are no values."""
     return share(sorted(values), part, len(values)) if values else math.inf

@@ -1,9 +1,9 @@
-"""The clients of a storm: worker processes of one kind, which take commands and report events.
+"""The clients of a storm: worker processes of one kind, which read commands and report events.
 
-Workers end when their input ends, so none of them outlives the storm, however that ends.  Linux shares
-processors out among sessions first (``sched_autogroup``), and each member has one of its own.  So workers
-stay in this process's session and count as one more, or they get sessions of their own (``apart``), whose
-niceness then counts beside the members.
+Workers end when their input ends, so they never outlive the storm.  Linux first shares processors among
+sessions (``sched_autogroup``), and each member has its own session.  By default the workers stay in this
+process's session and count as one more.  With ``apart`` they get their own sessions, whose niceness then
+counts against the members'.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Kind = Literal["haclient", "proton", "rhea"]
 
 _HERE = Path(__file__).resolve().parent
 _RHEA = _HERE / "rhea_worker.js"
-# select() takes file descriptors below 1024, and the container and the interpreter have some.
+# select() takes file descriptors below 1024; the container and the interpreter use some of them.
 _PROTON_LIMIT = 900
-# An interpreter that loads proton, on a machine that is busy.
+# Seconds in which an interpreter loads proton on a busy machine.
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 5.0
 
 
-# Clients have machines of their own; here they leave the processors to the members first.
+# Real clients have their own machines; here a higher niceness gives the members precedence.
 _NICE = 5
 
 
@@ -43,14 +43,14 @@ class FleetError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """Which clients, and how many.
+    """The kind and number of the clients.
 
     :param first: number of the first client.
-    :param processes: how many workers; proton takes more where its ``select()`` needs them.
+    :param processes: number of workers; proton gets more if its ``select()`` needs them.
     :param delays: the preset whose delays clients of kind ``haclient`` wait; empty for their own.
-    :param nice: what is added to the workers' niceness.
-    :param apart: whether they leave the processors to the members, and not only to this session.
-    :param node_modules: directory that has rhea; ``None`` for where node looks by itself.
+    :param nice: added to the workers' niceness.
+    :param apart: True to let the members, and not only this session, precede the workers.
+    :param node_modules: directory that has rhea; ``None`` for node's own search path.
     """
 
     kind: Kind
@@ -66,7 +66,7 @@ class FleetPlan:
     node_modules: Path | None = None
 
     def shares(self) -> list[tuple[int, int]]:
-        """The first client and the number of clients of each worker."""
+        """Return the first client and the number of clients of each worker."""
         workers = min(self.processes, self.clients)
         if self.kind == "proton":
             workers = max(workers, -(-self.clients // _PROTON_LIMIT))
@@ -74,9 +74,9 @@ class FleetPlan:
         return [(start, end - start) for start, end in itertools.pairwise(marks)]
 
     def program(self) -> list[str]:
-        """The beginning of a worker's command line.
+        """Return the beginning of a worker's command line.
 
-        :raises FleetError: when node is not there.
+        :raises FleetError: if node is not installed.
         """
         if self.kind != "rhea":
             name = "worker" if self.kind == "haclient" else "proton_worker"
@@ -87,7 +87,7 @@ class FleetPlan:
         return [node, str(_RHEA)]
 
     def environment(self) -> dict[str, str]:
-        """Where the workers find their libraries."""
+        """Return the environment in which the workers find their libraries."""
         environment = module_environment()
         if self.node_modules is not None:
             environment["NODE_PATH"] = _joined(str(self.node_modules), "NODE_PATH")
@@ -99,10 +99,10 @@ def _joined(path: str, variable: str) -> str:
 
 
 class Fleet:
-    """Workers from ``start`` to ``stop``.
+    """The workers, from ``start`` to ``stop``.
 
     :param on_line: called with each line that a worker writes.
-    :param log: where their standard error goes.
+    :param log: receives their standard error.
     """
 
     def __init__(self, plan: FleetPlan, on_line: Callable[[Line], object], log: Path) -> None:
@@ -115,7 +115,7 @@ class Fleet:
     async def start(self) -> None:
         """Start the workers and wait until they take commands.
 
-        :raises FleetError: when one of them does not.
+        :raises FleetError: if a worker does not start.
         """
         program, environment = self._plan.program(), self._plan.environment()
         try:
@@ -172,7 +172,7 @@ class Fleet:
 
     @property
     def died(self) -> str:
-        """Why a worker that should run does not; empty when all of them do."""
+        """Return why a worker ended early; empty if all of them run."""
         codes = [worker.returncode for worker in self._workers if worker.returncode is not None]
         return f"exit code {codes[0]}: {self._last_error()}" if codes else ""
 
@@ -188,7 +188,7 @@ class Fleet:
             worker.stdin.write(write_command(command))
 
     async def stop(self) -> None:
-        """End the workers, in order or not."""
+        """End the workers; kill each that does not end in time."""
         for worker in self._workers:
             assert worker.stdin is not None
             worker.stdin.close()

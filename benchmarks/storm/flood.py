@@ -1,11 +1,11 @@
 """Floods a live primary with newcomers and measures the effect on connected senders.
 
-Some connected senders send all the time, and time each message from the call to its settlement: for a
-while before the newcomers connect, then until the last of them is in.
+Some connected senders send all the time and time each message from the call to its settlement: for a
+while before the newcomers connect, then until the last newcomer is connected.
 
-On a machine with few processors the members of a pair wait for each other's turns on one of them while the
-newcomers have another.  A pair has two machines, and the newcomers have machines of their own.  So the
-flood counts how long the members waited for processors, and can be run again with the primary kept apart
+On a machine with few processors, the members of a pair wait for each other on one processor while the
+newcomers use another.  In production each member and the newcomers have their own machines.  So the flood
+counts how long the members waited for processors, and can run again with the primary kept apart
 from the others (``Layout``).
 """
 
@@ -25,11 +25,11 @@ from benchmarks.storm.lines import Command
 from benchmarks.storm.processors import Turns
 from benchmarks.storm.results import Results, count_up
 
-# Each sender's pause: enough messages for a 99th percentile, few enough to be no load of their own.
+# Seconds between two messages of a sender: enough for a 99th percentile, few enough to be no load.
 _PAUSE = 0.1
 _WARM_UP = 2.0
 _BEFORE = 8.0
-# What is measured is the member; a crowd that takes its processor would be measured instead.
+# The flood measures the member; newcomers that took its processor would be measured instead.
 _CROWD_NICE = 10
 _QUEUE = "storm-established"
 _P99 = 0.99
@@ -37,13 +37,13 @@ _P99 = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which process runs on which processor, as if one machine were two.
+    """The processors of each process, as if one machine were two.
 
-    The primary and those that are in have half of the processors, the other members and the newcomers the
-    other half.
+    The primary and the connected senders share half of the processors, the other members and the newcomers
+    the other half.
 
-    :param primary: its process id; ``others``: those of the other members.
-    :param processors: two at least.
+    :param primary: process id of the primary; ``others``: process ids of the other members.
+    :param processors: at least two.
     """
 
     primary: int
@@ -51,7 +51,7 @@ class Layout:
     processors: tuple[int, ...]
 
     def apply(self, inside: Collection[int], newcomers: Collection[int]) -> None:
-        """Move everybody.  It lasts."""
+        """Move every process to its half, permanently."""
         half = len(self.processors) // 2
         for pid in (self.primary, *inside):
             processors.keep(pid, self.processors[:half])
@@ -63,9 +63,9 @@ class Layout:
 class FloodPlan:
     """The connected senders and the newcomers.
 
-    :param deadline: seconds after which the newcomers that are not in are waited for no longer.
-    :param members: their process ids, as far as they are known.
-    :param layout: ``None`` for where the system likes.
+    :param deadline: seconds after which the flood stops waiting for newcomers.
+    :param members: process ids of the members, if known.
+    :param layout: ``None`` to leave the placement to the system.
     """
 
     established: int
@@ -82,8 +82,8 @@ class FloodPlan:
 class Flood:
     """The effect on the connected senders: seconds of send-and-settle, before and during the flood.
 
-    :param seconds: until the last newcomer was in.
-    :param apart: whether there was a layout.
+    :param seconds: until the last newcomer was connected.
+    :param apart: True if the flood ran with a layout.
     :param waited_before: seconds that the members' threads together waited for a processor, in each second.
     """
 
@@ -103,12 +103,12 @@ class Flood:
 
     @property
     def ratio(self) -> float:
-        """The 99th percentile during the flood, divided by that before."""
+        """Return the 99th percentile during the flood, divided by the one before."""
         return self.p99_during / self.p99_before if self.p99_before else math.nan
 
 
 async def newcomers(plan: FloodPlan, progress: Callable[[int], object], log: Path) -> Flood:
-    """Run the flood, at the current primary."""
+    """Run the flood at the current primary."""
     before, coming = Results(), Results()
     senders = Fleet(_senders(plan), before.note, log)
     crowd = Fleet(_crowd(plan), coming.note, log)
@@ -173,5 +173,5 @@ def _crowd(plan: FloodPlan) -> FleetPlan:
 
 
 def _took(results: Results, start: float, end: float) -> list[float]:
-    """How long the messages took that were sent in that time."""
+    """Return the durations of the messages that were sent in that time."""
     return [took for at, took in results.settled.values() if start <= at - took < end]

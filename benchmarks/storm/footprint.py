@@ -1,6 +1,6 @@
-"""What processes take of the machine while a storm lasts: memory and file descriptors.
+"""The memory and the file descriptors of processes during a storm.
 
-Read from Linux's ``/proc``; elsewhere nothing is known.
+Read from Linux's ``/proc``; on other systems nothing is known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The most that a process had at once.
+    """The highest use of a process.
 
     :param memory: resident, in bytes; ``files``: open file descriptors.
     """
@@ -28,7 +28,7 @@ class Footprint:
 
 
 def footprint(pid: int) -> Footprint:
-    """What a process has now; nothing when it is gone."""
+    """Return the current use of a process; zeros if it has ended."""
     process = Path(f"/proc/{pid}")
     try:
         status = (process / "status").read_text()
@@ -40,7 +40,7 @@ def footprint(pid: int) -> Footprint:
 
 
 class Watch:
-    """Looks at processes again and again, and keeps the most of each.
+    """Measures processes repeatedly, and keeps the maximum of each.
 
     :param processes: the process ids by name, which may change.
     """
@@ -51,7 +51,7 @@ class Watch:
         self.most: dict[str, Footprint] = {}
 
     def measure(self) -> None:
-        """Look once."""
+        """Measure every process once."""
         for name, pid in self._processes().items():
             now, most = footprint(pid), self.most.get(name, Footprint())
             self.most[name] = Footprint(max(now.memory, most.memory), max(now.files, most.files))

@@ -15,7 +15,7 @@ from haclient.telemetry.schema import Kind
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one member did from the moment on when it was primary.
+    """The admissions and refusals of one member since it became primary.
 
     :param member: its name; ``since``: when it became primary.
     :param admitted: when each client was admitted; ``refused``: when each one was refused.
@@ -30,9 +30,9 @@ class Served:
 
 
 def served_between(folder: Path, killed_at: float, over_at: float) -> Served | None:
-    """Who followed a primary that was killed, and whom it served until the storm was over.
+    """Return the admissions and refusals of the member that followed a killed primary.
 
-    ``None`` when no member followed.
+    The result ends with the storm; it is ``None`` if no member followed.
     """
     lines = sorted(_lines(folder), key=_at)
     after = [line for line in lines if killed_at < _at(line) <= over_at]
@@ -60,7 +60,7 @@ def _serves(line: dict[str, Any]) -> bool:
 
 
 def _lines(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every line of every file; the last one of a killed member may be torn."""
+    """Yield every line of every file; the last line of a killed member may be torn."""
     for path in sorted(folder.glob("*.jsonl*")):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         for text in data.splitlines():

@@ -1,10 +1,10 @@
-"""Who runs on which processor, and how long he waits for one.
+"""The processor placement of processes, and how long they wait for a processor.
 
-Members and clients have machines of their own; in a storm on one machine they wait for each other's
-turns on its processors, and nothing that a member does makes that shorter.  So it is counted, and where
-it would be measured in place of the member, they are kept apart.
+In production members and clients have their own machines.  In a storm on one machine they wait for the
+same processors, and no member can shorten that.  So the storm measures the wait.  Where the wait would
+hide the member's own time, the processes are kept on different processors.
 
-Read from Linux's ``/proc``; elsewhere nothing is known, and everybody runs where the system likes.
+Read from Linux's ``/proc``; on other systems nothing is known and the system places all processes.
 
 Sources: Linux, Documentation/scheduler/sched-stats.rst (``schedstat`` of a task: nanoseconds that it ran,
 and that it was ready to run and did not); sched_setaffinity(2).
@@ -25,7 +25,7 @@ LINUX = sys.platform == "linux"
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """What threads had of the processors, in seconds, the sum of all of them.
+    """The processor time of some threads, summed, in seconds.
 
     :param ran: how long they ran; ``waited``: how long they were ready to run and did not.
     """
@@ -41,7 +41,7 @@ class Turns:
 
 
 def turns(processes: Collection[int]) -> Turns:
-    """What these processes had so far; nothing for those that are gone."""
+    """Sum the processor time of these processes so far; an ended process adds nothing."""
     return sum((_turns(task) for pid in processes for task in _threads(pid)), Turns())
 
 
@@ -59,12 +59,12 @@ def _threads(pid: int) -> Iterator[Path]:
 
 
 def available() -> list[int]:
-    """The numbers of the processors that this process may run on; none for unknown."""
+    """Return the processors that this process may run on; empty if unknown."""
     return sorted(os.sched_getaffinity(0)) if LINUX else []
 
 
 def keep(pid: int, processors: Collection[int]) -> None:
-    """Have a process, all its threads, run on these processors only."""
+    """Restrict a process with all its threads to these processors."""
     for task in _threads(pid):
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(task.name), processors)

@@ -1,4 +1,4 @@
-"""Shows on a terminal how far a storm is."""
+"""Shows the progress of a storm on a terminal."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Bars:
         self._total = 0
 
     def title(self, text: str) -> None:
-        """Another storm begins."""
+        """Name the next storm."""
         self._progress.console.print(text)
 
     def phase(self, text: str, total: int) -> None:
-        """Finish the bar, and begin another."""
+        """Finish the bar, and start another."""
         if self._task is not None:
             self._progress.update(self._task, completed=self._total)
             self._progress.stop_task(self._task)

@@ -1,18 +1,18 @@
 """The worker of kind ``proton``: connections of proton's own ``Container`` with its default reconnect.
 
 ``Container.connect(urls=...)`` reconnects by itself after a lost socket and after a Close with
-``amqp:connection:forced``.  Any other Close with a condition, a passive member's redirect for one, ends
+``amqp:connection:forced``.  Any other Close with a condition, such as a passive member's redirect, ends
 the connection for good (``proton._handlers.EndpointStateHandler.on_connection_remote_close``).  An
-application that wants to live then connects again; this one does, beginning with the next member, with
-the delays of proton's own backoff from its beginning to its end, and reports each redial (``redial``).
+application must then connect again itself.  This worker does, beginning with the next member, after the
+delays of proton's own backoff.  It reports each such redial (``redial``).
 
 The container waits with ``select()``, which takes file descriptors below 1024.
 
-A socket that ends in the turn of the container in which its heartbeat is due ends ``Container.run`` with
-``AttributeError: 'NoneType' object has no attribute 'capacity'``: the I/O handler forgets the transport when
-it sees the end, and does not look for that when it sees the heartbeat
-(``proton._handlers.IOHandler.on_selectable_expired``).  In a large storm that happens to some client, and all
-connections of the process would be gone.  Here the container goes on, and reports each error (``defect``).
+Proton has a defect: if a socket ends in the same turn in which its heartbeat is due, ``Container.run`` raises
+``AttributeError: 'NoneType' object has no attribute 'capacity'``.  The I/O handler forgets the transport at
+the end of the socket, and does not check for that at the heartbeat
+(``proton._handlers.IOHandler.on_selectable_expired``).  In a large storm this happens to some client, and
+would end all connections of the process.  Here the container goes on and reports each error (``defect``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from benchmarks.storm.lines import Command, body, format_line, read_command
 from benchmarks.storm.worker import arguments_of
 from haclient.cluster_url.url import ClusterURL
 
-# How often commands are looked for and lines written, in seconds.
+# Seconds between two looks for commands, with a write of all new lines.
 _TICK = 0.05
 
 
@@ -47,12 +47,12 @@ class Later(proton.Handler):
         self._act = act
 
     def on_timer_task(self, event: proton.Event) -> None:
-        """The timer expired."""
+        """Call the function."""
         self._act()
 
 
 class Survivor(proton.Handler):
-    """Hands every event on to the container's own I/O, and outlives its defects.
+    """Forwards every event to the container's own I/O handler, and catches its defects.
 
     :param on_defect: called with each of them.
     """
@@ -63,7 +63,7 @@ class Survivor(proton.Handler):
         self._on_defect = on_defect
 
     def on_unhandled(self, method: str, event: proton.Event) -> None:
-        """Any event."""
+        """Forward any event."""
         try:
             event.dispatch(self._io)
         except AttributeError as error:
@@ -89,7 +89,7 @@ class Client(MessagingHandler):
     # -- commands -------------------------------------------------------------------------------
 
     def obey(self, command: Command) -> None:
-        """Connect, or send, at some moment."""
+        """Dial or send at random moments of the command's time."""
         act, count = (self._send, command.count) if command.do == "send" else (self._dial, 1)
         for _ in range(count):
             self._worker.later(self._rng.uniform(0, command.over), act)
@@ -112,41 +112,41 @@ class Client(MessagingHandler):
         while self._usable and self._waiting and sender is not None and sender.credit > 0:
             number, asked = self._waiting.pop(0)
             message = proton.Message(body=body(self._number, number))
-            # A link without pre-settled delivery gives a delivery, not a number of bytes.
+            # An unsettled link returns a delivery, not a number of bytes.
             self._unsettled[cast("proton.Delivery", sender.send(message))] = number, asked
 
     # -- events of proton -----------------------------------------------------------------------
 
     def on_connection_bound(self, event: proton.Event) -> None:
-        """A dial: the connection gets a transport."""
+        """Report a dial: the connection has got a transport."""
         assert event.connection is not None
         url = cast("proton.Url", event.connection.url)
         self._write("attempt", to=f"{url.host}:{url.port}")
 
     def on_session_opened(self, event: proton.Event) -> None:
-        """The Begin was answered."""
+        """Report that the Begin was answered."""
         if not self._usable:
             self._usable = True
             self._delays = iter(Backoff())
             self._write("usable")
 
     def on_sendable(self, event: proton.Event) -> None:
-        """There is credit."""
+        """Send the waiting messages: the link has credit."""
         self._send_waiting()
 
     def on_accepted(self, event: proton.Event) -> None:
-        """A message is settled."""
-        # A broker may settle what it got over a connection that is gone by now: it is sent again.
+        """Report a settled message."""
+        # A broker may accept a message of a connection that is gone; the message was queued again then.
         message = self._unsettled.pop(cast("proton.Delivery", event.delivery), None)
         if message is not None:
             number, asked = message
             self._write("settled", number=number, took=time.monotonic() - asked)
 
     def on_transport_error(self, event: proton.Event) -> None:
-        """The socket failed; not an authentication, which would be the end."""
+        """Ignore the error: after a failed authentication the default handler would end the client."""
 
     def on_transport_closed(self, event: proton.Event) -> None:
-        """The socket is gone: what was not settled has to be sent again."""
+        """Queue every unsettled message again: the socket is gone."""
         self._waiting = sorted([*self._unsettled.values(), *self._waiting])
         self._unsettled.clear()
         if self._usable:
@@ -154,7 +154,7 @@ class Client(MessagingHandler):
             self._write("lost")
 
     def on_connection_error(self, event: proton.Event) -> None:
-        """The Close had a condition: proton will not connect again."""
+        """Dial again: after a Close with a condition proton does not."""
         self._write("redial")
         self._worker.later(next(self._delays), self._dial)
 
@@ -163,7 +163,7 @@ class Client(MessagingHandler):
 
 
 class Worker(MessagingHandler):
-    """The program: commands in, lines out."""
+    """The program: reads commands, writes lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,19 +183,19 @@ class Worker(MessagingHandler):
         self._clients = [Client(number, self) for number in numbers]
 
     def write_line(self, what: str, **facts: Any) -> None:
-        """One line, at the next tick."""
+        """Queue a line for the next tick."""
         self._lines.append(format_line(what, **facts))
 
     def defect(self, error: AttributeError) -> None:
-        """The container's own I/O failed."""
+        """Report an error of the container's own I/O."""
         self.write_line("defect", at=time.monotonic(), why=str(error))
 
     def later(self, delay: float, act: Callable[[], object]) -> None:
-        """Call a function after that many seconds."""
+        """Call a function after ``delay`` seconds."""
         self.container.schedule(delay, Later(act))
 
     def on_start(self, event: proton.Event) -> None:
-        """The container runs."""
+        """Start to read commands and to tick: the container runs."""
         self.container = event.container
         threading.Thread(target=self._read, daemon=True).start()
         self.write_line("ready")

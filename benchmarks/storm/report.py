@@ -1,4 +1,4 @@
-"""The figures of storms for people and for programs."""
+"""Prints the figures of storms, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ _COLUMNS: dict[str, Callable[[Figures], str]] = {
 
 
 def rows(storms: Sequence[Figures]) -> list[dict[str, str]]:
-    """One row a storm."""
+    """Return one row of texts for each storm."""
     return [{title: cell(one) for title, cell in _COLUMNS.items()} for one in storms]
 
 
 def table(storms: Sequence[Figures]) -> Table:
-    """One column a storm, for there are more figures than storms."""
+    """Return a table with one column a storm, since there are more figures than storms."""
     shown = Table(box=None, pad_edge=False)
     shown.add_column("clients", style="dim", no_wrap=True)
     for one in storms:
@@ -70,7 +70,7 @@ def table(storms: Sequence[Figures]) -> Table:
 
 
 def flood_text(flood: Flood) -> str:
-    """The effect of newcomers on connected senders, in a sentence."""
+    """Describe the effect of newcomers on connected senders in a sentence."""
     senders = f"{flood.established} connected senders"
     before, during = _milliseconds(flood.p99_before), _milliseconds(flood.p99_during)
     return (
@@ -83,7 +83,7 @@ def flood_text(flood: Flood) -> str:
 
 
 def _waits(flood: Flood) -> str:
-    """How long members waited for processors; empty for unknown."""
+    """Describe how long members waited for processors; empty if unknown."""
     if not flood.waited_during:
         return ""
     before, during = _milliseconds(flood.waited_before, 0), _milliseconds(flood.waited_during, 0)
@@ -95,7 +95,7 @@ def _milliseconds(seconds: float, digits: int = 1) -> str:
 
 
 def print_results(console: Console, outcomes: Sequence[Outcome]) -> None:
-    """Print what came of storms."""
+    """Print the figures of storms."""
     console.print(table([outcome.figures for outcome in outcomes]))
     for outcome in outcomes:
         for reason in outcome.given_up[:3]:
@@ -111,7 +111,7 @@ def print_results(console: Console, outcomes: Sequence[Outcome]) -> None:
 
 
 def draw(outcomes: Sequence[Outcome], png: Path | None, html: Path | None) -> None:
-    """Write the pictures that are asked for."""
+    """Write the requested pictures."""
     storms = [outcome.figures for outcome in outcomes]
     series = [
         Arrivals(name=one.name, back=one.arrivals, attempts=one.dials, setup_rate=one.setup_rate or 1.0)
@@ -125,7 +125,7 @@ def draw(outcomes: Sequence[Outcome], png: Path | None, html: Path | None) -> No
 
 
 def facts(one: Figures, flood: Flood | None = None, apart: Flood | None = None) -> dict[str, Any]:
-    """Everything, for JSON: no figure is infinite there, but null."""
+    """Return everything for JSON, with null in place of infinite figures."""
     found = {name: _plain(value) for name, value in dataclasses.asdict(one).items()}
     for name, each in (("established", flood), ("established_apart", apart)):
         if each is not None:

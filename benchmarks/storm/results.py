@@ -2,9 +2,9 @@
 
 Rules
 -----
-* A client is in when the last event of its connection is that it is usable.
-* It is back from a kill when it is in, and became usable after the kill.  One that was
-  lost again after its return counts from its last return.
+* A client is in if the last event of its connection is that it is usable.
+* A client is back from a kill if it is in, and became usable after the kill.  If it was
+  lost again after its return, its last return counts.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Client:
 
     @property
     def is_in(self) -> bool:
-        """Whether it is connected now."""
+        """True while the client is connected."""
         return bool(self.usable) and (not self.lost or self.usable[-1] >= self.lost[-1])
 
     def back_at(self, killed_at: float) -> float | None:
-        """When it was back from a kill; ``None`` when it is not."""
+        """Return when the client was back from a kill; ``None`` if it is not."""
         return self.usable[-1] if self.is_in and self.usable[-1] > killed_at else None
 
 
@@ -51,10 +51,10 @@ class Results:
         self.clients: dict[int, Client] = {}
         self.defects: Counter[str] = Counter()
         self.settled: dict[tuple[int, int], tuple[float, float]] = {}
-        """When each message was settled and how long that took, by client and number."""
+        """The time of each settlement and its duration, by client and number."""
 
     def note(self, line: Line) -> None:
-        """Add a line of a worker."""
+        """Record a line of a worker."""
         if line.what == "defect":
             self.defects[line.why] += 1
             return
@@ -77,28 +77,28 @@ class Results:
 
     @property
     def inside(self) -> int:
-        """Clients that are connected now."""
+        """Count the clients that are connected now."""
         return sum(client.is_in for client in self.clients.values())
 
     @property
     def gave_up(self) -> int:
-        """Clients that try no more."""
+        """Count the clients that gave up."""
         return sum(client.gave_up is not None for client in self.clients.values())
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why clients gave up, each reason once."""
+        """Return why clients gave up, each reason once."""
         return tuple(sorted({each.gave_up for each in self.clients.values() if each.gave_up is not None}))
 
     def back(self, killed_at: float) -> int:
-        """Clients that are back from a kill."""
+        """Count the clients that are back from a kill."""
         return sum(client.back_at(killed_at) is not None for client in self.clients.values())
 
 
 async def count_up(
     count: Callable[[], int], goal: int, seconds: float, progress: Callable[[int], object]
 ) -> None:
-    """Wait until so many are counted, or the time expires."""
+    """Wait until the count is reached or the time expires."""
     until = time.monotonic() + seconds
     while (done := count()) < goal and time.monotonic() < until:
         progress(done)

@@ -23,15 +23,15 @@ from benchmarks.storm.results import Results, count_up
 
 Standby = Literal["none", "outage", "warm"]
 
-# A second of first dials, and of messages before the kill: calm enough for a pair on two cores.
+# First dials a second, and messages a second before the kill: calm enough for a pair on two cores.
 _CALM_DIALS = 300.0
-# Share of the accept rate: no client shall be refused before the storm.
+# Share of the accept rate: no client may be refused before the storm.
 _CALM_SHARE = 0.8
 _CALM_MESSAGES = 500.0
 _SHORTEST_BEFORE_KILL = 2.0
-# The wait for the last dribble of lines, whatever the deadline says.
+# The minimal wait for the last lines, in seconds, even after the deadline.
 _GRACE = 1.0
-# Processors that are needed to keep anybody apart.
+# Processors that a separate placement needs.
 _APART = 2
 
 
@@ -39,28 +39,28 @@ class Screen(Protocol):
     """Shows progress."""
 
     def phase(self, text: str, total: int) -> None:
-        """A new phase begins, with that total."""
+        """Begin a new phase with that total."""
 
     def done(self, count: int) -> None:
-        """That many are done."""
+        """Report that so many are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A storm.
+    """The parameters of a storm.
 
-    :param accept_rate: connections a second that a local member admits, as ``--accept-rate`` takes it;
+    :param accept_rate: connections a second that a local member admits, as in ``--accept-rate``;
         empty for the member's default.
     :param standby: the URL option of that name; ``None`` for the client's default.
     :param delays: the preset whose delays clients of this project wait, instead of their own.
     :param address: the queue that they send to.
     :param options: more URL options for clients of this project, as text.
-    :param outage: seconds between the kill and the promotion, beside what the promotion takes.
-    :param messages: how many each client sends, half of them before the kill.
-    :param deadline: seconds after the kill at which those that are not back are counted as such.
+    :param outage: seconds between the kill and the start of the promotion.
+    :param messages: messages of each client, half of them before the kill.
+    :param deadline: seconds after the kill; clients that return later count as not back.
     :param established: connected senders whose messages are timed during a flood of newcomers; 0 for
         no such flood.
-    :param apart: whether there is a second flood, with the primary kept apart (``flood.Layout``).
+    :param apart: True for a second flood, with the primary kept apart (``flood.Layout``).
     :param url: a cluster that runs already; empty for a local pair.
     :param kill_command: kills that cluster's primary.
     """
@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """What tables and plots call it."""
+        """The name of the storm in tables and plots."""
         if self.delays:
             return f"{self.kind}, delays of {self.delays}"
         return self.kind if self.standby is None else f"{self.kind}, standby={self.standby}"
@@ -97,16 +97,16 @@ class Plan:
         return max(_SHORTEST_BEFORE_KILL, self.connections * self.messages / _CALM_MESSAGES / 2)
 
     def url_for(self, cluster: str) -> str:
-        """The URL of the clients."""
+        """Return the URL of the clients."""
         if self.kind != "haclient":
             return cluster
         standby = f"standby={self.standby}" if self.standby is not None else ""
-        # Thousands that connect at once for the first time do not mean a wrong URL.
+        # Thousands of simultaneous first connects are no sign of a wrong URL.
         options = "&".join(filter(None, ("startup_deadline=none", standby, self.options)))
         return f"{cluster}{'&' if '?' in cluster else '?'}{options}"
 
     def fleet(self, cluster: str) -> FleetPlan:
-        """The clients."""
+        """Return the plan of the clients."""
         return FleetPlan(
             kind=self.kind,
             clients=self.connections,
@@ -121,9 +121,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The figures of a storm, and of the floods after it if there were any.
+    """The figures of a storm, and of any floods after it.
 
-    :param defects: the errors of the clients' library that ended its loop, and how often.
+    :param defects: the errors of the clients' library that ended its loop, with their counts.
     """
 
     figures: Figures
@@ -136,8 +136,8 @@ class Outcome:
 async def run(plan: Plan, screen: Screen, cluster: Environment | None = None) -> Outcome:
     """Run a storm.
 
-    :param cluster: what the clients connect to; by default what the plan says.
-    :raises EnvironmentUnavailable, FleetError: when the cluster or the workers fail.
+    :param cluster: the cluster of the clients; by default the plan's.
+    :raises EnvironmentUnavailable, FleetError: if the cluster or the workers fail.
     """
     with environment.folder() as folder:
         cluster = cluster or _environment(plan, folder)
@@ -229,7 +229,7 @@ class _StormRun:
         self.came: Counter[str] = Counter()
 
     async def run(self, log: Path) -> None:
-        """From the first dial to the last message."""
+        """Run every step, from the first dial to the last message."""
         self._fleet = Fleet(self._plan.fleet(self._cluster.url), self._results.note, log)
         try:
             await self._fleet.start()
@@ -290,7 +290,7 @@ class _StormRun:
     async def _wait(
         self, text: str, count: Callable[[], int], seconds: float, total: int | None = None
     ) -> None:
-        """Wait until so many, or all clients, are counted, or the time expires."""
+        """Wait until ``total`` (by default all clients) is counted or the time expires."""
         goal = self._plan.connections if total is None else total
         self._screen.phase(text, goal)
 

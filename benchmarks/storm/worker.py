@@ -1,6 +1,6 @@
-"""The worker of kind ``haclient``: many connections of ``haclient.aio``, each of its own factory.
+"""The worker of kind ``haclient``: many connections of ``haclient.aio``, each with its own factory.
 
-A factory each, because that is what so many separate applications are: they share nothing.
+Separate factories share nothing, like so many separate applications.
 
 Run by ``fleet``: ``python -m benchmarks.storm.worker URL --first 0 --count 1000 --address storm --seed 1``.
 """
@@ -34,9 +34,9 @@ from haclient.factory.factory_core import FactoryCore
 from haclient.retry.backoff import FixedDelays
 from haclient.testing.seeded_backoff import random_source
 
-# Between two writes to the pipe: a write for each line would cost too much.
+# Seconds between two writes to the pipe: a write for each line would cost too much.
 _FLUSH_PAUSE = 0.05
-# Of a preset's endless series: more than a client waits in any storm.
+# Delays taken from a preset's endless series: more than a client waits in any storm.
 _DELAYS = 1_000
 
 
@@ -48,13 +48,13 @@ class Reporter:
         self._loop = asyncio.get_running_loop()
 
     def write_line(self, what: str, **facts: object) -> None:
-        """One line, soon."""
+        """Queue a line for the next flush."""
         if not self._lines:
             self._loop.call_later(_FLUSH_PAUSE, self.flush)
         self._lines.append(format_line(what, **facts))
 
     def flush(self) -> None:
-        """Write what there is."""
+        """Write the queued lines."""
         if self._lines:
             text = "".join(self._lines)
             self._lines.clear()
@@ -63,7 +63,7 @@ class Reporter:
 
 
 class _CoreWithDelays(FactoryCore):
-    """A factory whose connections wait these delays, as those of the drop-in do."""
+    """A factory whose connections wait fixed delays, as connections of the drop-in do."""
 
     def __init__(self, url: str, delays: FixedDelays) -> None:
         super().__init__(url)
@@ -97,7 +97,7 @@ class Client:
         self._connected = asyncio.Event()
 
     async def obey(self, command: Command) -> None:
-        """Do what a command says."""
+        """Execute a command."""
         match command.do:
             case "connect":
                 await self.connect(command.over)
@@ -107,10 +107,10 @@ class Client:
                 await self.steady(command.over)
 
     async def connect(self, over: float) -> None:
-        """Dial at some moment of the next ``over`` seconds, then report events for ever."""
+        """Dial at a random moment of the next ``over`` seconds, then report events until cancelled."""
         await asyncio.sleep(self._rng.uniform(0, over))
         try:
-            # The first connect has no events yet; after it nothing is missed.
+            # Events before the first connect are not published; none is missed after it.
             connection = await self._dial()
             events = connection.events()
             self._write("usable", at=time.monotonic())
@@ -141,7 +141,7 @@ class Client:
                 self._write("gave_up", at=at, why=event.reason)
 
     async def send(self, count: int, over: float) -> None:
-        """Send messages at random moments, one after the other."""
+        """Send messages one after the other at random moments."""
         await self._connected.wait()
         sender = self._sender
         assert sender is not None
@@ -151,7 +151,7 @@ class Client:
             await self._send_one(sender)
 
     async def steady(self, pause: float) -> None:
-        """Send for ever, with about that pause in between."""
+        """Send for ever, with this mean pause."""
         await self._connected.wait()
         assert self._sender is not None
         while True:
@@ -164,7 +164,7 @@ class Client:
         try:
             await sender.send(haclient.Message(body=body(self._number, number)))
         except HaclientError:
-            return  # what is not acknowledged may be lost; the count shows it
+            return  # an unacknowledged message may be lost; the count shows it
         now = time.monotonic()
         self._write("settled", at=now, number=number, took=now - asked)
 
@@ -193,21 +193,21 @@ async def _work(arguments: argparse.Namespace) -> int:
     reporter.write_line("ready")
     await over.wait()
     reporter.flush()
-    # Thousands of Closes would show nothing, and a storm that has ended need not wait for them.
+    # Skip thousands of Closes: they would show nothing, and only delay the end.
     os._exit(0)
 
 
 def read_commands(
     loop: asyncio.AbstractEventLoop, obey: Callable[[Command], None], end: Callable[[], object]
 ) -> None:
-    """Hand the lines of standard input on to an event loop, from a thread of its own."""
+    """Hand the lines of standard input to an event loop; runs on its own thread."""
     for text in sys.stdin:
         loop.call_soon_threadsafe(obey, read_command(text))
     loop.call_soon_threadsafe(end)
 
 
 def arguments_of(description: str | None) -> argparse.Namespace:
-    """The command-line arguments of every worker."""
+    """Parse the command-line arguments of every worker."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("url", help="a cluster URL")
     parser.add_argument("--first", type=int, default=0, help="number of the first client")
@@ -220,7 +220,7 @@ def arguments_of(description: str | None) -> argparse.Namespace:
 
 def main() -> None:
     """Run until the input ends."""
-    # Every client is lost in the same second; a line each is no news here.
+    # All clients lose their connection in the same second; a log line each is of no use.
     logging.getLogger("haclient").setLevel(logging.CRITICAL)
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""Both APIs."""
+"""Fixtures over both APIs."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.peers.apis import API, APIS
 
 @pytest.fixture(params=APIS, ids=lambda api: api.name)
 def api(request: pytest.FixtureRequest) -> API:
-    """One API after the other."""
+    """Return one API after the other."""
     return request.param()

@@ -1,6 +1,6 @@
-"""A wrong argument is an error that names it, of a call that has done nothing; over both APIs.
+"""A wrong argument raises an error that names it, and the call does nothing; over both APIs.
 
-A wrong type is a ``TypeError`` that says the type, an impossible value a ``ValueError``.
+A wrong type is a ``TypeError`` that names the type, an impossible value a ``ValueError``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ RECEIVER: dict[str, tuple[object, ...]] = {
     "address": _TEXTS,
     "credit": (*_WHOLES, -1, 2**31),
     "name": _TEXTS,
-    "dynamic": (*_FLAGS, True),  # with an address
+    "dynamic": (*_FLAGS, True),  # together with an address
     "browse": _FLAGS,
     "confirm": _FLAGS,
     **_FILTERS,
@@ -94,12 +94,12 @@ CALLS_OF_DELIVERIES: dict[str, dict[str, tuple[object, ...]]] = {
     "processing": {"on_error": (5, None, ["reject"], "accept", "Reject", ""), **_TIMES},
 }
 UNSUBSCRIBE: dict[str, tuple[object, ...]] = {"name": (*_TEXTS, ""), "topic": _TEXTS, **_TIMES}
-# What has no argument that can be wrong, or is no call of its own.
+# Calls without arguments that could be wrong, and parts of other calls.
 _WITHOUT = {"close", "detach", "events", "release"}
 
 
 def check(error: BaseException, argument: str, value: object) -> None:
-    """The error names the argument, and for a wrong type the type."""
+    """Assert that the error names the argument, and for a wrong type the type."""
     assert isinstance(error, TypeError | ValueError), f"{argument}={value!r}: {error!r}"
     assert not isinstance(error, UnicodeError), f"{argument}={value!r}: {error!r}"
     text = str(error)
@@ -111,7 +111,7 @@ def check(error: BaseException, argument: str, value: object) -> None:
 
 
 async def refused(call: Any, argument: str, value: object, **arguments: Any) -> None:
-    """The call refuses this value."""
+    """Assert that the call refuses this value."""
     try:
         async with asyncio.timeout(10):
             result = await call(**{**arguments, argument: value})
@@ -247,7 +247,7 @@ async def test_wrong_arguments_of_deliveries(api: API, call: str) -> None:
 
 
 async def nothing_happened(peer: Primary, connection: Any) -> None:
-    """No link was attached, and the connection works."""
+    """Assert that no link was attached, and that the connection works."""
     assert peer.attaches == []
     assert (await (await connection.create_sender("q")).send(b"one")).accepted
 

@@ -1,6 +1,6 @@
-"""A primary in an alarm takes nothing: a send that gives up was not sent, and is not sent later.
+"""A primary in an alarm takes no messages: a send that gives up was not sent, and is not sent later.
 
-The peer does what RabbitMQ 4.0.5 does in a memory or disk alarm (``tests.peers.alarms``).
+The peer acts as RabbitMQ 4.0.5 in a memory or disk alarm (``tests.peers.alarms``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def _refused(sender: Any, body: object) -> SendTimeout:
 
 
 async def test_the_documented_retry_makes_no_copy(api: API) -> None:
-    """Each try of a send in the alarm says that it was not sent, and only the one that succeeds is stored."""
+    """Each try of a send in the alarm reports that it was not sent; only the successful try is stored."""
     broker = AlarmingBroker(credit=2)
     async with broker.listening() as peer, connected(api, peer) as connection:
         sender = await connection.create_sender("q")
@@ -94,7 +94,7 @@ async def test_what_is_on_its_way_when_the_alarm_begins_may_have_arrived(api: AP
     broker = AlarmingBroker()
     async with broker.listening() as peer, connected(api, peer) as connection:
         sender = await connection.create_sender("q")
-        broker.connections[0].instead.clear()  # it takes messages, and says nothing of them
+        broker.connections[0].instead.clear()  # it takes messages, and never settles them
         broker.connections[0].is_silent = True
         error = await _refused(sender, "one")
     assert (error.code, error.delivered) == ("send-timeout", None)
@@ -159,7 +159,7 @@ async def test_an_alarm_is_one_event_and_one_warning_and_its_end_another(
     with caplog.at_level(logging.WARNING, "haclient"):
         async with broker.listening() as peer, await aio.connect(url(peer), on_event=watch) as connection:
             await connection.create_sender("q")
-            for alarm in (True, False, True):  # the first is over in a moment: nobody hears of it
+            for alarm in (True, False, True):  # the first alarm is so short that no client notices it
                 broker.set_alarm(alarm)
                 await asyncio.sleep(0.01)
             await watch.until(Blocked)
@@ -187,7 +187,9 @@ async def test_a_loss_ends_it_and_the_next_session_begins_anew() -> None:
 
 @pytest.mark.parametrize("size", [10, 70_000, 600_000])
 async def test_alarms_at_any_moment_lose_and_double_nothing(size: int) -> None:
-    """Whatever was not sent by its error is sent again, as docs/producing.md says; each is stored once."""
+    """Messages that their error reports as unsent are sent again, as docs/producing.md says; each is stored
+    once.
+    """
     broker, rng = AlarmingBroker(credit=random.randint(1, 20)), random.Random()
     unknown: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What ``send`` and its siblings take: messages, and bodies without one."""
+"""Arguments of ``send`` and its siblings: messages, and plain bodies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def send(sender: Any, call: str, body: Any) -> None:
 
 
 async def submitted(sender: Any, body: Any, **arguments: Any) -> Outcome:
-    """The outcome of a ``submit_nowait``, which is a coroutine where the API runs on a thread."""
+    """Return the outcome of a ``submit_nowait``, which is a coroutine if the API runs on a thread."""
     future = sender.submit_nowait(body, **arguments)
     if not isinstance(future, asyncio.Future):
         future = await future
@@ -129,7 +129,7 @@ async def test_a_datetime_and_a_uuid_arrive_as_such(api: API) -> None:
 
 
 async def test_what_was_received_can_be_sent_on(api: API) -> None:
-    """A timestamp is proton's, an ``int`` of milliseconds, which is sent as one again."""
+    """A timestamp is proton's, an ``int`` of milliseconds, and is sent as a timestamp again."""
     at = datetime.datetime(2026, 11, 22, 12, 30, 15, 123_000, tzinfo=UTC)
     body = {"at": at, "of": uuid.uuid4(), "n": [1, 0.5, None, b"x"]}
     async with primary() as peer, connected(api, peer) as connection:
@@ -242,11 +242,11 @@ def test_submit_nowait_keeps_within_the_window_on_many_threads() -> None:
         sender.close()
 
 
-# -- futures that nobody looks at -------------------------------------------------------------------
+# -- futures that are never awaited ----------------------------------------------------------------
 
 
 async def test_a_future_that_nobody_looks_at_prints_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """The asyncio API alone: the other one's futures never print."""
+    """Only for the asyncio API: futures of the blocking API never print."""
     rejected = Outcome(OutcomeState.REJECTED, "amqp:decode-error", "no")
     async with primary(outcome=rejected) as peer, aio.connect(url(peer)) as connection:
         sender = await connection.create_sender("q")

@@ -1,4 +1,4 @@
-"""An error shows the beginning of a long address, name or reason of a peer: a text is 200 characters."""
+"""An error shows only the beginning of a peer's long address, name or reason: 200 characters each."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.peers.apis import API, connected
 
 LONG = 30_000
 MOST = 1000
-"""Of a whole error: a sentence, and two or three texts of others."""
+"""The most characters of a whole error: a sentence, and two or three foreign texts."""
 
 
 def errors_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Return the texts of an error and its causes, which a traceback shows."""
+    """Return the texts of an error and its causes, as a traceback shows them."""
     while error is not None:
         yield error
         error = error.__cause__
@@ -72,7 +72,7 @@ async def test_a_detached_link_and_a_message_that_is_refused_show_the_beginning_
         with pytest.raises(MessageNotAccepted) as rejected:
             await sender.send(b"one")
         check(rejected, "app:bad: rrr", "(30000 characters)")
-        assert rejected.value.outcome.description == "r" * LONG  # for a program
+        assert rejected.value.outcome.description == "r" * LONG  # programs get the whole text
         peer.detach(proton.Condition("amqp:resource-deleted", "d" * LONG))
         with pytest.raises(LinkClosed) as closed:
             await receiver.receive(timeout=10)

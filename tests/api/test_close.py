@@ -30,12 +30,12 @@ from tests.peers.process import primary_process
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)
-# What ``close`` promises.
+# The bound that ``close`` promises.
 A_SECOND = 1.0
 
 
 def sockets_to(peer: Peer) -> list[Any]:
-    """The connections of this process to a peer, as the kernel has them."""
+    """Return the connections of this process to a peer, as the kernel lists them."""
     found = psutil.Process().net_connections("tcp")
     return [each for each in found if each.raddr and each.raddr[:2] == (peer.host, peer.port)]
 
@@ -149,7 +149,7 @@ async def test_a_connection_to_a_stopped_peer_closes(api: API) -> None:
 @pytest.mark.parametrize("turns", range(1, 5))
 @pytest.mark.parametrize("closed", ["connection", "factory"])
 async def test_a_close_that_is_cancelled_closes_the_socket_now(closed: str, turns: int) -> None:
-    """A peer that never answers the Close would keep it for ever."""
+    """A peer that never answers the Close would keep the socket for ever."""
     with primary_process() as process:
         (peer,) = process.peers
         factory = aio.ConnectionFactory(url(peer, close_timeout=600))
@@ -173,11 +173,11 @@ async def test_a_close_that_is_cancelled_closes_the_socket_now(closed: str, turn
 async def test_a_close_that_is_cancelled_publishes_closed_once(
     closed: str, turns: int, searching: bool
 ) -> None:
-    """Else an iterator of events hangs, and a gauge counts the connection for ever."""
+    """Without the event an iterator of events hangs, and a gauge counts the connection for ever."""
     watch = Watch()
     with primary_process() as process:
         (peer,) = process.peers
-        # A backoff that lasts: a search that ends by itself shows nothing.
+        # A long backoff: a search that ends by itself would prove nothing.
         factory = aio.ConnectionFactory(
             url(peer, close_timeout=600, backoff_base=60, backoff_max=60), on_event=watch
         )
@@ -257,18 +257,18 @@ async def test_a_defect_at_the_close_of_a_primary_leaves_no_socket(monkeypatch: 
 
 
 def test_the_end_of_a_loop_closes_the_socket() -> None:
-    """``asyncio.run`` cancels what the application left, in any order."""
+    """``asyncio.run`` cancels the application's remaining tasks, in any order."""
     with primary_process() as process, asyncio.Runner() as runner:
         (peer,) = process.peers
         connection = runner.run(aio.connect(url(peer)).__aenter__())
         assert sockets_to(peer)
         runner.close()
         assert not sockets_to(peer)
-    connection._closed = True  # else its collection warns
+    connection._closed = True  # without this, its collection warns
 
 
 async def test_a_session_that_is_found_after_the_close_is_given_up() -> None:
-    """A member admits who was parked in the moment in which the application closes."""
+    """A member admits a parked client at the moment at which the application closes."""
     async with primary() as peer:
         connection = await aio.connect(url(peer))
         await connection.close()
@@ -284,12 +284,12 @@ async def test_an_idle_connection_closes_with_a_close(api: API) -> None:
         assert len(peer.engines) == 1
         await assert_quick(connection.close)
         await peer.until(lambda: not peer.engines)
-        await assert_quick(connection.close)  # once more does no harm
+        await assert_quick(connection.close)  # a second close does no harm
 
 
 @pytest.mark.parametrize("closed", ["receiver", "connection"])
 async def test_what_was_accepted_before_a_close_reaches_the_primary(api: API, closed: str) -> None:
-    """``accept`` waits for no answer, and the close comes after it on the wire."""
+    """``accept`` does not wait for an answer, and the close follows it on the wire."""
     async with primary() as peer:
         peer.put("q", *range(200))
         connection = await api.connect(url(peer))
@@ -354,7 +354,7 @@ async def connected(api: API, **facts: Any) -> AsyncIterator[tuple[Any, Any]]:
 
 
 async def until_unsettled(sender: Any, count: int) -> None:
-    """A sender tells nobody that a message waits for credit, so this looks again and again."""
+    """Poll, since a sender does not report that a message waits for credit."""
     async with asyncio.timeout(10):
         while sender.unsettled < count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
@@ -376,7 +376,7 @@ async def test_what_was_settled_before_a_close_arrives_at_a_slow_peer(api: API) 
             await delivery.accept()
         closing = asyncio.ensure_future(connection.close())
         peer.put("q", *range(20))
-        await asyncio.sleep(0.05)  # a slow peer is what this is about
+        await asyncio.sleep(0.05)  # a slow peer is the case under test
         transport.resume_reading()
         await closing
         await peer.until(lambda: not peer.engines)

@@ -1,4 +1,4 @@
-"""The arguments of ``connect`` and ``ConnectionFactory``, and what a function for credentials may do."""
+"""The arguments of ``connect`` and ``ConnectionFactory``, and the results of a function for credentials."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ async def test_what_can_be_no_credentials_is_a_type_error_without_them(
 
 
 class VaultError(Exception):
-    """Of the application."""
+    """An error of the application."""
 
 
 async def test_what_a_function_for_credentials_raises_at_the_first_connect_is_raised_unchanged(

@@ -1,4 +1,4 @@
-"""``Delivery.body`` is that of its message."""
+"""``Delivery.body`` is the body of its message."""
 
 from __future__ import annotations
 

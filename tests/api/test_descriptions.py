@@ -1,4 +1,4 @@
-"""What ``repr`` shows: states, endpoints, addresses and counts; no password and nothing of a message."""
+"""The texts of ``repr``: states, endpoints, addresses and counts; no password and no part of a message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECRET = "hunter2"
 
 
 def shown(thing: Any, api: API) -> str:
-    """What the API's own object shows, in the asyncio API's words."""
+    """Return the ``repr`` of the API's object, with the names of the asyncio API."""
     text = repr(getattr(thing, "inner", thing))
     return text.replace("<haclient.aio", "<haclient")
 

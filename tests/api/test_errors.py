@@ -1,4 +1,4 @@
-"""Errors carry facts, survive pickling, and are proton's as well."""
+"""Errors carry facts, can be pickled, and are subclasses of proton's errors as well."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ PROTONS = {
         errors.ConfirmTimeout,
     ],
 }
-# What reaches applications comes from these; the others are products of their own.
+# Applications get errors of these parts; other parts are separate programs.
 PARTS = """
     api cluster_url configuration connect_params core discovery
     engine error_catalog errors factory resolver retry
@@ -103,7 +103,7 @@ PUBLIC = {
     for found in pkgutil.walk_packages(haclient.__path__, "haclient.")
     if found.name.split(".")[1] in PARTS.split()
 }
-# Each of these is caught where it belongs.
+# Each of these is caught inside the package.
 INTERNAL = {
     "AttachTooLarge",
     "GaveUpError",
@@ -136,7 +136,7 @@ def test_an_error_survives_pickling_with_all_its_facts(error: Exception) -> None
 
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
 def test_a_copy_and_another_one_have_all_its_facts(error: errors.HaclientError) -> None:
-    """Also a code that is more exact than that of the class."""
+    """A code that is more exact than the class is copied too."""
     error = copy.copy(error)
     error.code = "no-credit"
     for copied in (copy.copy(error), copy.deepcopy(error), errors.another(error)):
@@ -181,7 +181,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
 
 
 def test_every_error_of_the_client_derives_from_the_base() -> None:
-    """But for those that never reach an application."""
+    """Errors that never reach an application are exempt."""
     raised = {each for each in subclasses(Exception) if each.__module__ in PUBLIC}
     assert {each.__name__ for each in raised - set(every_class())} <= INTERNAL
 
@@ -200,6 +200,6 @@ def test_every_error_of_the_client_derives_from_the_base() -> None:
     ],
 )
 def test_a_call_that_would_fail_again_is_not_for_repeating(error: type[errors.HaclientError]) -> None:
-    """Wrong credentials that are sent again and again may lock an account."""
+    """Repeated attempts with wrong credentials may lock an account."""
     assert error.delivered is False
     assert not error.safe_to_retry

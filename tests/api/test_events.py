@@ -23,7 +23,7 @@ async def test_the_end_of_the_block_ends_the_iteration() -> None:
                 if isinstance(event, Reconnected):
                     break
         assert [each async for each in events] == []
-        peer.drop()  # nothing is collected for it any more
+        peer.drop()  # events are no longer collected for it
         async with connection.events() as others:
             peer.drop()
             assert isinstance(await anext(others), Disconnected)

@@ -41,12 +41,12 @@ async def test_fifty_connections_share_what_one_of_them_found_out(api: API) -> N
         connections = await asyncio.gather(*(factory.connect() for _ in range(FIFTY)))
         assert {connection.state for connection in connections} == {State.CONNECTED}
         assert len(good.engines) == FIFTY
-        # One of them walked the list, and the others followed it.
+        # One search dialled all members; the other connections followed its result.
         assert len(passive.accepted) == len(redirecting.accepted) == 1
         assert factory.topology.primary == Endpoint(good.host, good.port)
         assert all(connection.factory._core is factory._core for connection in connections)
         assert good.most_opening <= 4
-        # The same when all of them lose it at once.
+        # The same after all connections are lost at once.
         good.most_opening = 0
         good.drop()
         await watch.until(Reconnected, count=FIFTY)
@@ -175,7 +175,7 @@ def test_use_after_a_fork_raises_wrong_thread() -> None:
             connection.factory.connect,
         ]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # what it warns of is tested here
+            warnings.simplefilter("ignore", DeprecationWarning)  # its warning is the case under test
             child = os.fork()
         if child == 0:
             os._exit(sum(not raises_wrong_thread(call) for call in calls))
@@ -186,7 +186,7 @@ def test_use_after_a_fork_raises_wrong_thread() -> None:
 
 @pytest.mark.parametrize("client_id", ["", "me"])
 def test_a_forked_process_is_another_client_than_its_parent_and_its_siblings(client_id: str) -> None:
-    """Else they would back off in step, and steal each other's links."""
+    """Otherwise they would back off in step, and steal each other's links."""
     with in_thread(primary()) as good:
         factory = aio.ConnectionFactory(url(good), **({"client_id": client_id} if client_id else {}))
         seen = [asyncio.run(identity(factory)), *(in_a_fork(lambda: identity(factory)) for _ in range(2))]
@@ -202,14 +202,14 @@ def test_two_processes_with_one_client_id_give_links_other_names() -> None:
 
 
 async def identity(factory: aio.ConnectionFactory) -> tuple[str, str, float]:
-    """Its client id, the name of a link, and what its random source draws."""
+    """Return its client id, the name of a link, and numbers of its random source."""
     async with asyncio.timeout(20), factory.connect() as connection:
         sender = await connection.create_sender("q")
         return factory.client_id, sender._core.name, factory._core.shared().rng.random()
 
 
 def in_a_fork(asked: Callable[[], Any]) -> Any:
-    """What a coroutine function returns in a child process."""
+    """Return the result of a coroutine function in a child process."""
     readable, writable = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -301,7 +301,7 @@ async def test_a_configure_that_raises_fails_its_link_alone(api: API) -> None:
 
 
 def test_a_thread_that_calls_while_another_closes_gets_an_error() -> None:
-    """Whatever moment the close falls into: nobody waits for ever, and nothing is left unawaited."""
+    """Whenever the close happens, no call waits for ever, and no coroutine stays unawaited."""
     with in_thread(primary()) as good:
         for _ in range(30):
             connection = haclient.connect(url(good))

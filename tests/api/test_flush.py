@@ -1,4 +1,4 @@
-"""``flush`` waits for everything sent before it; a ``with`` block flushes at its end, ``close`` does not."""
+"""``flush`` waits for every earlier send; a ``with`` block flushes at its end, ``close`` does not."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def leave(thing: Any, error: BaseException | None = None) -> None:
 
 
 async def begin(call: Coroutine[Any, Any, None], sender: Any) -> asyncio.Task[None]:
-    """Begin a call, until a sender is one more time being flushed."""
+    """Begin a call, and wait until one more flush of a sender runs."""
     before = len(sender._core._flushing)
     task = asyncio.ensure_future(call)
     await until_flushing(sender, before + 1)
@@ -59,7 +59,7 @@ async def begin(call: Coroutine[Any, Any, None], sender: Any) -> asyncio.Task[No
 
 
 async def until_flushing(sender: Any, count: int = 1) -> None:
-    """A sender reports nobody that it is being flushed, so this looks again and again."""
+    """Poll, since a sender does not report that a flush waits."""
     async with asyncio.timeout(10):
         while len(sender._core._flushing) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)

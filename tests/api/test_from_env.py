@@ -1,4 +1,4 @@
-"""A factory by the environment, a mapping or a file: what counts, and what an error says."""
+"""A factory from the environment, a mapping or a file: precedence, and errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def written(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-# -- what counts ------------------------------------------------------------------------------
+# -- precedence -----------------------------------------------------------------------------------
 
 
 async def test_the_variables_say_where_who_and_how() -> None:
@@ -80,7 +80,7 @@ def test_help_does_not_print_the_environment(kind: object, monkeypatch: pytest.M
 
 
 def test_no_default_argument_anywhere_is_the_environment() -> None:
-    """It would be in every signature, and so in documentation and in tracebacks with values."""
+    """A default would show in every signature, and so in documentation and in tracebacks with values."""
     found = [
         f"{path}:{default.lineno}"
         for package in (haclient, broker_stub)

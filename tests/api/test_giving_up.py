@@ -84,7 +84,7 @@ async def test_the_first_round_without_a_primary_is_a_warning_once(
 async def test_after_a_loss_the_first_round_is_a_warning_if_nobody_speaks_amqp(
     api: API, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A backup that does not serve yet is how each failover begins."""
+    """Every failover begins with a backup that does not serve yet."""
     quick = {"backoff_base": 0.01, "backoff_max": 0.01, "max_attempts": 4}
     for name, count in (("refused", 1), ("close_forced", 0)):
         caplog.clear()
@@ -158,7 +158,7 @@ async def test_the_deadline_ends_a_search_after_a_loss_and_fails_who_waits(api: 
     for waiting in (sent, unsent, receiving):
         with pytest.raises(DeadlineExceeded):
             await asyncio.wait_for(waiting, 5)
-    # What was on the wire may have arrived; what never left did not.
+    # A message on the wire may have arrived; a message that never left did not.
     assert (sent.exception().delivered, sent.exception().safe_to_retry) == (None, False)
     assert (unsent.exception().delivered, unsent.exception().safe_to_retry) == (False, True)
     assert connection.state is State.FAILED

@@ -1,4 +1,4 @@
-"""Connecting loads neither what only commands need nor the telemetry writer, before telemetry is on."""
+"""Connecting imports no modules that only commands need, and no telemetry writer unless telemetry is on."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ WRITER = {
     "haclient.telemetry.record",
     "haclient.telemetry.writer",
 }
-# Optional parts, and what other modules of Python load by the dozen: for configuration files, names, delays
-# and mistakes, which come later or never.
+# Optional parts, and modules that Python's other modules load by the dozen: for configuration files, names,
+# delays
+# and mistakes, which are needed later or never.
 LATER = {
     "backoff",
     "difflib",
@@ -70,7 +71,7 @@ LIST = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 
 
 def loaded(program: str, **facts: str) -> set[str]:
-    """The modules that a program has loaded at its end."""
+    """Return the modules that a program has loaded at its end."""
     text = program.format(**facts) + LIST
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True
@@ -79,7 +80,7 @@ def loaded(program: str, **facts: str) -> set[str]:
 
 
 def below(modules: set[str], names: set[str]) -> set[str]:
-    """Those of the modules that are one of the names, or inside one."""
+    """Return the modules that are one of the names, or inside one."""
     return {module for module in modules for name in names if f"{module}.".startswith(f"{name}.")}
 
 

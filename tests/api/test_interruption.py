@@ -1,4 +1,4 @@
-"""A call that is cancelled, interrupted or timed out leaves nothing half-done."""
+"""A call that is cancelled, interrupted or timed out leaves no partial work behind."""
 
 from __future__ import annotations
 
@@ -153,12 +153,12 @@ async def test_a_full_window_and_an_empty_queue_time_out(api: API) -> None:
 
 
 class Interrupt(KeyboardInterrupt):
-    """What Ctrl-C raises, told apart from a person's."""
+    """The error that Ctrl-C raises, distinct from an interrupt by a person."""
 
 
 @contextmanager
 def interrupted_when(ready: Callable[[], bool]) -> Iterator[None]:
-    """Interrupt the main thread, once, as soon as something is true."""
+    """Interrupt the main thread once, as soon as a condition is true."""
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         raise Interrupt
@@ -236,7 +236,7 @@ def test_an_interrupted_receive_loses_no_message() -> None:
         receiver = connection.create_receiver("q")
         with interrupted_when(lambda: bool(receiver._core._waiting)):
             receiver.receive()
-        connection.create_sender("q")  # a round trip: the wait that was interrupted is over
+        connection.create_sender("q")  # a round trip: the wait that was interrupted has ended
         engine, _ = next(iter(peer.engines.items()))
         engine._loop.call_soon_threadsafe(peer.put, "q", "one")
         assert receiver.receive(timeout=5).message.body == "one"

@@ -1,4 +1,4 @@
-"""An outcome that arrives together with a timeout is reported, and a lost race costs no extra time."""
+"""An outcome that arrives together with a timeout is reported, and a lost race costs no additional time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def settle(core: SenderCore, outcome: Outcome) -> None:
 
 
 async def settle_beside_a_timeout(sender: aio.Sender, outcome: Outcome, *, turns: int) -> Outcome:
-    """Settle a message of ``send(timeout=0)``, whose timeout fires one turn after the message is sent."""
+    """Settle a message of ``send(timeout=0)``, whose timeout fires one loop iteration after the message is
+    sent.
+    """
     sending = asyncio.ensure_future(sender.send(Message(body="late"), timeout=0))
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -47,7 +49,7 @@ async def test_an_acceptance_in_the_turn_of_the_timeout_is_reported(turns: int) 
 
 
 def after_the_wait(monkeypatch: pytest.MonkeyPatch, step: Callable[[Any], object]) -> None:
-    """Let the wait of a blocking ``send`` time out, after this step."""
+    """Let the wait of a blocking ``send`` time out after this step."""
     real = BlockingSendFuture.result
 
     def result(future: Any, timeout: float | None = None) -> Any:
@@ -88,7 +90,7 @@ def test_a_blocking_receive_whose_messages_others_take_ends_at_its_timeout(
         left: list[float | None] = []
 
         async def woken_in_vain(_core: object, _needed: int, seconds: float | None) -> bool:
-            """A message arrived after 1.25 s, and another thread took it."""
+            """A message arrived after 1.25 s, and another thread received it."""
             left.append(seconds)
             clock[0] += 1.25
             return len(left) < 10 and (seconds is None or seconds > 0)

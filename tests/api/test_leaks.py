@@ -1,7 +1,7 @@
-"""Hundreds of connections through each API leave nothing behind, losses in between included.
+"""Hundreds of connections through each API, some lost in between, leave nothing behind.
 
-Counted are file descriptors, threads, tasks, and the objects of proton and of this package that are
-alive, once the peer has seen the last connection go.
+The tests count file descriptors, threads, tasks, and the live objects of proton and of this package.  They
+count after the peer has seen the end of the last connection.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.peers.primary import Primary, primary
 
 # A thousand through each take two minutes: ``make soak-connections``.
 MANY = [200, pytest.param(1000, marks=pytest.mark.soak)]
-# One connection in so many is lost and found again before it is closed.
+# One of this many connections is lost and found again before it is closed.
 LOST = 10
 FAST: dict[str, Any] = {"backoff_base": 0.001, "backoff_max": 0.001}
 KINDS = (
@@ -47,7 +47,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a process holds."""
+    """The counted resources of a process."""
 
     descriptors: int
     threads: int
@@ -56,7 +56,7 @@ class Held:
 
     @classmethod
     def now(cls, peer: Primary) -> Held:
-        """What this one does, when the last connection is gone."""
+        """Count this process's resources when the last connection is gone."""
         wait_until(lambda: not peer.transports)
         gc.collect()
         alive: dict[str, int] = {}
@@ -66,7 +66,7 @@ class Held:
         return cls(psutil.Process().num_fds(), threading.active_count(), alive, int(cproton.retained_count()))
 
     def more_than(self, before: Held) -> dict[str, int]:
-        """What it holds more of; something that an earlier test left may have gone meanwhile."""
+        """Return the resources that have grown; an earlier test's leftovers may have gone meanwhile."""
         now, then = ({**each.objects, **vars_of(each)} for each in (self, before))
         return {name: count for name, count in now.items() if count > then.get(name, 0)}
 
@@ -178,7 +178,7 @@ def test_many_connections_leave_nothing_behind(
 
 
 class Hopeful(MessagingHandler):
-    """Connects to where nobody is."""
+    """Connects to a port without a listener."""
 
     def __init__(self, address: str) -> None:
         super().__init__()

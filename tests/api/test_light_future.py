@@ -1,4 +1,4 @@
-"""The blocking API's future does what a standard one does, and costs nothing while nobody waits."""
+"""The blocking API's future behaves as a standard one, and costs nothing while no thread waits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ways = pytest.mark.parametrize("end", ENDINGS.values(), ids=ENDINGS)
 
 
 def seen(future: Future[int]) -> object:
-    """What a caller sees of a future that is done."""
+    """Return all that a caller can see of a completed future."""
     try:
         return future.result(timeout=10)
     except (ValueError, CancelledError) as error:
@@ -81,7 +81,7 @@ def test_the_standard_ways_to_wait_for_several_futures(end: Ending) -> None:
     assert concurrent.futures.wait([done, waiting], 0).not_done == {waiting}
     both = concurrent.futures.as_completed([done, waiting], 10)
     assert next(both) is done
-    # A cancelled one is reported to those that wait for several when an executor has seen it.
+    # A cancelled future is reported to ``wait`` only after an executor has seen it.
     end(waiting)
     if waiting.cancelled():
         waiting.set_running_or_notify_cancel()

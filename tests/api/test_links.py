@@ -1,4 +1,4 @@
-"""What applications do with senders, receivers and deliveries, over both APIs."""
+"""Usual uses of senders, receivers and deliveries, over both APIs."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_a_link_name_in_use_is_refused_and_free_again_after_close(api: API
 
 @pytest.mark.parametrize("create", ["create_sender", "create_receiver"])
 async def test_a_name_is_used_again_at_once_over_the_same_connection(api: API, create: str) -> None:
-    """proton writes an Attach before the Detach of the same name, which peers take for an error."""
+    """Proton writes an Attach before the Detach of the same name, which peers take for an error."""
     async with connected(api) as (peer, connection):
         (engine,) = peer.engines
         for _ in range(5):

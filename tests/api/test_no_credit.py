@@ -1,4 +1,4 @@
-"""A primary that gives a sender no credit: the error says so, and not that nothing was settled."""
+"""If a primary gives a sender no credit, the error says so, instead of that the message was not settled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_send_without_credit_was_not_sent(api: API) -> None:
 
 
 async def test_credit_that_runs_out_is_said_of_the_message_that_it_misses(api: API) -> None:
-    """The first is on the wire and not settled: that is another matter."""
+    """The first message is on the wire and unsettled, which is another error."""
     async with primary(grants=1, outcome=None) as peer, connected(api, peer) as connection:
         sender = await connection.create_sender("q")
         with pytest.raises(SendTimeout, match="the primary did not settle the message") as caught:

@@ -1,4 +1,4 @@
-"""What is to be awaited: by ``await``, ``async with`` or a task, and what is said when it is not."""
+"""Objects to be opened: by ``await``, ``async with`` or a task, and the warning if they are not."""
 
 from __future__ import annotations
 

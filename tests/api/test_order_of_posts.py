@@ -1,7 +1,7 @@
-"""What a thread posts to the loop is done before what it calls afterwards.
+"""The loop runs a thread's post before that thread's later calls.
 
-The loop is woken once for all posts of all threads.  A thread may append its own between the moment when
-another one decides to wake the loop and the one when it does: ``about_to_wake`` makes that moment last.
+The loop is woken once for all posts of all threads.  Between another thread's decision to wake the loop and
+the wake-up, a thread may append its own post: ``about_to_wake`` makes that moment last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.peers import primary, url
 
 @contextmanager
 def about_to_wake(thread: LoopThread) -> Iterator[None]:
-    """Another thread has decided to wake the loop; it does so at the end."""
+    """Let another thread decide to wake the loop; it does so at the end."""
     thread._awake = True
     yield
     thread._loop.call_soon_threadsafe(thread._run_posted)
@@ -43,7 +43,7 @@ def test_a_call_finds_done_what_was_posted_before() -> None:
 
 
 def test_a_message_that_is_reported_as_not_delivered_is_not_sent() -> None:
-    """It was withdrawn before it was submitted, and then submitted, and sent."""
+    """The message was withdrawn before it was submitted, and then submitted, and sent."""
     with in_thread(primary(outcome=None)) as peer, blocking.connect(url(peer)) as connection:
         sender = connection.create_sender("q")
         with about_to_wake(sender._thread), pytest.raises(SendTimeout) as caught:
@@ -77,7 +77,7 @@ def test_a_thread_with_the_number_of_the_one_that_has_ended_is_not_taken_for_it(
         except HaclientError as error:
             errors.append(type(error))
 
-    # The system gives the number that has become free to the next thread, or to one soon after it.
+    # The system reuses a free thread number for the next thread, or soon after.
     for _ in range(10):
         other = threading.Thread(target=check)
         other.start()

@@ -1,4 +1,4 @@
-"""After a loss one member that refuses the credentials does not end the search for the others."""
+"""After a loss one member that refuses the credentials does not end the search at the others."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.peers import primary, url
 from tests.peers.apis import API
 from tests.peers.watch import Watch
 
-# A member without the mechanism of this client refuses it as one that does not know its password.
+# A member without this client's mechanism refuses it like a member that does not know its password.
 OTHER_USERS = SaslServer(mechanisms=("DIGEST-MD5",))
 STARTING = proton.Condition("amqp:connection:forced", "the broker is starting")
 FAST = {"backoff_base": 0.01, "backoff_max": 0.05}
 
 
 async def test_a_primary_that_starts_again_is_waited_for(api: API) -> None:
-    """It refuses many times before it serves; the other member is asked once."""
+    """The primary refuses many times before it serves; the other member is asked once."""
     watch = Watch()
     async with primary() as serving, primary(sasl=OTHER_USERS) as wrong:
         connection = await api.connect(url(serving, wrong, stagger=10, **FAST), on_event=watch)
@@ -42,7 +42,7 @@ async def test_a_primary_that_starts_again_is_waited_for(api: API) -> None:
 
 
 async def test_nobody_else_serves_for_long_enough(api: API) -> None:
-    """Then the refusal is the answer, as at the first connect."""
+    """Then the refusal is the result, as at the first connect."""
     async with primary() as serving, primary(sasl=OTHER_USERS) as wrong:
         connection = await api.connect(url(serving, wrong, refusal_timeout=0.3, **FAST))
         sender = await connection.create_sender("q")
@@ -55,7 +55,7 @@ async def test_nobody_else_serves_for_long_enough(api: API) -> None:
     assert len(wrong.accepted) == 1
 
 
-# What a secured Artemis says in its Open to a client that SASL let in as nobody.
+# A secured Artemis's condition in its Open to a client that SASL let in as anonymous.
 NOBODY = proton.Condition(
     "amqp:unauthorized-access",
     "AMQ229031: Unable to validate user from 127.0.0.1:40866. Username: null; "
@@ -64,7 +64,7 @@ NOBODY = proton.Condition(
 
 
 async def test_an_unauthorized_open_is_one_attempt_at_each_member_and_one_error(api: API) -> None:
-    """It passed SASL, and is refused as if it had not."""
+    """The client passed SASL, and is refused as if it had not."""
     watch = Watch()
     async with primary(refuses_opens=NOBODY) as first, primary(refuses_opens=NOBODY) as second:
         with pytest.raises(AuthenticationFailed) as caught:
@@ -94,7 +94,7 @@ async def test_an_unauthorized_open_bars_that_member_after_a_loss(api: API) -> N
 
 
 async def test_a_function_gets_another_chance_after_an_unauthorized_open(api: API) -> None:
-    """The token that was refused is not sent again, and the next one is."""
+    """The refused token is not sent again; the next one is."""
     token, asked = "old", 0
 
     def ask() -> Credentials:
@@ -121,7 +121,7 @@ async def test_a_function_gets_another_chance_after_an_unauthorized_open(api: AP
 
 
 async def test_an_unauthorized_close_of_a_connection_in_use_is_one_loss(api: API) -> None:
-    """RabbitMQ says so when a token has expired; the function is asked for the next one."""
+    """RabbitMQ does so when a token has expired; the function is asked for the next one."""
     expired = proton.Condition("amqp:unauthorized-access", "credential expired")
     asked: list[int] = []
 
@@ -146,7 +146,7 @@ async def test_an_unauthorized_close_of_a_connection_in_use_is_one_loss(api: API
 
 
 async def test_an_unauthorized_open_with_a_time_to_come_back_is_no_refusal_of_the_user(api: API) -> None:
-    """It says when to ask again."""
+    """The condition says when to ask again."""
     busy = proton.Condition("amqp:unauthorized-access", "directory away", {proton.symbol("retry-after"): 1})
     async with primary(refuses_opens=busy) as peer:
         opening = asyncio.ensure_future(api.connect(url(peer, **FAST)))

@@ -20,26 +20,26 @@ from tests.peers.watch import Watch
 
 UNKNOWN = proton.Condition("amqp:not-found", "Unknown hostname in connection open: '127.0.0.1'")
 FIELD = proton.Condition("amqp:invalid-field", "hostname")
-# As ActiveMQ, Artemis and Qpid Broker-J say that the container id is in use.
+# The condition of ActiveMQ, Artemis and Qpid Broker-J for a container id in use.
 HELD = proton.Condition(
     "amqp:invalid-field",
     "container 'orders-1' is connected from 10.9.9.9",
     {proton.symbol("invalid-field"): proton.symbol("container-id")},
 )
-# As Broker-J says it to a user that the rules of its virtual host do not know.
+# Broker-J's condition for a user that the rules of its virtual host do not know.
 NOT_ALLOWED = proton.Condition("amqp:not-allowed", "Connection refused")
 FAST = {"backoff_base": 0.01, "backoff_max": 0.05}
 
 
 @asynccontextmanager
 async def group(*answers: proton.Condition | None) -> AsyncIterator[list[Primary]]:
-    """Members that refuse every Open with these conditions; one without serves."""
+    """Make members that refuse every Open with these conditions; one without serves."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(primary(refuses_opens=each)) for each in answers]
 
 
 def elects(members: list[Primary], condition: proton.Condition) -> None:
-    """The master dies, and none of them serves for now."""
+    """The master dies, and no member serves for now."""
     for member in members:
         member.refuses_opens = condition
         member.drop()
@@ -47,7 +47,7 @@ def elects(members: list[Primary], condition: proton.Condition) -> None:
 
 @pytest.mark.parametrize("condition", [UNKNOWN, FIELD, HELD], ids=["host", "field", "id"])
 async def test_an_election_ends_no_connection(api: API, condition: proton.Condition) -> None:
-    """Every member refuses many times, then another one serves; messages of before and during it arrive."""
+    """Every member refuses many times, then another one serves; messages from before and during it arrive."""
     watch = Watch()
     async with group(None, condition, condition) as members:
         old, new, other = members
@@ -92,7 +92,7 @@ async def test_a_refusal_that_lasts_ends_the_search_without_a_deadline(api: API)
 
 
 async def test_all_connections_of_a_factory_survive_an_election(api: API) -> None:
-    """One of them searches for all."""
+    """One connection searches for all."""
     watch = Watch()
     async with group(None, UNKNOWN, UNKNOWN) as members:
         factory = await api.factory(url(*members, **FAST), on_event=watch)
@@ -110,7 +110,7 @@ async def test_all_connections_of_a_factory_survive_an_election(api: API) -> Non
 
 
 async def test_all_connections_of_a_factory_give_up_together(api: API) -> None:
-    """And not one after the other."""
+    """They do not give up one after the other."""
     watch = Watch()
     async with group(None, UNKNOWN) as members:
         factory = await api.factory(url(*members, refusal_timeout=1, **FAST), on_event=watch)
@@ -174,7 +174,7 @@ async def test_another_field_is_not_taken_for_the_container_id(info: Any) -> Non
 
 
 async def test_what_every_member_does_not_allow_is_an_error_of_its_own(api: API) -> None:
-    """Each is asked once, and the error has its words."""
+    """Each member is asked once, and the error quotes the refusal."""
     watch = Watch()
     async with group(NOT_ALLOWED, NOT_ALLOWED) as members:
         with pytest.raises(ConnectionNotAllowed) as caught:
@@ -192,7 +192,7 @@ async def test_what_every_member_does_not_allow_is_an_error_of_its_own(api: API)
 
 
 async def test_what_is_not_allowed_for_a_while_after_a_loss_ends_no_connection(api: API) -> None:
-    """The member counts the connection that it has not yet missed."""
+    """The member still counts the lost connection."""
     watch = Watch()
     async with group(None) as members:
         (member,) = members
@@ -219,7 +219,7 @@ async def test_what_is_not_allowed_for_long_after_a_loss_is_the_answer(api: API)
 
 
 def test_the_defaults_in_virtual_time() -> None:
-    """A minute of refusals is waited for, an hour of them is not; three seconds at the first connect."""
+    """The client waits for a minute of refusals, not for an hour; at the first connect for three seconds."""
 
     async def refuse_after_a_loss() -> tuple[float, float]:
         loop, watch = asyncio.get_running_loop(), Watch()
@@ -232,7 +232,7 @@ def test_the_defaults_in_virtual_time() -> None:
             connection = await aio.connect(url(*members), on_event=watch)
             began = loop.time()
             elects(members, UNKNOWN)
-            # Events come from another thread: with a timer, virtual time would pass before they are here.
+            # Events arrive from another thread: with a timer, virtual time would pass before they are here.
             await watch.until(GaveUp, timeout=None)
             after = loop.time() - began
             await connection.close()

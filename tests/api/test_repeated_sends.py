@@ -1,4 +1,4 @@
-"""A send that timed out can be repeated, by its id, without a second message at the broker."""
+"""A send that timed out can be repeated by its id without a second message at the broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.peers import Primary, primary, url
 from tests.peers.apis import API, connected
 
 ID = "_AMQ_DUPL_ID"
-# So long a send waits that is to time out, after its message has arrived.
+# The timeout of a send that is to time out after its message has arrived.
 SHORT = 0.4
 FAST = {"backoff_base": 0.001, "backoff_max": 0.01}
 
@@ -50,7 +50,7 @@ async def _error_of(future: Any) -> BaseException | None:
 
 
 async def test_the_error_has_the_id_of_a_message_that_the_client_could_not_receive(api: API) -> None:
-    """A tuple as the key of a map is a list on the wire, and no key of a dict when it is received."""
+    """A tuple as a map's key is a list on the wire, and cannot be a key of a dict when received."""
     async with primary(outcome=None) as peer, connected(api, peer) as connection:
         sender = await connection.create_sender("q")
         error = await timed_out(sender, peer, Message(body={(1, 2): "x"}), duplicate_id="mine")
@@ -71,7 +71,7 @@ async def test_a_send_repeated_by_its_id_is_stored_once(api: API) -> None:
 
 
 async def test_without_the_id_it_is_another_message(api: API) -> None:
-    """A program may use one message again and again, with the same body or another."""
+    """A program may use one message repeatedly, with the same body or another."""
     async with primary(outcome=None) as peer, connected(api, peer) as connection:
         sender, message = await connection.create_sender("q"), Message(body="one")
         await timed_out(sender, peer, message)
@@ -188,7 +188,7 @@ async def test_the_text_says_when_nobody_is_connected(api: API) -> None:
 
 
 async def test_a_broker_stores_one_message(api: API, members: Members) -> None:
-    """It stands still when the first copy is on its way, and gets both when it wakes."""
+    """The broker is paused when the first copy is on its way, and gets both when it resumes."""
     broker = members.start("alone", role="primary")
     connection = await api.connect(f"amqp://{broker.address}")
     sender, message = await connection.create_sender("q"), Message(body="one")

@@ -74,7 +74,7 @@ async def test_an_iterator_is_read_as_the_window_allows(api: API) -> None:
 
 
 async def test_an_asynchronous_iterator_may_wait() -> None:
-    """The asyncio API alone: the other one has nobody to wait for it."""
+    """Only for the asyncio API: the blocking one cannot wait for an iterator."""
 
     async def bodies() -> AsyncIterator[str]:
         for number in range(5):
@@ -226,7 +226,7 @@ async def test_what_the_iterable_raises_is_raised_when_the_others_have_arrived(a
         assert caught.value.__notes__ == ["send_many had sent before: all 2 messages were accepted"]
         assert peer.bodies == ["a", "b"]
         assert sender.unsettled == 0
-        # The place in the window that it did not use is there for others.
+        # Other calls can use the freed place in the window.
         await sender.send("next")
 
 
@@ -247,7 +247,7 @@ async def test_what_cannot_be_encoded_is_a_result_and_the_others_are_sent(api: A
 
 
 class Late(TimeoutError):
-    """An error of the iterator that is no timeout of the call's."""
+    """An error of the iterator that is not the call's timeout."""
 
 
 async def test_an_error_of_the_iterator_hides_no_rejected_message(api: API) -> None:
@@ -291,7 +291,7 @@ async def test_a_cancellation_withdraws_what_is_not_on_the_wire() -> None:
         with pytest.raises(asyncio.CancelledError):
             await sending
         assert sender.unsettled == 2
-        # They stay until they are settled, or their connection is lost: nobody waits for them any more.
+        # They stay until they are settled or their connection is lost, although no call waits for them.
         peer.outcome, peer.grants = ACCEPTED, 10
         peer.drop()
         await sender.send("next")

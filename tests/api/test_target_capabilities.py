@@ -12,7 +12,7 @@ from tests.peers.apis import API, connected
 
 
 def asked(peer: Primary) -> list[list[str]]:
-    """Those of each sender that is attached."""
+    """Return the capabilities of each attached sender."""
     found = []
     for links in peer.engines.values():
         for link in links:

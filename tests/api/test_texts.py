@@ -1,4 +1,4 @@
-"""Every text arrives whole, or is refused before anything is sent: C ends a text at a NUL; over both APIs."""
+"""Every text arrives whole or is refused before it is sent, though C ends a text at a NUL; over both APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each call that waits has one deadline: its own ``timeout``, or that of an option."""
+"""Each call that waits has one deadline: its own ``timeout``, or an option's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def connected(api: API, **options: Any) -> AsyncIterator[tuple[Any, Primar
 
 
 def stall(peer: Primary) -> Any:
-    """Let the peer read nothing more on its one connection, which is returned."""
+    """Stop the peer's reading on its one connection; return the connection."""
     (transport,) = peer.transports
     transport.pause_reading()
     return transport

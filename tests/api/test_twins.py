@@ -1,4 +1,4 @@
-"""Both APIs have the same names, parameters and docstrings, apart from what is listed here."""
+"""Both APIs have the same names, parameters and docstrings, apart from the exceptions listed here."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import pytest
 
 from haclient import aio, blocking
 
-# The asyncio API's special methods, and those of the blocking API.
+# The asyncio API's special methods, and their blocking counterparts.
 SPECIAL = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "__aiter__": "__iter__",
     "__anext__": "__next__",
 }
-# What a call returns, where that differs, with the reason.
+# Different return types, with the reason.
 RETURNED = {
-    # What is returned is open already.
+    # the returned object is open already
     "Opening[Connection]": "Connection",
     "Opening[Sender]": "Sender",
     "Opening[Receiver]": "Receiver",
-    "asyncio.Future[Outcome]": "Future[Outcome]",  # settled on another thread than the one that waits
+    "asyncio.Future[Outcome]": "Future[Outcome]",  # settled on another thread than the waiting one
     "AsyncEvents": "BlockingEvents",  # awaited, or read by a thread
     "AsyncIterator[Delivery]": "Iterator[Delivery]",  # the same
 }
-# What a call takes, where that differs, with the reason.
+# Different argument types, with the reason.
 MESSAGES = "Iterable[proton.Message | SendableBody]"
 TAKEN = {
-    # Nobody waits for an asynchronous iterator in the blocking API.
+    # The blocking API cannot wait for an asynchronous iterator.
     f"{MESSAGES} | Async{MESSAGES}": MESSAGES,
 }
 # Words of docstrings.
@@ -39,7 +39,7 @@ CLASSES = ("ConnectionFactory", "Connection", "Sender", "Receiver", "Delivery")
 
 
 def members(of: type) -> Mapping[str, Any]:
-    """What applications use of a class; what both inherit is the same."""
+    """Return a class's public names, without names that both classes inherit from the same base."""
     found = {name: value for each in reversed(of.__mro__[:-1]) for name, value in vars(each).items()}
     return {
         name: value
@@ -61,7 +61,7 @@ TWINS = list(twins())
 
 
 def function(member: Any) -> Any:
-    """The function of a method or property; a class is called by its constructor, which is not public."""
+    """Return the function of a method or property; a class has its non-public constructor instead."""
     if isinstance(member, property):
         return member.fget
     return member.__func__ if isinstance(member, classmethod) else member

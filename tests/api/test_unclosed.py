@@ -1,4 +1,4 @@
-"""What is not closed: a sender keeps its connection, and one that nobody can use is closed with a warning."""
+"""Unclosed objects: a sender keeps its connection; an unreachable connection is closed with a warning."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 FAST: dict[str, Any] = {"backoff_base": 0.001, "backoff_max": 0.01}
 
 
-# -- what keeps a connection ------------------------------------------------------------------
+# -- references that keep a connection ------------------------------------------------------------
 
 
 async def test_a_program_that_keeps_only_the_sender_goes_on(api: API) -> None:
@@ -91,7 +91,7 @@ async def _close(kept: weakref.ref[Any]) -> None:
         await closing
 
 
-# -- what is collected ------------------------------------------------------------------------
+# -- collected objects -----------------------------------------------------------------------------
 
 
 def blocking_connection(where: str) -> object:
@@ -188,7 +188,7 @@ def test_tracemalloc_shows_where_it_was_made(monkeypatch: pytest.MonkeyPatch) ->
     assert traceback is not None
     assert any(frame.filename == __file__ for frame in traceback)
     monkeypatch.undo()
-    sources[0]._closed = True  # it came back to life, and is collected once more
+    sources[0]._closed = True  # it was resurrected, and is collected once more
 
 
 BLOCKING = """
@@ -227,14 +227,14 @@ def test_the_end_of_the_process_is_quiet(program: str) -> None:
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts of warnings; in a ``__del__`` they cannot be raised."""
+    """Return the texts of warnings; in a ``__del__`` they cannot be raised."""
     texts: list[str] = []
 
     def note(text: str, kind: type[Warning], **_: object) -> None:
         assert kind is ResourceWarning
         texts.append(text)
 
-    gc.collect()  # what other tests left
+    gc.collect()  # leftovers of other tests
     monkeypatch.setattr("warnings.warn", note)
     return texts
 

@@ -1,4 +1,4 @@
-"""A program that configured no logging gets warnings on standard error, and nothing else."""
+"""A program that configured no logging gets warnings on standard error, and no other output."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def started(program: str, link: str) -> asyncio.subprocess.Process:
 
 
 async def errors(process: asyncio.subprocess.Process) -> list[str]:
-    """What it wrote to standard error by its end, which is a good one."""
+    """Return the standard error of a program that ends without an error."""
     async with asyncio.timeout(30):
         _, written = await process.communicate()
     assert process.returncode == 0, written.decode()

@@ -1,4 +1,4 @@
-"""A message that cannot be read whole arrives; reading it says why, and the receiver goes on."""
+"""A message that cannot be decoded is delivered; reading it raises the reason, and the receiver goes on."""
 
 from __future__ import annotations
 

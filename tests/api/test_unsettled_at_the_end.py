@@ -1,4 +1,4 @@
-"""Messages without an outcome do not vanish silently: each end of a sender or a connection counts them."""
+"""Messages without an outcome are reported: each end of a sender or a connection counts them."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_link_that_the_primary_ends_counts_them_too(
 def test_the_counts_of_all_ends_are_what_was_submitted_less_what_was_settled(
     messages: list[int], seed: int
 ) -> None:
-    """Whatever was closed first, each message is counted once."""
+    """Each message is counted once, in whatever order the objects are closed."""
     seen: list[Event] = []
 
     async def run() -> None:
@@ -161,7 +161,7 @@ def test_the_counts_of_all_ends_are_what_was_submitted_less_what_was_settled(
     assert sum(each.count for each in seen if isinstance(each, Unsettled)) == sum(messages)
 
 
-# -- nothing is closed ------------------------------------------------------------------------
+# -- programs that close nothing -------------------------------------------------------------------
 
 BLOCKING = """
 import sys, haclient
@@ -193,7 +193,7 @@ for number in range(50):
 
 
 def run_to_its_end(program: str, *options: str) -> str:
-    """Run a program against a broker that settles nothing, and return what it says."""
+    """Run a program against a broker that settles nothing, and return its output."""
     with in_thread(primary(outcome=None)) as peer:
         ended = subprocess.run(
             [sys.executable, *options, "-c", program, url(peer)],

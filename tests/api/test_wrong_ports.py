@@ -1,4 +1,4 @@
-"""A port that is not what the URL says: the error names what it speaks, and what to write instead."""
+"""A port that does not match the URL: the error names the protocol there, and the correct URL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SASL = b"AMQP\x03\x01\x00\x00"
 AMQP_0_9_1 = b"AMQP\x00\x00\x09\x01"
 AMQP_0_10 = b"AMQP\x01\x01\x00\x0a"
 
-# What a peer answers, the code of the error, and what it says.
+# The answer of a peer, the code of the error, and its text.
 ANSWERS = {
     "rabbitmq": (AMQP_0_9_1, "amqp-0-9-1", "this port speaks AMQP 0-9-1, not AMQP 1.0 (RabbitMQ before 4.0"),
     "qpidd": (AMQP_0_10, "amqp-0-10", "this port speaks AMQP 0-10, not AMQP 1.0 (qpidd: load its module"),
@@ -151,7 +151,7 @@ async def test_amqps_to_a_plain_member(api: API) -> None:
 
 
 async def test_amqps_with_external_to_a_plain_port(api: API, authority: Authority) -> None:
-    """SASL EXTERNAL takes proton's TLS instead of asyncio's."""
+    """SASL EXTERNAL uses proton's TLS instead of asyncio's."""
     mine = authority.issue("client.test")
     options = f"sasl_mechanisms=EXTERNAL&tls_ca={authority.file}&tls_cert={mine.chain}&tls_key={mine.key}"
     async with answering(AMQP_0_9_1) as peer:
@@ -169,7 +169,7 @@ async def test_amqps_to_a_port_that_closes_without_a_word(api: API) -> None:
 
 
 async def test_amqps_to_a_broker_that_closes_after_the_handshake(api: API, authority: Authority) -> None:
-    """At its limit of connections, or with no member behind it."""
+    """The broker is at its limit of connections, or has no member behind it."""
     context = authority.issue("127.0.0.1").server_context()
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
     async with server:
@@ -181,7 +181,7 @@ async def test_amqps_to_a_broker_that_closes_after_the_handshake(api: API, autho
 
 
 async def test_amqps_with_external_to_a_broker_at_its_limit(api: API, authority: Authority) -> None:
-    """ActiveMQ Classic closes the socket before the handshake; SASL EXTERNAL takes proton's TLS."""
+    """ActiveMQ Classic closes the socket before the handshake; SASL EXTERNAL uses proton's TLS."""
     mine = authority.issue("client.test")
     options = f"sasl_mechanisms=EXTERNAL&tls_ca={authority.file}&tls_cert={mine.chain}&tls_key={mine.key}"
     async with answering(b"") as peer:
@@ -194,7 +194,7 @@ async def test_amqps_with_external_to_a_broker_at_its_limit(api: API, authority:
 
 
 def mechanisms(*names: bytes) -> bytes:
-    """The SASL header, and a frame that offers these (AMQP 1.0 part 5, section 5.3.3.1)."""
+    """Return the SASL header, and a frame that offers these (AMQP 1.0 part 5, section 5.3.3.1)."""
     symbols = b"".join(bytes((len(name),)) + name for name in names)
     array = bytes((len(symbols) + 2, len(names), 0xA3)) + symbols
     body = b"\x00\x53\x40\xc0" + bytes((len(array) + 2, 1, 0xE0)) + array
@@ -235,7 +235,7 @@ async def test_names_that_are_no_mechanisms_are_not_shown(api: API) -> None:
     assert "the peer offers GSSAPI, and" in str(error)
 
 
-# -- what the URL says ----------------------------------------------------------------------------
+# -- lists of URLs ---------------------------------------------------------------------------------
 
 
 async def test_whole_urls_with_commas_between_are_a_list(api: API) -> None:

@@ -1,4 +1,4 @@
-"""The client names what an application may have overlooked at a link: scripted peers."""
+"""The client hints at likely mistakes in a link's options: scripted peers."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_an_old_address_of_an_exchange_makes_a_queue_for_a_receiver(
     [
         (RABBITMQ, "/queues/orders"),
         (RABBITMQ, "/exchanges/logs/key"),
-        (RABBITMQ, "/amq/queue/orders"),  # there has to be such a queue
+        (RABBITMQ, "/amq/queue/orders"),  # such a queue must exist
         ({"product": "RabbitMQ", "version": "3.10.8"}, "/queue/orders"),
         ({}, "orders"),
     ],
@@ -137,7 +137,7 @@ async def test_other_addresses_are_not(
 
 
 class Serving(HostileConnection):
-    """Serves any address, and makes temporary ones."""
+    """Serves any address, and makes temporary queues."""
 
     def __init__(self) -> None:
         super().__init__(HostileBrokers(0, ()), random.Random())

@@ -1,4 +1,4 @@
-"""What a client keeps of the fleet that primaries announce in their Open."""
+"""The facts of the fleet that a client keeps from the Opens of primaries."""
 
 from __future__ import annotations
 

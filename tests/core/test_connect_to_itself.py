@@ -1,4 +1,4 @@
-"""On its own machine a client may get the port that it dials as its source: TCP connects it to itself."""
+"""If the kernel picks the dialled local port as the source port, TCP connects the client to itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def loops() -> list[object]:
 
 @pytest.fixture(params=["127.0.0.1", "::1"], ids=["IPv4", "IPv6"])
 def bound(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
-    """A socket whose source is already a port where nobody listens."""
+    """Return a socket whose source is already a port without a listener."""
     family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as made:
         made.setblocking(False)

@@ -1,4 +1,4 @@
-"""On uvloop a literal address needs no thread: its pool looks names up, and one may hang and hold up all."""
+"""On uvloop a literal address needs no thread: the pool resolves names, and one lookup may block all."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_it_connects(family: socket.AddressFamily, host: str) -> None:
 def test_nobody_there_is_the_error_that_it_is() -> None:
     async def main() -> None:
         with client() as taken, client() as connection:
-            taken.bind(("127.0.0.1", 0))  # and it does not listen
+            taken.bind(("127.0.0.1", 0))  # bound, and it does not listen
             with pytest.raises(ConnectionRefusedError):
                 await _connect_socket(asyncio.get_running_loop(), connection, taken.getsockname())
 

@@ -1,8 +1,8 @@
-"""Credit is right whatever number a peer's delivery-count begins at, and after a peer that sent too much.
+"""Credit is correct for any initial delivery-count of a peer, and after a peer that sent too much.
 
-The peer counts as RabbitMQ 4.0.5 does: it reads every Flow as delivery-count plus link-credit, from the first
-one on, and ends the session when the sum lies behind what it has sent.  RabbitMQ 3.10 sends up to half as
-much again as it has credit for.
+The peer counts as RabbitMQ 4.0.5 does: it adds link-credit to the delivery-count of every Flow, from the
+first on, and ends the session if the sum lies behind its own count.  RabbitMQ 3.10 sends up to half as
+many messages again as it has credit for.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INITIAL_DELIVERY_COUNT, _PROPERTIES = 9, 9
 
 
 class Counting(HostileConnection):
-    """Serves a queue of some messages to each receiver, and counts from a number of its own."""
+    """Serves a queue of some messages to each receiver, and counts from a given number."""
 
     def __init__(self, queue: Queue, first: int | None) -> None:
         super().__init__(HostileBrokers(0, ()), random.Random())
@@ -73,11 +73,11 @@ class Counting(HostileConnection):
 
 @dataclass
 class Queue:
-    """The messages, and what became of the credit for them.
+    """The messages, and the credit for them.
 
-    :ivar beyond: how many are to be sent once without credit.
+    :ivar beyond: how many messages to send once without credit.
     :ivar most: the most credit that a receiver had at once.
-    :ivar ended: how often it counted backwards.
+    :ivar ended: how often the count went backwards.
     """
 
     product: str = "RabbitMQ"
@@ -125,7 +125,7 @@ async def test_a_peer_that_sent_too_much_gets_no_credit_until_that_is_made_up_fo
         got = []
         for _ in range(MESSAGES):
             got.append((await receiver.receive(timeout=10)).body)
-            await asyncio.sleep(0.01)  # the Flow leaves alone
+            await asyncio.sleep(0.01)  # only the Flow leaves
     assert (got, queue.most, queue.ended) == (list(range(MESSAGES)), credit, 0)
 
 
@@ -149,7 +149,7 @@ async def test_credit_goes_ahead_of_the_attach_where_counts_are_known_to_begin_a
     queue, granted = Queue(product), asyncio.Event()
 
     class Silent(Counting):
-        """Does not answer an Attach."""
+        """Never answers an Attach."""
 
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
@@ -199,7 +199,7 @@ async def test_a_program_for_proton_gets_each_message_once(first: int | None, pr
 
 
 class Granting(Receiving):
-    """A program for proton that grants each message by itself, and some time later."""
+    """A program for proton that grants credit for one message at a time, after a pause."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer, prefetch=0)

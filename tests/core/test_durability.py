@@ -1,7 +1,7 @@
-"""Which messages are durable, and which of the others carry an id by which a broker drops second copies.
+"""The durable flag of messages, and the ids of non-durable messages that let a broker drop copies.
 
 The peer here keeps ids over a failover and forgets messages that are not durable, as Apache ActiveMQ Artemis
-does: a copy with an id that it knows is dropped, and accepted.
+does: it accepts and drops a copy with a known id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.peers import Primary, primary, url
 from tests.peers.apis import API, connected
 
 ID = "_AMQ_DUPL_ID"
-# What a member of our cluster says in its Open.
+# A property in the Open of our own cluster's members.
 TOGETHER = {"haclient:ids-live-with-messages": True}
 FAST: dict[str, Any] = {"backoff_base": 0.001, "backoff_max": 0.01}
 PATIENCE = 20.0
@@ -30,7 +30,7 @@ BODIES = list(range(20))
 
 
 def arrived(peer: Primary) -> list[Message]:
-    """What the peer has got, as proton reads it."""
+    """Return the received messages, as proton decodes them."""
     messages = []
     for data in peer.received:
         messages.append(Message())
@@ -43,7 +43,7 @@ def id_of(message: Message) -> Any:
 
 
 def die(peer: Primary) -> None:
-    """Settle nothing more, forget what is not durable, and serve again with the ids of all."""
+    """Settle no more messages, forget non-durable ones, and serve again with all ids."""
     kept = [message.durable for message in arrived(peer)]
     peer.received[:] = itertools.compress(peer.received, kept)
     peer.outcome = ACCEPTED
@@ -51,7 +51,7 @@ def die(peer: Primary) -> None:
 
 
 def message_of(kind: str, *, durable: bool) -> Message:
-    """One for each way of the encoder: without or with a header, written by itself or by proton."""
+    """Make a message for one path of the encoder: with or without a header, by haclient or by proton."""
     message = Message(body="text" if kind.startswith("plain") else {"a": "map"}, durable=durable)
     if kind.endswith("header"):
         message.priority, message.ttl, message.subject = 7, 60.0, "of it"
@@ -153,7 +153,7 @@ async def test_a_member_of_our_cluster_says_it(api: API, members: Members) -> No
 
 
 class Sending(MessagingHandler):
-    """Sends all its messages: at the start, before there is a connection, or with the first credit."""
+    """Sends all its messages: at the start, before the connection, or with the first credit."""
 
     def __init__(self, address: str, messages: list[Message], *, at_start: bool) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class Sending(MessagingHandler):
 @pytest.mark.parametrize("at_start", [True, False])
 @pytest.mark.parametrize("together", [True, False])
 async def test_the_drop_in_changes_no_flag_and_loses_nothing(*, at_start: bool, together: bool) -> None:
-    """What it sends before it knows the primary has the ids that this primary should get."""
+    """Messages sent before the primary is known have the ids that this primary needs."""
     messages = [Message(body=body, durable=body % 2 == 0) for body in BODIES]
     async with primary(outcome=None, properties=TOGETHER if together else {}) as peer:
         handler = Sending(url(peer), messages, at_start=at_start)

@@ -1,4 +1,4 @@
-"""What senders and receivers carry over a loss, and what they must not."""
+"""The state that senders and receivers keep over a loss, and the state that they must drop."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_settling_a_stale_delivery_raises_and_sends_nothing(api: API, how:
         await again.accept()
         with pytest.raises(AlreadySettled):
             await again.accept()
-        # The same connection carries both, in order: nothing came before this one.
+        # The connection carries both in order: no message came before this one.
         await peer.until(lambda: peer.outcomes)
         assert peer.outcomes == [ACCEPTED]
         await connection.close()
@@ -193,7 +193,7 @@ async def test_prefetched_messages_are_delivered_again_and_only_once(api: API) -
 async def test_rabbitmq_gets_the_credit_again_and_again(
     api: API, granted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It forgets it when a queue moves to another node; the Flow repeats the credit, and adds none."""
+    """RabbitMQ forgets credit when a queue moves to another node; the Flow repeats it, and adds none."""
     monkeypatch.setattr(workarounds, "_INTERVAL", 0.01)
     async with primary(properties={"product": "RabbitMQ"}) as peer:
         connection = await api.connect(url(peer, **FAST))
@@ -230,7 +230,7 @@ async def test_credit_after_ten_reconnects_is_what_was_granted(api: API) -> None
         receiver = await connection.create_receiver("q", credit=granted)
         await peer.until(lambda: peer.credit == [granted])
         for number in range(10):
-            # Some are taken and some wait here, so that credit was used and given again.
+            # Some are received and some wait in the inbox, so that credit was used and given again.
             peer.put("q", *range(5))
             for _ in range(3 + number % 3):
                 await (await receiver.receive(timeout=10)).accept()
@@ -243,7 +243,7 @@ async def test_credit_after_ten_reconnects_is_what_was_granted(api: API) -> None
         peer.put("q", *range(100))
         await peer.until(lambda: peer.unsettled == granted)
         sender = await connection.create_sender("another")
-        await sender.send(Message())  # there and back: more credit would have been used by now
+        await sender.send(Message())  # a round trip, in which any additional credit would be used
         assert peer.unsettled == granted
         await connection.close()
 

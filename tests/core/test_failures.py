@@ -1,4 +1,4 @@
-"""What a failed attempt means, as tables."""
+"""The meaning of a failed attempt, as tables."""
 
 from __future__ import annotations
 

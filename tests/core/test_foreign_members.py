@@ -1,4 +1,4 @@
-"""Credentials go where the URL allows it: what members announce and offer cannot take them elsewhere."""
+"""Credentials go only where the URL allows: announcements and offers of members do not change that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a peer puts into its fields, log records and texts of errors are printable lines of ours."""
+"""Log records and error texts are printable lines, whatever a peer puts into its fields."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How soon both sides want to hear something of each other.
+"""The idle-time-outs of both sides.
 
-A peer that wants that every millisecond costs a core, so a client refuses it.  RabbitMQ 4 takes no Open that
-asks for less than a second: it says nothing for three seconds, and resets the connection.
+A peer that asks for a frame every millisecond costs a core, so the client refuses it.  RabbitMQ 4 accepts no
+Open with an idle-time-out below a second: it is silent for three seconds, and resets the connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.peers.odd import CLOSE, OPEN, OddPeer
 
 
 class Impatient(OddPeer):
-    """A primary with an idle-time-out of its own, which writes down the bytes that it gets."""
+    """A primary with its own idle-time-out, which records the bytes that it receives."""
 
     def __init__(self, idle_ms: int | None, heard: bytearray, ended: asyncio.Event) -> None:
         super().__init__({} if idle_ms is None else {OPEN: {4: uint(idle_ms)}}, None)
@@ -64,7 +64,7 @@ async def test_any_other_is_accepted(idle_ms: int | None) -> None:
 
 
 class AtLeastASecond(HostileConnection):
-    """Says nothing to an Open with an idle-time-out of less than a second, as RabbitMQ 4 does.
+    """Never answers an Open with an idle-time-out below a second, as RabbitMQ 4.
 
     :ivar announced: the idle-time-outs.
     """

@@ -1,4 +1,4 @@
-"""Somebody who is no member answers once, with a generation that no member will ever reach."""
+"""A peer that is no member answers once, with a generation that no member will ever reach."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.peers.watch import Watch
 
 HIGHEST = 2**23 - 1
 FAST: dict[str, Any] = {"backoff_base": 0.001, "backoff_max": 0.01, "stagger": 10}
-# Long enough that a client which is locked out for so long fails its test.
+# A lock-out of this length fails the test.
 LONG = {**FAST, "refusal_timeout": 600}
 RIGHT = Credentials(user="alice@cluster", password="right-password")
 
@@ -37,7 +37,7 @@ def claim(generation: int) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def misled(generation: int, **options: Any) -> AsyncIterator[tuple[aio.Connection, Peer, Watch]]:
-    """A connection that met an impostor, which is gone now, and the primary that is left."""
+    """A connection that met an impostor, now gone, and the remaining primary."""
     watch = Watch()
     async with (
         primary(properties=claim(5)) as real,
@@ -123,7 +123,7 @@ async def test_a_connection_that_is_cut_off_goes_to_no_old_primary_while_another
 
 
 def stale_answers(watch: Watch) -> list[float]:
-    """When stale primaries answered."""
+    """Return when stale primaries answered."""
     failed = watch.of(AttemptFailed)
     return [
         each.stamp.monotonic for each in failed if each.record.failure.kind is FailureReason.STALE_PRIMARY
@@ -149,7 +149,7 @@ async def test_a_member_that_parks_every_client_is_believed_again_too() -> None:
 
 
 async def let_everybody_in(parking: Member) -> None:
-    """Answer each Begin, and remain a member that parks first."""
+    """Answer each Begin, and still be a member that parks first."""
     while True:
         await parking.until(lambda: any(parking.parked.values()))
         for engine in [each for each, session in parking.parked.items() if session is not None]:
@@ -157,7 +157,7 @@ async def let_everybody_in(parking: Member) -> None:
 
 
 async def test_a_peer_without_proof_makes_no_member_stale_that_proves_itself_by_scram(tmp_path: Path) -> None:
-    """The impostor knows the password of the client: it asked for it, in plain text."""
+    """The impostor has the client's password: it asked for it in plain text."""
     write_user_database(tmp_path, "cluster", {"alice": "right-password"}, ("PLAIN", "SCRAM-SHA-256"))
     generations = {"haclient:cluster": "c"}
     watch = Watch()

@@ -1,4 +1,4 @@
-"""The ledger against a plain list: nothing is lost, nothing is doubled, the order is kept."""
+"""The ledger against a plain list: no loss, no copy, no change of order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Waiter:
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """A sender over many connections.  ``open`` is what it owes an answer, oldest first."""
+    """A sender over many connections.  ``open`` lists the unsettled messages, oldest first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     @rule(data=st.data())
     def give_up_waiting(self, data: st.DataObject) -> None:
-        """The application cancels a future: its entry goes at the next loss, or when it is settled."""
+        """The application cancels a future: its entry leaves at the next loss, or when it is settled."""
         data.draw(st.sampled_from(self.open)).waiter.set_result(None)
 
     @rule(keep_sent=st.booleans())

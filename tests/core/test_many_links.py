@@ -1,4 +1,4 @@
-"""More links than the peer allows in a session go to further ones, and beyond its limits comes a clear error.
+"""Links beyond a session's limit go to further sessions, and beyond the peer's limits raise a clear error.
 
 The peer counts as RabbitMQ 4.0.5 does, whose handle-max is 255 and whose channel-max is 63.
 """
@@ -44,7 +44,7 @@ def losses(seen: list[Event]) -> int:
 
 
 async def create(connection: aio.Connection, number: int) -> aio.Sender | aio.Receiver:
-    """A link, every other one a receiver."""
+    """Create a link; every other one is a receiver."""
     if number % 2:
         return await connection.create_receiver(f"q{number}", credit=1)
     return await connection.create_sender(f"q{number}")
@@ -118,7 +118,7 @@ async def test_a_link_that_the_peer_detaches_makes_room_for_another_one() -> Non
         for _ in range(5):
             receiver = await connection.create_receiver("q", credit=0)
             peer = limits.connections[-1]
-            peer.instead[DETACH] = lambda _: None  # the client's is the answer
+            peer.instead[DETACH] = lambda _: None  # the client's Detach is the answer
             peer.send(DETACH, [uint(0), True, error("amqp:resource-deleted", "gone")])
             with pytest.raises(LinkClosed):
                 await receiver.receive(timeout=10)
@@ -141,7 +141,7 @@ async def test_a_peer_that_never_answers_a_detach_keeps_the_next_link_waiting_as
 
 
 async def test_the_next_primary_may_allow_less() -> None:
-    """The links that it has no room for fail, and say why; the others go on."""
+    """Links beyond the new limits fail and say why; the others go on."""
     limits = Limits(9, 0)
     async with limited(limits) as (_, connection, seen):
         senders = [await connection.create_sender(f"q{number}") for number in range(10)]
@@ -168,7 +168,7 @@ async def test_until_a_later_begin_is_answered_the_bound_is_that_of_the_first_on
 
 @pytest.mark.parametrize("what", ["handle", "channel"])
 async def test_a_connection_on_which_proton_gives_up_ends_with_its_reason(what: str) -> None:
-    """proton is asked for more than the peer allows: it sends nothing any more, and says so in its log."""
+    """If asked for more than the peer allows, proton sends nothing any more, and logs that."""
     async with limited(Limits(1, 1)) as (_, connection, seen):
         sender = await connection.create_sender("q")
         engine = connection._core._engine

@@ -1,4 +1,4 @@
-"""A message that is larger than the primary takes fails alone, before a byte is sent; over both APIs."""
+"""A message above the primary's limit fails alone, before any byte is sent; over both APIs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGE, SMALL = bytes(LIMIT), b"small"
 
 
 def sizes(peer: Primary) -> list[int]:
-    """The sizes of the bodies that came."""
+    """Return the sizes of the received bodies."""
     return [len(body) for body in peer.bodies]
 
 
@@ -159,7 +159,9 @@ async def test_a_member_keeps_the_sender_of_a_message_that_it_does_not_take(api:
 def test_over_members_of_any_limits_each_message_is_stored_or_named_too_large(
     bodies: list[int], limits: list[int]
 ) -> None:
-    """The next primary takes more, less, or anything; what no member refused for its size arrives once."""
+    """The next primary allows more, less, or any size; a message that no member refused for its size arrives
+    once.
+    """
 
     async def run() -> None:
         async with (

@@ -1,4 +1,4 @@
-"""A field of an odd type in what a peer sends fails that attempt at most, and never the connection."""
+"""A field of an unexpected type fails one attempt at most, and never the connection."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_each_field_of_an_open(caplog: pytest.LogCaptureFixture, index: in
 async def test_each_property_of_an_open_that_the_client_reads(
     caplog: pytest.LogCaptureFixture, key: str
 ) -> None:
-    # whose quotient, in seconds, the client spreads its attempts over
+    # the client spreads its attempts over their quotient, in seconds
     both = {symbol("haclient:connections"): ulong(20), symbol("haclient:setup-rate"): 200.0}
     await reach_the_primary(caplog, lambda value: {OPEN: {9: {**both, symbol(key): value}}})
 

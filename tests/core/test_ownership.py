@@ -1,4 +1,4 @@
-"""Who owns a message, a pointer of proton's and a waiter: nothing acts on what it no longer owns."""
+"""Ownership of messages, of proton's pointers and of waiters: no code acts on an object it no longer owns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def encoded(body: object) -> bytes:
 
 
 async def test_withdrawing_a_settled_message_leaves_the_others_alone() -> None:
-    """proton gives the memory of a settled delivery to the next message of the link."""
+    """Proton reuses the memory of a settled delivery for the next message of the link."""
     loop = asyncio.get_running_loop()
     async with primary() as peer, aio.connect(url(peer)) as connection:
         core = (await connection.create_sender("q"))._core
@@ -47,7 +47,9 @@ async def test_withdrawing_a_settled_message_leaves_the_others_alone() -> None:
 
 
 def commit(peer: Primary) -> None:
-    """As Broker-J 10.1.0: a delivery that its sender has settled meanwhile ends the connection."""
+    """Commit as Broker-J 10.1.0 does: it ends the connection if the sender has settled the delivery
+    meanwhile.
+    """
     for engine, links in tuple(peer.engines.items()):
         for link in links:
             assert isinstance(link, ReceiverLink)
@@ -59,7 +61,7 @@ def commit(peer: Primary) -> None:
 
 
 async def test_a_send_that_timed_out_ends_no_connection_of_a_broker_that_commits_it_later(api: API) -> None:
-    """With the connection all that is on the wire would be sent again, and be stored twice there."""
+    """A lost connection would mean that all messages on the wire are sent again, and stored twice there."""
     async with primary(outcome=None) as peer, connected(api, peer) as connection:
         sender = await connection.create_sender("q")
         with pytest.raises(SendTimeout):
@@ -79,7 +81,7 @@ async def test_a_send_that_timed_out_ends_no_connection_of_a_broker_that_commits
 async def test_a_message_sent_between_the_end_of_an_engine_and_its_notice_waits_for_the_next(
     delivery: str,
 ) -> None:
-    """It was never on a wire: also at most once it is sent, and its outcome is known."""
+    """A message that was never on a wire is sent even at-most-once, and its outcome is known."""
     async with primary() as peer, aio.connect(url(peer), delivery=delivery, backoff_base=0.001) as connection:
         sender = await connection.create_sender("q")
         await sender.send(Message(body="before"))
@@ -208,13 +210,15 @@ async def test_calls_that_time_out_leave_no_waiter(api: API) -> None:
 
 @pytest.mark.parametrize("how", ["cancelled", "not encodable"])
 async def test_a_place_in_the_window_that_a_call_does_not_use_is_the_next_ones(how: str) -> None:
-    """The first of two that wait is woken, and cancelled before it is in the ledger, or not encodable."""
+    """Two calls wait; the first is woken, and is cancelled before the ledger has its message, or cannot
+    encode it.
+    """
     async with primary(grants=0) as peer:
         connection = await asyncio.to_thread(blocking.connect, url(peer, window=1))
 
         def on_encode(outgoing: OutgoingMessage) -> None:
             if outgoing.message.body == "first" and how == "cancelled":
-                sender._thread.post(time.sleep, 0.3)  # what is posted next, is cancelled meanwhile
+                sender._thread.post(time.sleep, 0.3)  # delays the next post, which is cancelled meanwhile
             elif outgoing.message.body == "first":
                 raise ValueError(how)
 
@@ -288,7 +292,7 @@ async def test_an_iterator_over_events_that_is_dropped_collects_none(api: API) -
 
 
 async def test_every_call_on_a_closed_link_raises_an_error_of_its_own(api: API) -> None:
-    """One instance for all would collect the frames of each ``raise``, and mix up what threads see."""
+    """A shared instance would collect the frames of each ``raise``, and mix up the tracebacks of threads."""
     async with primary() as peer:
         connection = await api.connect(url(peer))
         sender, receiver = await connection.create_sender("q"), await connection.create_receiver("q")

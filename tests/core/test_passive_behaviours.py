@@ -1,4 +1,4 @@
-"""Every way of being passive that was met in the field, one stub each, and a primary among them."""
+"""Every behaviour of passive members that was met in the field, one stub each, with a primary among them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.peers.watch import Watch
 
 logger = logging.getLogger(__name__)
 
-# What the failed attempt at each of them must say; for the hanging ones see the test below them.
+# The expected text of the failed attempt at each; the hanging ones have their own test below.
 REASONS = {
     "refused": (FailureReason.REFUSED, "connection refused"),
     "unreachable": (FailureReason.UNREACHABLE, "Network is unreachable"),
@@ -68,13 +68,13 @@ def endpoint(peer: Peer) -> Endpoint:
 
 @asynccontextmanager
 async def cluster(*names: str) -> AsyncIterator[tuple[Primary, list[Peer]]]:
-    """A primary, and one peer of each behaviour."""
+    """Start a primary, and one peer of each behaviour."""
     async with primary() as good, AsyncExitStack() as stack:
         yield good, [await stack.enter_async_context(BEHAVIOURS[name](good)) for name in names]
 
 
 async def watched(watch: Watch, good: Primary, *members: Peer, **options: object) -> Connected:
-    """Connect, send one message to the primary, close; every event is in ``watch`` then."""
+    """Connect, send one message to the primary, close; ``watch`` then has every event."""
     async with asyncio.timeout(20), aio.connect(url(*members, **options), on_event=watch) as connection:
         sender = await connection.create_sender("q")
         await sender.send(Message(body="found"))
@@ -123,7 +123,7 @@ async def test_the_primary_is_reached_and_the_reason_of_each_failure_is_reported
     assert {failure.kind for _, failure in watch.failures()} == {kind}
     for _, failure in watch.failures():
         assert_words(words, failure.detail)
-    if kind is not FailureReason.REDIRECT_REFUSED:  # those report the last one in the chain
+    if kind is not FailureReason.REDIRECT_REFUSED:  # redirects report the last one in the chain
         assert expected <= {where for where, _ in watch.failures()}
     assert_every_attempt_is_accounted_for(watch)
 
@@ -179,7 +179,7 @@ async def test_a_redirect_from_a_usable_session_is_followed_after_the_loss(name:
 @pytest.mark.parametrize("place", ["first", "middle", "last"])
 async def test_the_primary_is_found_among_all_of_them(place: str) -> None:
     watch = Watch()
-    # The ones that name the primary come last, or the others would not be met.
+    # Behaviours that name the primary come last, or the client would not meet the others.
     names = [*REASONS, *REDIRECTS]
     async with cluster(*names) as (good, passive):
         cut = {"first": 0, "middle": len(REASONS) // 2, "last": len(REASONS)}[place]
@@ -198,10 +198,10 @@ def test_a_peer_that_opens_and_drops_is_met_ever_more_rarely() -> None:
             with random_source(random.Random(1)):
                 connecting = aio.connect(url(peer), on_event=watch)
             async with connecting:
-                await asyncio.sleep(3)  # the time that the bound speaks about
+                await asyncio.sleep(3)  # the time of the bound
             accepted = len(peer.accepted)
         assert 2 <= accepted <= 10
-        # Each delay is drawn from under a ceiling, and it is the ceiling that grows for certain.
+        # Each delay is drawn below a ceiling; only the ceiling is certain to grow.
         ceilings = [event.base for event in watch.of(BackingOff)]
         assert len(ceilings) >= 2
         assert all(later == min(2 * sooner, 10) for sooner, later in pairwise(ceilings))
@@ -214,7 +214,8 @@ async def test_a_session_that_breaks_while_the_other_attempts_are_ended_is_lost_
 ) -> None:
     watch = Watch()
     fast = {"stagger": 0.01, "backoff_base": 0.001, "backoff_max": 0.001}
-    # Ending the attempt at the first takes a turn of the loop; the session of the second breaks in it.
+    # The end of the attempt at the first takes one iteration of the loop; the session of the second arrives
+    # in it.
     async with (
         cluster("syn_drop") as (_, (hanging,)),
         open_and_drop() as dropping,
@@ -231,12 +232,12 @@ async def test_members_that_drop_syns_do_not_hold_up_a_cold_start() -> None:
     started = watch.of(AttemptStarted)
     assert [event.endpoint for event in started] == [endpoint(peer) for peer in (*dropping, good)]
     logger.info("connected %.3f s after a cold start behind three dead members", connected.duration)
-    # ``attempt_timeout`` of one of them; one after the other they would take three times that.
+    # One ``attempt_timeout``; one after the other they would take three.
     assert connected.duration < 10
 
 
 async def test_a_member_that_opens_and_drops_does_not_keep_the_client_from_the_primary() -> None:
-    """It is usable each time, so only its turn in the list can be taken from it."""
+    """The peer is usable each time, so only its position in the list can change."""
     watch = Watch()
     async with primary() as good, open_and_drop() as dropping:
         fast = {"backoff_base": "0.01", "backoff_max": "0.05"}

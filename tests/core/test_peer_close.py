@@ -1,4 +1,4 @@
-"""A Close by the peer is answered, and the outcomes given before it arrive there."""
+"""The client answers a peer's Close, and outcomes given before it reach the peer."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.failover.tls_front import tls_front
 from tests.peers import Primary, primary, url
 
 FORCED = proton.Condition("amqp:connection:forced", "this member goes away")
-# More than the kernel takes, with small buffers, for a peer that does not read.
+# More than the kernel's small buffers hold, for a peer that does not read.
 LARGE = b"x" * 1_000_000
 FAST: dict[str, Any] = {"backoff_base": 0.01, "backoff_max": 0.05}
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sockets linger long: a busy machine may not find the next session within the usual time."""
+    """Let sockets linger long: a busy machine may not find the next session within the usual time."""
     monkeypatch.setattr(lingering, "_LINGER", 30.0)
 
 
@@ -44,18 +44,18 @@ def read_nothing(sending: Engine, reading: PeerEngine) -> None:
 
 
 async def get_stuck(peer: Primary, connection: Any, sender: Any) -> PeerEngine:
-    """Let the peer read no more, behind messages that do not leave."""
+    """Stop the peer's reading, with messages that cannot leave."""
     engine = next(reversed(peer.engines))
     read_nothing(connection._core._engine, engine)
     sent = await sender.submit(Message(body=LARGE))
-    sent.add_done_callback(lambda done: done.exception())  # whatever becomes of it
+    sent.add_done_callback(lambda done: done.exception())  # the outcome does not matter
     await asyncio.sleep(0)  # the messages are written
     return engine
 
 
 @asynccontextmanager
 async def stuck(peer: Primary) -> AsyncIterator[tuple[Any, Any, PeerEngine]]:
-    """A connection, its sender and its peer that reads nothing more, and a message that was accepted then."""
+    """A connection, its sender, its peer that reads no more, and a message accepted at that time."""
     peer.put("q", "one")
     async with aio.connect(url(peer), **FAST) as connection:
         receiver = await connection.create_receiver("q")
@@ -63,7 +63,7 @@ async def stuck(peer: Primary) -> AsyncIterator[tuple[Any, Any, PeerEngine]]:
         delivery = await receiver.receive(timeout=5)
         engine = await get_stuck(peer, connection, sender)
         await delivery.accept()
-        del delivery  # an application that keeps one keeps its link and engine
+        del delivery  # a live delivery would keep its link and engine
         yield connection, sender, engine
 
 

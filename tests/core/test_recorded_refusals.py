@@ -1,6 +1,6 @@
-"""What a user sees when a broker refuses, from the record of what real brokers answer.
+"""Errors for users when a broker refuses, from a record of real brokers' answers.
 
-A scripted peer answers word for word as the broker did, over both APIs.
+A scripted peer repeats each broker's answer literally, over both APIs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ USER = Credentials(user="guest", password=PASSWORD)
 
 
 def recorded(*steps: Step) -> pytest.MarkDecorator:
-    """One test for each record with one of these steps."""
+    """Parametrize a test by each record with one of these steps."""
     found = [each for each in REFUSALS if each.step in steps]
     names = [f"{each.product}: {each.situation}: {each.step.name.lower()}" for each in found]
     return pytest.mark.parametrize("record", found, ids=names)
@@ -44,7 +44,7 @@ def condition_of(record: Refusal) -> Condition:
 def assert_shown(
     error: errors.HaclientError, record: Refusal, endpoint: str = "", timeout: float = TIMEOUT
 ) -> None:
-    """It is of that class, and its first line is the recorded one."""
+    """Assert the class of the error, and the recorded first line."""
     assert type(error).__name__ == record.error
     first_line = str(error).splitlines()[0]
     if record.shown:
@@ -91,8 +91,8 @@ async def test_no_credentials_where_the_mechanisms_need_them(api: API, record: R
 
 @recorded(Step.OPEN)
 async def test_a_refused_open(api: API, record: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who passed SASL is not said to have a wrong password."""
-    monkeypatch.setattr(refusals, "FIRST_SECONDS", 0.1)  # tests of the search hold the real one
+    """A user that passed SASL is not said to have a wrong password."""
+    monkeypatch.setattr(refusals, "FIRST_SECONDS", 0.1)  # tests of the search use the real value
     mechanism = record.mechanism or "PLAIN"
     arguments = {} if mechanism == "ANONYMOUS" else {"credentials": USER}
     async with refusing_opens(condition_of(record), mechanism) as peer:
@@ -106,7 +106,7 @@ async def test_a_refused_open(api: API, record: Refusal, monkeypatch: pytest.Mon
 
 @recorded(Step.NO_OPEN)
 async def test_an_open_that_is_not_answered(api: API, record: Refusal) -> None:
-    """RabbitMQ takes three seconds; the user and the password are let in first."""
+    """RabbitMQ takes three seconds; it accepts the user and the password first."""
     (vhost,) = re.findall(r"vhost:\w+", record.shown)
     async with resetting_at_opens("PLAIN") as peer:
         where = url(peer, sasl_plaintext="true", vhost=vhost, max_attempts=2, **FAST)
@@ -190,7 +190,7 @@ async def test_a_broker_that_grants_no_credit(api: API, record: Refusal) -> None
 
 @recorded(Step.DROPPED)
 async def test_a_broker_that_drops_the_connection_at_the_message(api: API, record: Refusal) -> None:
-    """It is sent again over each new connection, until the time is up."""
+    """The message is sent again over each new connection, until the time is up."""
     timeout = 2.0
     async with primary(outcome=None) as peer, connected(api, peer) as connection:
         sender = await connection.create_sender(record.address)
@@ -207,7 +207,7 @@ async def test_a_broker_that_drops_the_connection_at_the_message(api: API, recor
 
 @recorded(Step.NOTHING)
 async def test_a_message_that_the_broker_accepts_and_drops_is_accepted(api: API, record: Refusal) -> None:
-    """No client can see it: docs say which setting of the broker shows it."""
+    """No client can see this; docs name the broker's setting that shows it."""
     assert record.error is None
     async with primary() as peer, connected(api, peer) as connection:
         sender = await connection.create_sender(record.address)

@@ -1,4 +1,4 @@
-"""A member of the pair refuses as recorded, and a user sees what stands there."""
+"""A member of our pair refuses as recorded, and the user sees the recorded error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.members import Members
 from tests.peers.recorded_refusals import ADDRESS, Product, Step, refusal
 
 FEW = 20_000
-"""Bytes that some twenty messages fill; and so many are sent."""
+"""Bytes that about twenty messages fill."""
 MANY = 60
 
 

@@ -1,4 +1,4 @@
-"""A received message that is sent on is a new message: no broker takes it for a copy of the first."""
+"""A received message that is forwarded is a new message: no broker takes it for a copy of the first."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def encoded(**fields: Any) -> bytes:
 
 
 def properties_of(data: bytes) -> dict[str, Any]:
-    """What proton reads there."""
+    """Return the properties that proton reads."""
     message = Message()
     message.decode(data)
     return dict(message.properties or {})
 
 
 def offer(peer: Primary, data: bytes) -> None:
-    """Queue a message for receivers, as another client sent it."""
+    """Queue a message for receivers, as if another client had sent it."""
     peer.queues["q"].append(data)
     peer._deliver()
 
@@ -87,7 +87,7 @@ async def test_an_id_of_another_client_is_known_and_not_sent_again(api: API, dup
 async def test_a_message_that_was_decoded_elsewhere_is_sent_without_its_automatic_id(
     api: API, duplicate_detection: str
 ) -> None:
-    """proton's own receivers leave the id where it is, and so do programs that decode ``delivery.data``."""
+    """Proton's own receivers keep the id in the message, and so do programs that decode ``delivery.data``."""
     async with (
         primary() as peer,
         connected(api, peer) as (sender, _),
@@ -143,7 +143,7 @@ async def test_each_api_takes_the_automatic_ids_of_the_other(api: API, members: 
 
 
 class Forwarding(MessagingHandler):
-    """Sends on what it receives, changed or not."""
+    """Forwards received messages, changed or not."""
 
     def __init__(self, address: str, change: Callable[[Message], object], reconnect: Any) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ class Forwarding(MessagingHandler):
 async def forwarded(
     duplicate_id: object, change: Callable[[Message], object], *, reconnect: Any = None
 ) -> list[Any]:
-    """The ids of what the drop-in sends on twice of a message that another client sent."""
+    """Return the ids of another client's message that the drop-in forwards twice."""
     data = encoded(body="from Artemis", properties={"n": 1, ID: duplicate_id})
     async with primary() as peer:
         peer.queues["q"].append(data)

@@ -1,4 +1,4 @@
-"""A router that redirects every client, as Artemis has them: whither, and while it is not ready."""
+"""An Artemis router that redirects every client: its targets, and the time before it is ready."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_READY = proton.Condition("amqp:connection:forced", "Connection router redire
 
 
 def to(target: Peer) -> proton.Condition:
-    """What Artemis says when a router redirects."""
+    """Make Artemis's condition for a redirect by a router."""
     redirect = redirection(target)
     redirect.description = (
         f"Connection router redirect-to-one redirected this connection to {target.host}:{target.port}"
@@ -47,7 +47,7 @@ async def test_a_router_that_is_not_ready_does_not_keep_a_client_from_its_broker
 
 
 async def test_a_router_that_is_ready_is_followed_to_another_broker(api: API) -> None:
-    """The one that served before is alive, and is not asked."""
+    """The former broker is alive, and is not dialled."""
     watch = Watch()
     async with primary() as old, primary() as new, primary(refuses_opens=to(old)) as router:
         connection = await api.connect(url(router, **FAST), on_event=watch)
@@ -77,7 +77,7 @@ async def test_credentials_go_to_another_port_of_the_same_host(api: API) -> None
 async def test_a_refused_redirect_names_the_option_that_would_allow_it(
     api: API, options: dict[str, str], named: str
 ) -> None:
-    """In the events, and in the error of the search."""
+    """The events and the error of the search name it."""
     watch = Watch()
     fast = {**FAST, **options, "startup_deadline": 0.3}
     async with primary() as foreign, primary(refuses_opens=to(foreign)) as router:

@@ -1,4 +1,4 @@
-"""A primary that falls silent on an intact TCP connection is left after one ``heartbeat``."""
+"""The client leaves a primary that falls silent on an intact TCP connection after one ``heartbeat``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .attach.test_retries import follow
 @pytest.mark.parametrize("heartbeat", [2.0, 10.0])
 @pytest.mark.parametrize("begun", [0.1, 0.6, 1.3])
 def test_a_silent_primary_is_left_after_one_heartbeat(heartbeat: float, begun: float) -> None:
-    """Not after up to two, whenever the silence begins."""
+    """A client never takes up to two heartbeats, whenever the silence begins."""
 
     async def main() -> None:
         loop, watch = asyncio.get_running_loop(), Watch()
@@ -28,7 +28,7 @@ def test_a_silent_primary_is_left_after_one_heartbeat(heartbeat: float, begun: f
                 follow(connection, watch)
                 sender = await connection.create_sender("q")
                 await asyncio.sleep(begun * heartbeat)
-                await sender.send(Message(body="before"))  # its outcome is the last that is heard
+                await sender.send(Message(body="before"))  # its outcome is the last frame received
                 heard = loop.time()
                 route.hold()
                 future = await sender.submit(Message(body="after"))

@@ -1,7 +1,7 @@
-"""A message that ends each connection that it is sent over fails alone, and the others are stored.
+"""A message that ends every connection that it is sent over fails alone; the others are stored.
 
-The peer does what ActiveMQ Classic 5.17.6 does: it says no limit, and closes with ``amqp:decode-error`` when
-a message is larger than that.
+The peer acts as ActiveMQ Classic 5.17.6: it announces no limit, and closes with ``amqp:decode-error`` on
+a larger message.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ FAST = {"backoff_base": 0.001, "backoff_max": 0.01}
 
 
 class Broker:
-    """The facts that all its connections share.
+    """The facts shared by all its connections.
 
     :ivar stored: how often each body was accepted.
-    :ivar condition: of the Close for a message that is too large; ``None`` for the end of the socket.
-    :ivar closes: how many messages are to end their connections, whatever their size.
+    :ivar condition: of the Close for a message that is too large; ``None`` to end the socket.
+    :ivar closes: how many messages end their connections, whatever their size.
     :ivar once: bodies that end their connection once.
-    :ivar answers: whether it settles a message.
-    :ivar credit: that of a sender, by its name.
+    :ivar answers: True to settle messages.
+    :ivar credit: of a sender, by its name.
     """
 
     def __init__(self, condition: str | None = "amqp:decode-error") -> None:
@@ -144,7 +144,7 @@ async def test_of_many_messages_of_several_senders_the_large_ones_fail_alone(_: 
 async def test_a_peer_that_ends_connections_whatever_it_is_sent_accuses_no_pipelined_message(
     condition: str | None, losses: int
 ) -> None:
-    """All are sent again; one at a time after two losses, so that a third one accuses."""
+    """All are sent again; after two losses one at a time, so that a third loss accuses one."""
     broker = Broker(condition)
     broker.closes = losses if condition != "amqp:decode-error" else min(losses, 2)
     async with broker.listening() as peer, await aio.connect(url(peer, **FAST)) as connection:
@@ -167,7 +167,7 @@ async def test_a_loss_of_another_kind_in_between_accuses_nobody() -> None:
 
 
 async def test_beside_a_message_that_its_caller_gave_up_on_the_wire_none_is_blamed() -> None:
-    """The one that is alone in the ledger is not alone on the wire."""
+    """The only message in the ledger is not the only one on the wire."""
     broker, watch = Broker(), Watch()
     broker.closes, broker.once = 2, {"next"}
     broker.answers = lambda body: body != "given up"

@@ -1,7 +1,7 @@
-"""What a peer grants and does not apply fails before it has done any harm.
+"""A request that a peer grants and does not apply fails before it does any harm.
 
-The peer answers as RabbitMQ 4.0.5 does: with the source that it was asked for, whatever that says, and then
-delivers every message.
+The peer answers as RabbitMQ 4.0.5 does: it repeats the requested source unchanged, and then delivers every
+message.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from tests.hostile.broker.listening import HostileBrokers
 
 RABBITMQ_4 = ("RabbitMQ", "4.0.5")
 UNKNOWN = ("Some broker", "1.0")
-# The fields of an Open, an Attach and a source.
+# Indices of the fields of an Open, an Attach and a source.
 _PROPERTIES, _SOURCE, _DISTRIBUTION_MODE = 9, 5, 6
 _SOURCE_CODE = 0x28
 
 
 @dataclass
 class Seen:
-    """The product of a peer, and a record of what it got.
+    """The product of a peer, and a record of its Attaches.
 
-    :ivar mode: the distribution-mode of its answers; by default the one that was asked for.
-    :ivar attached: the Attaches; ``credit``: the sum of what was granted.
+    :ivar mode: the distribution-mode of its answers; by default the requested one.
+    :ivar attached: the Attaches; ``credit``: the sum of the granted credit.
     """
 
     product: tuple[str, str]
@@ -60,7 +60,7 @@ class Seen:
 
 
 class Echoing(HostileConnection):
-    """Answers with the source that it was asked for."""
+    """Answers with the requested source."""
 
     def __init__(self, seen: Seen) -> None:
         super().__init__(HostileBrokers(0, ()), random.Random())
@@ -130,7 +130,7 @@ async def test_a_browse_that_is_granted_receives(mode: str | None) -> None:
 
 
 async def receive_all(receiver: aio.Receiver) -> None:
-    """Receive until it ends."""
+    """Receive until the connection ends."""
     while True:
         await receiver.receive(timeout=10)
 
@@ -246,7 +246,7 @@ async def test_a_virtual_host_that_is_ignored_is_warned_of(
 
 
 class Resetting(HostileConnection):
-    """Lets the user in, and resets the connection at the Open."""
+    """Accepts the user, and resets the connection at the Open."""
 
     def __init__(self, *, at: int, clean: bool) -> None:
         super().__init__(HostileBrokers(0, ()), random.Random())

@@ -1,4 +1,4 @@
-"""Which members have proved by their certificate who they are, and which clients show one of their own."""
+"""Members that have proved their identity by certificate, and clients that show a certificate."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def params_of(options: dict[str, Any], context: ssl.SSLContext | None = None) ->
 
 
 def test_a_client_that_has_a_certificate_or_may_have_one_shows_it(authority: Authority) -> None:
-    """Nobody can ask an ``SSLContext`` whether it holds one."""
+    """An ``SSLContext`` does not say whether it has a certificate."""
     certificate = certificate_of(authority)
     external = {**certificate, "sasl_mechanisms": ("EXTERNAL",)}
     shown = [params_of(options).shows_certificate for options in (certificate, external, {})]

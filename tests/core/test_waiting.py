@@ -1,4 +1,4 @@
-"""A connection without a primary warns when something has waited for 5 s, and then every 30 s."""
+"""A connection without a primary warns when a call has waited for 5 s, and then every 30 s."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from haclient.testing.virtual_clock import VirtualTime, virtual_time
 from haclient.utils import BlockingConnection
 from tests.peers import primary, url
 
-# Few attempts: what happens beside them is what this is about.
+# Few attempts, since these tests are about the warnings.
 SLOW: dict[str, Any] = {
     "client_id": "waiting",
     "backoff_base": 1000,
@@ -31,7 +31,7 @@ SLOW: dict[str, Any] = {
 
 
 class Warned(logging.Handler):
-    """The warnings that calls wait, with the virtual time since the loss."""
+    """The warnings about waiting calls, with the virtual time since the loss."""
 
     def __init__(self, clock: VirtualTime) -> None:
         super().__init__(logging.WARNING)
@@ -66,7 +66,7 @@ Use = Callable[[aio.Connection, Warned], Awaitable[None]]
 def in_an_outage(use: Use, *before: Callable[[aio.Connection], Awaitable[Any]], **options: Any) -> Warned:
     """Use a connection whose primary is gone.
 
-    :param before: what to make while there is a primary; given to ``use`` as attributes of its function.
+    :param before: links to create before the loss; ``use`` gets them as attributes of its argument.
     """
 
     async def main() -> None:
@@ -118,7 +118,7 @@ def test_many_calls_make_one_warning_and_one_timer() -> None:
 
 
 def scheduled() -> list[asyncio.TimerHandle]:
-    """The timers of the running loop."""
+    """Return the timers of the running loop."""
     loop: Any = asyncio.get_running_loop()
     return [timer for timer in loop._scheduled if not timer.cancelled()]
 

@@ -31,7 +31,7 @@ async def pair() -> AsyncIterator[LocalCluster]:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Programs:
-    """Programs written for proton, and the same with the import line changed."""
+    """Programs written for proton, with and without the changed import line."""
     return Programs(tmp_path / "programs")
 
 

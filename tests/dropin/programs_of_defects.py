@@ -22,7 +22,7 @@ def say(*words: object) -> None:
 
 
 class Saying(MessagingHandler):
-    """Connects, with a sender, and says what happens."""
+    """Connects, with a sender, and prints every event."""
 
     reconnect: Any = None
     heartbeat: Any = None
@@ -60,7 +60,7 @@ class Sending(Saying):
 
 
 class Crediting(Saying):
-    """Says what credit its sender has without a connection."""
+    """Prints the credit of its sender without a connection."""
 
     def on_sendable(self, event: Any) -> None:
         say("sendable")
@@ -70,7 +70,7 @@ class Crediting(Saying):
 
 
 class Streaming(Saying):
-    """Writes a half of a message to each connection."""
+    """Writes half of a message to each connection."""
 
     def on_link_opened(self, event: Any) -> None:
         data = Message(body=b"0123456789" * 1000).encode()
@@ -84,7 +84,7 @@ class Streaming(Saying):
 
 
 class Backing(Saying):
-    """Its delays are given by an object."""
+    """Has an object for its delays."""
 
     reconnect = Backoff(initial=0.01, max_delay=0.01, max_tries=3)
 
@@ -112,7 +112,7 @@ class Closing(Saying):
 
 
 def crowded(*addresses: str) -> None:
-    """With more open files than select knows."""
+    """Run with more open files than select supports."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
     for _ in range(1100):
@@ -121,7 +121,7 @@ def crowded(*addresses: str) -> None:
 
 
 def blocking(*addresses: str) -> None:
-    """Sends again when it is connected again."""
+    """Send again after the reconnect."""
     connection: Any = BlockingConnection(urls=list(addresses), timeout=20)
     sender = connection.create_sender("orders")
     say("ready")

@@ -1,4 +1,4 @@
-"""Programs written for proton, run as they are and with nothing changed but the import line."""
+"""Programs written for proton, run unchanged or with only the import line changed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Programs:
         self._folder = folder
 
     def theirs(self, name: str) -> Path:
-        """The program as it was written."""
+        """Return the program as it was written."""
         return _PROGRAMS / f"{name}.py"
 
     def ours(self, name: str) -> Path:
-        """The program with its import lines changed."""
+        """Return the program with its import lines changed."""
         source, count = _IMPORT.subn(r"from haclient.\1 import", self.theirs(name).read_text())
         assert count, f"{name} imports neither proton.reactor nor proton.utils"
         changed = self._folder / f"{name}.py"
@@ -34,16 +34,16 @@ class Programs:
         return changed
 
     def start(self, name: str, *arguments: str) -> Program:
-        """The changed program as a process to follow."""
+        """Start the changed program as a process to follow."""
         return Program(str(self.ours(name).with_suffix("")), *arguments)
 
     def start_theirs(self, name: str, *arguments: str) -> Program:
-        """The program as it was written, as a process to follow."""
+        """Start the program as it was written, as a process to follow."""
         return Program(str(self.theirs(name).with_suffix("")), *arguments)
 
 
 def run(program: Path, *arguments: str) -> str:
-    """What a program prints, standard error included; it must end in good order."""
+    """Run a program; return its output with standard error.  It must exit with 0."""
     ended = subprocess.run(
         (sys.executable, str(program), *arguments),
         stdout=subprocess.PIPE,

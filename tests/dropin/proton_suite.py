@@ -3,11 +3,11 @@
 ``python -m tests.dropin.proton_suite TREE [--judge] [--only WORD] [--timeout SECONDS]``
 
 TREE is a checkout of apache/qpid-proton at the tag of the installed proton, or its folder ``python``.
-Nothing of it is kept here: the tests are loaded from there, and while they load, their imports from
+No test is copied: the program loads the tests from there.  While they load, their imports from
 ``proton.reactor`` and ``proton.utils`` become imports from ``haclient.reactor`` and ``haclient.utils``.
-With ``--judge`` they stay as they are: proton itself has to pass every test, or the run is not fair.
+With ``--judge`` the imports stay: proton itself must pass every test, or the comparison is not fair.
 
-Each test runs in a process and a folder of its own, so that a test that hangs, or leaves a thread or a file
+Each test runs in its own process and folder, so that a test that hangs, or leaves a thread or a file
 behind, changes no other.
 """
 
@@ -33,9 +33,9 @@ SUITES = ("utils", "connect", "reactor")
 _PACKAGE = "proton_tests"
 _FOLDER = Path("python/tests") / _PACKAGE
 _DROP_IN = {"proton.reactor": "haclient.reactor", "proton.utils": "haclient.utils"}
-# Each test is a process of its own, on a machine that may do something else.
+# Each test is a separate process, on a machine that may be busy.
 _WORKERS = 2
-# Of what a failed test has printed.
+# Lines shown of a failed test's output.
 _LINES = 12
 
 
@@ -52,7 +52,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
     """Loads a module of proton's tests with the changed imports."""
 
     def get_code(self, fullname: str) -> types.CodeType:
-        """Compile the source as it is after the change; never a cached file of another run."""
+        """Compile the changed source; never use a cached file of another run."""
         path = self.get_filename(fullname)
         tree = _Rename().visit(ast.parse(self.get_data(path), path))
         code: types.CodeType = compile(tree, path, "exec", dont_inherit=True)
@@ -60,14 +60,16 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Finder:
-    """Finds the modules of proton's tests, without what their package runs when it is imported."""
+    """Finds the modules of proton's tests, without running their package's ``__init__``."""
 
     def __init__(self, folder: Path, *, judge: bool) -> None:
         self._folder = folder
         self._loader = importlib.machinery.SourceFileLoader if judge else _Loader
 
     def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-        """The module of that name, if it is one of theirs (``importlib.abc.MetaPathFinder``)."""
+        """Return the module of that name, if it is one of proton's tests
+        (``importlib.abc.MetaPathFinder``).
+        """
         package, _, module = name.partition(".")
         if package != _PACKAGE:
             return None
@@ -80,7 +82,7 @@ class _Finder:
 
 
 def load(folder: Path, *, judge: bool) -> unittest.TestSuite:
-    """All tests of the suites."""
+    """Load all tests of the suites."""
     sys.meta_path.insert(0, _Finder(folder, judge=judge))
     return unittest.defaultTestLoader.loadTestsFromNames([f"{_PACKAGE}.{suite}" for suite in SUITES])
 
@@ -94,9 +96,9 @@ def _tests_of(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 def folder_of(tree: Path) -> Path:
-    """The folder of the tests in a source tree.
+    """Return the folder of the tests in a source tree.
 
-    :raises SystemExit: when there is none.
+    :raises SystemExit: if there is none.
     """
     for base in (tree, tree.parent):
         if (base / _FOLDER / "reactor.py").exists():
@@ -105,7 +107,7 @@ def folder_of(tree: Path) -> Path:
 
 
 def run_one(folder: Path, name: str, *, judge: bool) -> int:
-    """Run one test in this process: 0 when it passed, 1 when it failed, 2 when it was skipped."""
+    """Run one test in this process; return 0 if it passed, 1 if it failed, 2 if it was skipped."""
     chosen = [test for test in _tests_of(load(folder, judge=judge)) if test.id() == name]
     result = unittest.TextTestRunner(verbosity=0).run(unittest.TestSuite(chosen))
     sys.stderr.flush()
@@ -134,7 +136,7 @@ def _spawn(folder: Path, name: str, timeout: float, *, judge: bool) -> tuple[str
 
 
 def main() -> int:
-    """Run what the arguments ask for; 1 when a test did not pass."""
+    """Run the tests that the arguments select; return 1 if a test did not pass."""
     parser = argparse.ArgumentParser(description="Run the tests of python-qpid-proton through the drop-in.")
     parser.add_argument("tree", type=Path, help="a checkout of apache/qpid-proton")
     parser.add_argument("--judge", action="store_true", help="run them on proton itself")
@@ -142,7 +144,7 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one test")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    sys.dont_write_bytecode = True  # the tree stays as it is
+    sys.dont_write_bytecode = True  # write no files into the tree
     folder = folder_of(given.tree)
     if given.one:
         return run_one(folder, given.one, judge=given.judge)

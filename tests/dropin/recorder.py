@@ -1,6 +1,6 @@
-"""Handlers that note what happens, and containers that run beside a test.
+"""Handlers that record events, and containers that run beside a test.
 
-Container and peers share the test's event loop, so a handler may do to a peer what it likes.
+Container and peers share the test's event loop, so a handler may act on a peer.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _NOTED = frozenset(
 
 
 class Recorder(MessagingHandler):
-    """Notes what happens, and does what the test gives it for each event by name.
+    """Records events, and runs the test's function for an event by its name.
 
-    :param connect: what it does at the start.
+    :param connect: its action at the start.
     :param does: any event by its name without ``on_``, or an argument of proton's handler.
-    :ivar seen: the names of the usual events, and of those it was given something to do for, in order.
+    :ivar seen: the names of the usual events, and of events with a function of the test, in order.
     """
 
     def __init__(self, connect: Callable[[Container], Any], *, prefetch: int = 10, **does: Any) -> None:
@@ -71,7 +71,7 @@ class Recorder(MessagingHandler):
             self.does[name](event)
 
     async def until(self, name: str, times: int = 1) -> None:
-        """Wait until an event was seen so many times."""
+        """Wait until an event was seen ``count`` times."""
         async with asyncio.timeout(PATIENCE):
             while self.seen.count(name) < times:
                 self._changed.clear()
@@ -80,7 +80,7 @@ class Recorder(MessagingHandler):
 
 @asynccontextmanager
 async def running(handler: MessagingHandler) -> AsyncIterator[Container]:
-    """A container that runs beside the test; it must end by itself, or is cancelled after a failure."""
+    """Run a container beside the test; it must end by itself, or is cancelled after a failure."""
     container = Container(handler)
     task = asyncio.create_task(container.run_async())
     try:

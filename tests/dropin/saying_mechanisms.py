@@ -1,4 +1,4 @@
-"""A peer that offers PLAIN and ANONYMOUS, keeps what the client answers, and hangs up."""
+"""A peer that offers PLAIN and ANONYMOUS, records the client's answer, and closes the socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FRAME_HEADER = b"\x02\x01\x00\x00"
 
 @dataclass(slots=True)
 class Asking(Peer):
-    """Who came, and what they said.
+    """The connections of a peer, with the clients' bytes.
 
     :ivar said: the bytes of each connection, up to the answer to the offer.
     """
@@ -43,5 +43,5 @@ class _Offer(asyncio.Protocol):
 
 
 def asking() -> AbstractAsyncContextManager[Asking]:
-    """Start one."""
+    """Start such a peer."""
     return listening(_Offer, Asking)

@@ -1,4 +1,4 @@
-"""What a program written for proton passes to ``connect``, and the queue in it."""
+"""The addresses that a program written for proton passes to ``connect``, and the queue in them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A program may rely on the same with ``haclient.reactor`` as with proton, which is the judge.
+"""Programs may rely on the same behaviour of ``haclient.reactor`` as of proton, which is the reference.
 
 Every test runs twice, on proton and on the drop-in.  The clients and the servers of one test are on the same
-container, and nothing is measured by the clock.
+container, and no test measures time.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ REFUSED = "proton.pythonio"
 
 @pytest.fixture(params=["proton", "haclient"])
 def package(request: pytest.FixtureRequest) -> str:
-    """Whose container."""
+    """Return the package of the container."""
     name: str = request.param
     return name
 
 
 @pytest.fixture
 def reactor(package: str) -> Any:
-    """``proton.reactor``, or ours."""
+    """Return ``proton.reactor``, or ours."""
     return importlib.import_module(f"{package}.reactor")
 
 
 @pytest.fixture
 def utils(package: str) -> Any:
-    """``proton.utils``, or ours."""
+    """Return ``proton.utils``, or ours."""
     return importlib.import_module(f"{package}.utils")
 
 
 class Mistake(Exception):
-    """What a handler of an application raises."""
+    """An error of an application's handler."""
 
 
 class Raising:
@@ -60,7 +60,7 @@ class Raising:
 
 
 class Server(MessagingHandler):
-    """Listens until its first client has closed; notes what the client's Open said."""
+    """Listens until its first client has closed; records the fields of the client's Open."""
 
     def __init__(self, *, at_once: bool = True) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Server(MessagingHandler):
 
 
 class Client(MessagingHandler):
-    """Leaves as soon as it is connected; notes the errors before."""
+    """Leaves as soon as it is connected; records the errors before."""
 
     def __init__(self, at_error: Callable[[Any], object] = lambda _: None) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ def test_the_global_handler_gets_an_event_after_its_own_handler(reactor: Any) ->
 
 @pytest.mark.parametrize("reconnect", [None, False], ids=["failover", "plain"])
 def test_the_end_of_the_reactor_is_the_last_event(reactor: Any, reconnect: Any) -> None:
-    """Whatever becomes of the sockets of a container that was stopped."""
+    """This holds whatever happens to the sockets of a container that was stopped."""
     seen: list[str] = []
 
     class Stopping(MessagingHandler):
@@ -229,7 +229,7 @@ def test_the_end_of_the_reactor_is_the_last_event(reactor: Any, reconnect: Any) 
     assert not {"error", "disconnected"}.intersection(seen)
 
 
-# -- what Open says ---------------------------------------------------------------------------------
+# -- fields of the Open ---------------------------------------------------------------------------
 
 PROPERTIES = {"shop": "north", "till": 7}
 OFFERED = Array(UNDESCRIBED, Data.SYMBOL, symbol("one"), symbol("two"))
@@ -259,7 +259,7 @@ def test_open_of_a_blocking_connection_too(utils: Any) -> None:
 
 
 def test_without_properties_open_names_the_client_of_a_failover() -> None:
-    """The drop-in alone: brokers show it to who operates them."""
+    """Only the drop-in: brokers show the properties to their operators."""
     server = Server()
     visit(importlib.import_module("haclient.reactor"), server)
     ((properties, _, _),) = server.opens
@@ -278,7 +278,7 @@ def test_an_empty_virtual_host_leaves_the_name_out(
 
 @pytest.mark.parametrize("reconnect", [None, False], ids=["failover", "plain"])
 def test_the_address_of_a_connection_has_the_name_of_its_url(reactor: Any, reconnect: Any) -> None:
-    """And not the address that the name stands for."""
+    """The address is not the one that the name resolves to."""
     server = Server()
     server.address = f"localhost:{server.address.rpartition(':')[2]}"
     assert visit(reactor, server, reconnect=reconnect).connected_to == [f"amqp://{server.address}"]
@@ -288,7 +288,7 @@ def test_the_address_of_a_connection_has_the_name_of_its_url(reactor: Any, recon
 
 
 def test_a_mechanism_that_the_peer_does_not_offer_is_an_error_of_both(utils: Any, reactor: Any) -> None:
-    """The client's has the condition by its name; the server sees a connection that ended too early."""
+    """The client's error has the condition by its name; the server sees a connection that ended too early."""
     server, listens = Server(), threading.Event()
     container = reactor.Container(server)
     container.schedule(0, Calling(listens.set))
@@ -302,7 +302,7 @@ def test_a_mechanism_that_the_peer_does_not_offer_is_an_error_of_both(utils: Any
 
 
 def test_a_client_that_leaves_before_its_open_is_an_error_of_the_server(reactor: Any) -> None:
-    """Its socket ends without a Close."""
+    """The client's socket ends without a Close."""
     server = Server()
 
     host, _, port = server.address.rpartition(":")
@@ -321,7 +321,7 @@ class Opening(Server):
 
 @pytest.mark.parametrize("name", [b"", b"orders-\xb1"])
 def test_a_peer_may_give_a_link_any_name(reactor: Any, name: bytes) -> None:
-    """Nothing leaves ``run`` because of it."""
+    """No exception leaves ``run`` because of it."""
     server = Opening()
     host, _, port = server.address.rpartition(":")
 
@@ -336,7 +336,7 @@ def test_a_peer_may_give_a_link_any_name(reactor: Any, name: bytes) -> None:
 
 
 def frames_of_a_link(name: bytes) -> bytes:
-    """Open, Begin, Attach and Close, as proton writes them."""
+    """Return Open, Begin, Attach and Close, as proton writes them."""
     connection, transport = Connection(), Transport()
     transport.bind(connection)
     connection.container = "client"
@@ -353,7 +353,7 @@ def frames_of_a_link(name: bytes) -> bytes:
 
 @pytest.mark.parametrize("form", ["list", "backoff"])
 def test_each_attempt_that_fails_is_one_error(reactor: Any, form: str) -> None:
-    """Two addresses, three delays: six; then the container ends."""
+    """Two addresses and three delays make six attempts; then the container ends."""
     delays: Any = [0, 0.01, 0.02] if form == "list" else reactor.Backoff(initial=0.01, max_tries=3)
     client = Client()
     container = reactor.Container()
@@ -363,7 +363,7 @@ def test_each_attempt_that_fails_is_one_error(reactor: Any, form: str) -> None:
 
 
 def test_a_program_may_do_something_about_the_first_error(reactor: Any) -> None:
-    """Here it starts the server."""
+    """The handler starts the server."""
     server = Server(at_once=False)
     client = Client(at_error=lambda event: server.listen(event.container))
     container = reactor.Container(server)
@@ -384,7 +384,7 @@ def test_the_second_address_is_used_when_the_first_refuses(reactor: Any) -> None
 
 @pytest.mark.parametrize("reconnect", [None, False], ids=["failover", "plain"])
 def test_a_socket_that_ends_without_a_close_is_one_error(reactor: Any, reconnect: Any) -> None:
-    """And a loss; proton reports that one first."""
+    """The loss is another event, which proton reports first."""
     seen: list[str] = []
 
     class Dropped(MessagingHandler):

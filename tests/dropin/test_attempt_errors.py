@@ -1,4 +1,4 @@
-"""Which failed attempts reach ``on_transport_error``, and which do not."""
+"""Failed attempts that reach ``on_transport_error``, and failed attempts that do not."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Reports:
 
 @pytest.mark.parametrize("kind", FailureReason)
 def test_what_a_socket_ends_is_an_error_and_what_a_member_says_is_none(kind: FailureReason) -> None:
-    """None has the name at which proton's handlers close the connection."""
+    """No error has the name at which proton's handlers close the connection."""
     reports = Reports()
     reports.fail(LITERAL, kind)
     assert [text for _, text in reports.seen] == [f"{LITERAL}: because"] * (kind not in NO_ERRORS)
@@ -177,7 +177,7 @@ async def test_a_member_that_names_the_primary_is_no_error() -> None:
 
 
 async def test_the_refusal_of_every_member_has_the_condition_that_they_gave() -> None:
-    """At the first connect."""
+    """Only at the first connect."""
     async with primary(refuses_opens=NOT_ALLOWED) as one, primary(refuses_opens=NOT_ALLOWED) as other:
         errors: list[Condition] = []
         handler = Recorder(
@@ -206,7 +206,7 @@ async def test_the_refusal_that_lasts_after_a_loss_has_its_condition() -> None:
 
 
 async def test_an_end_that_no_member_asked_for_has_the_condition_of_a_socket() -> None:
-    """What the last member answered was not the reason."""
+    """The last member's answer was not the reason."""
     async with primary(refuses_opens=Condition("amqp:connection:forced", "not now")) as peer:
         names: list[str] = []
         handler = Recorder(
@@ -229,7 +229,7 @@ def test_a_blocking_connection_that_is_not_allowed_raises_so() -> None:
 
 
 async def test_a_member_that_refuses_the_credentials_does_not_end_the_connection() -> None:
-    """proton's handlers close it at ``amqp:unauthorized-access``; another member accepts them."""
+    """proton's handlers close it at ``amqp:unauthorized-access``; another member accepts the credentials."""
     async with primary() as peer, primary(sasl=SaslServer(mechanisms=("PLAIN",))) as strict:
         handler = Recorder(
             sending(strict, peer, refusal_timeout=PATIENCE),
@@ -245,7 +245,7 @@ async def test_a_member_that_refuses_the_credentials_does_not_end_the_connection
 
 @pytest.mark.slow
 def test_an_outage_between_two_calls_fills_no_memory() -> None:
-    """Nobody calls the handlers then: the attempts of that time are not reported later."""
+    """No call runs the handlers meanwhile: the attempts of that time are not reported later."""
     with in_thread(primary()) as peer, in_thread(accept_and_drop()) as down:
         connection = BlockingConnection(url(peer, down), timeout=PATIENCE, **FAST)
         queue = connection.container._queue
@@ -284,7 +284,7 @@ async def test_a_lookup_that_fails_late_is_no_error() -> None:
 
 
 class Noting:
-    """Notes that an attempt has failed (``event_log.Subscription``)."""
+    """Records that an attempt has failed (``event_log.Subscription``)."""
 
     def __init__(self, failed: asyncio.Event) -> None:
         self._failed = failed
@@ -294,7 +294,7 @@ class Noting:
             self._failed.set()
 
     def end(self) -> None:
-        """Nothing waits for more."""
+        """Do nothing: no events are queued."""
 
 
 @asynccontextmanager
@@ -307,7 +307,7 @@ async def silent_name_server() -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("does", ["stop", "close", "raise"])
 def test_what_a_handler_may_do_at_an_error(does: str) -> None:
-    """Each ends the container, as with proton's programs."""
+    """Each action ends the container, as in proton's programs."""
 
     class Ending(MessagingHandler):
         def on_transport_error(self, event: Any) -> None:

@@ -1,4 +1,4 @@
-"""Every callback: closing inside it works, and what it raises reaches the caller."""
+"""Every callback: closing inside it works, and its exception reaches the caller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.peers.primary import Primary, primary
 GONE = Condition("amqp:resource-deleted", "the queue is gone")
 AWAY = Condition("amqp:not-allowed", "go away")
 OUTCOMES = {"rejected": Outcome(OutcomeState.REJECTED), "released": RELEASED}
-# Of every connection with a sender and a receiver, each of which has a message.
+# Callbacks of every connection with a sender and a receiver, each of which has a message.
 USUAL = [
     *("start", "done", "timer_task"),
     *("connection_init", "connection_bound", "connection_local_open", "connection_remote_open"),
@@ -37,7 +37,7 @@ Does = dict[str, Callable[[Any], object]]
 
 
 def provoking(peer: Primary) -> dict[str, Does]:
-    """What else happens, once a message was settled or accepted, so that a callback comes."""
+    """Provoke the callback after a message was settled or accepted."""
 
     def end(event: Any) -> None:
         event.connection.close()
@@ -68,7 +68,7 @@ CALLBACKS = [*USUAL, *provoking(Primary("", 0))]
 
 
 class Scene(Recorder):
-    """A connection on which a callback comes."""
+    """A connection on which a callback is called."""
 
     def __init__(self, peer: Primary, callback: str, reconnect: Any) -> None:
         peer.put("news", "one")
@@ -78,7 +78,7 @@ class Scene(Recorder):
         self.peer, self.reconnect = peer, reconnect
 
     def begin(self, container: Container) -> Any:
-        """Connect, with everything that the usual callbacks need."""
+        """Connect, and start everything that the usual callbacks need."""
         connection = container.connect(f"amqp://{self.peer.address}", reconnect=self.reconnect, **FAST)
         container.create_sender(connection, "orders").send(Message(body="one"))
         container.create_receiver(connection, "news")
@@ -143,7 +143,7 @@ async def test_closing_and_raising_when_a_search_gave_up(reconnect: Any, raises:
 @pytest.mark.parametrize("callback", ["connection_opening", "session_opening", "link_opening", "message"])
 @pytest.mark.parametrize("raises", [False, True])
 async def test_closing_and_raising_in_the_callbacks_of_a_listener(callback: str, raises: bool) -> None:
-    """proton opens a connection behind ``on_connection_opening``, whatever was done to it there."""
+    """proton opens a connection after ``on_connection_opening``, whatever the callback did to it."""
 
     def connect(container: Container) -> Any:
         acceptor = container.listen("127.0.0.1:0")
@@ -217,7 +217,7 @@ class Answering(MessagingHandler):
 def receive_until(
     connection: BlockingConnection, handler: MessagingHandler, true: Callable[[], object]
 ) -> None:
-    """Let a handler receive what there is."""
+    """Let a handler receive the available messages."""
     connection.create_receiver("news", handler=handler, credit=10)
     connection.wait(true)
 

@@ -1,4 +1,4 @@
-"""Accepts that are confirmed, as proton does it, with proton and with the drop-in: settle after the peer."""
+"""Confirmed accepts, with proton and with the drop-in: the client settles after the peer."""
 
 from __future__ import annotations
 

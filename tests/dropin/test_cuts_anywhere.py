@@ -75,7 +75,7 @@ def cuts() -> Cuts:
 
 
 def messages(cuts: Cuts, count: int) -> list[Message]:
-    """From a part of a frame to three frames."""
+    """Yield messages from a part of a frame to three frames."""
     return [Message(id=n, body=f"{n:06}" * cuts.rng.choice([1, 10, 1000, 35_000])) for n in range(count)]
 
 

@@ -1,7 +1,7 @@
-"""Defects of proton's reconnect that the drop-in has not: links, messages, and what handlers are told.
+"""Defects of proton's reconnect that the drop-in does not have: links, messages, and handlers' events.
 
-Each test says what proton 0.40.0 does.  ``test_defects_of_dialling`` has the way to the next
-member, ``test_defects_of_blocking`` the blocking calls, ``test_proton_has_them`` shows proton itself.
+Each test describes proton 0.40.0.  ``test_defects_of_dialling`` has the search for the next
+member, ``test_defects_of_blocking`` the blocking calls, ``test_proton_has_them`` runs proton itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def test_a_loss_is_reported_once_and_everything_opens_again() -> None:
 
 
 async def test_unsettled_sends_are_not_lost() -> None:
-    """proton drops them without a word."""
+    """proton drops them silently."""
     async with primary(outcome=None) as peer:
         sent: list[Any] = []
         accepted: list[Any] = []
@@ -61,7 +61,7 @@ async def test_unsettled_sends_are_not_lost() -> None:
 
 
 async def test_a_message_that_a_loss_cut_comes_whole() -> None:
-    """proton delivers what it had of it."""
+    """proton delivers the part that arrived."""
     body = b"0123456789" * 3_000_000  # more than the buffers of the kernel
     async with primary() as peer:
         peer.put("orders", body)
@@ -84,7 +84,7 @@ async def test_a_message_that_a_loss_cut_comes_whole() -> None:
 
 
 async def test_settling_a_delivery_of_a_lost_connection_changes_nothing() -> None:
-    """proton puts an empty transfer, or a settlement of something else, on the new connection."""
+    """proton writes an empty transfer, or a settlement of another delivery, to the new connection."""
     async with primary() as peer:
         peer.put("orders", "one")
         deliveries: list[Any] = []
@@ -154,7 +154,7 @@ async def test_a_transaction_ends_with_its_connection() -> None:
 
 
 async def test_failed_attempts_after_a_loss_are_no_further_losses() -> None:
-    """proton calls ``on_disconnected`` twice for each of them."""
+    """proton calls ``on_disconnected`` twice for each failed attempt."""
     async with accept_and_drop() as nobody, AsyncExitStack() as stack:
         peer = await stack.enter_async_context(primary())
         handler = Recorder(sending(peer, nobody))
@@ -169,7 +169,7 @@ async def test_failed_attempts_after_a_loss_are_no_further_losses() -> None:
 
 
 async def test_a_sender_without_a_connection_has_no_credit() -> None:
-    """proton keeps what the lost connection gave, and takes messages that it then forgets."""
+    """proton keeps the credit of the lost connection, and accepts messages that it then drops."""
     async with primary() as peer:
         credit: list[int] = []
         handler = Recorder(
@@ -186,7 +186,7 @@ async def test_a_sender_without_a_connection_has_no_credit() -> None:
 
 
 async def test_a_message_whose_sending_a_loss_cut_leaves_no_part_of_itself() -> None:
-    """proton writes the rest of it to the next connection, where it is a message of its own."""
+    """proton writes the rest of it to the next connection, where it becomes a separate message."""
     async with primary() as peer:
         data = Message(id=1, body=b"0123456789" * 1000).encode()
         refused: list[LinkException] = []
@@ -212,7 +212,7 @@ async def test_a_message_whose_sending_a_loss_cut_leaves_no_part_of_itself() -> 
 
 
 def test_a_process_that_stood_still_longer_than_its_heartbeat_goes_on(peer: Primary) -> None:
-    """proton raises ``AttributeError`` out of ``run`` when the peer has hung up meanwhile."""
+    """proton raises ``AttributeError`` out of ``run`` if the peer has closed the socket meanwhile."""
 
     def stand_still(event: Any) -> None:
         if handler.seen.count("connection_opened") == 1:

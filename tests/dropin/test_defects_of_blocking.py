@@ -1,6 +1,6 @@
-"""Defects of proton's reconnect that the drop-in has not: blocking calls.
+"""Defects of proton's reconnect that the drop-in does not have: blocking calls.
 
-Each test says what proton 0.40.0 does.  ``test_proton_has_them`` shows proton itself.
+Each test describes proton 0.40.0.  ``test_proton_has_them`` runs proton itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.peers.primary import Primary, primary
 
 
 def test_calls_go_on_over_losses(peer: Primary, connection: BlockingConnection) -> None:
-    """proton connects again if asked to, and still raises in every call: it never forgets the loss."""
+    """proton reconnects if asked to, and still raises in every call: it never forgets the loss."""
     sender, receiver = connection.create_sender("orders"), connection.create_receiver("news")
     for number in range(5):
         on_its_thread(peer, peer.drop)
@@ -41,7 +41,7 @@ def test_calls_go_on_over_losses(peer: Primary, connection: BlockingConnection) 
 def test_what_was_fetched_before_a_loss_is_received_once(
     peer: Primary, connection: BlockingConnection
 ) -> None:
-    """proton hands out what the lost connection had fetched, and the same again from the next."""
+    """proton returns messages fetched from the lost connection, and the same messages from the next."""
     receiver = connection.create_receiver("news", credit=10)
     on_its_thread(peer, peer.put, "news", "one", "two", "three")
     assert receiver.receive().body == "one"
@@ -83,19 +83,19 @@ def test_calls_over_a_connection_that_has_ended_raise(
 
 @pytest.mark.slow
 def test_heartbeats_go_on_while_the_application_computes() -> None:
-    """proton's connection is closed by its peer."""
+    """proton's connection is closed by its peer, since proton sends no heartbeats meanwhile."""
     with (
         in_thread(primary(heartbeat=2.0)) as peer,
         BlockingConnection(url(peer), heartbeat=2.0) as connection,
     ):
         sender = connection.create_sender("orders")
-        time.sleep(6)  # the computing; a busy machine may stall for a part of the heartbeat
+        time.sleep(6)  # longer than the heartbeat, of which a busy machine may take a part
         sender.send(Message(body="still there"))
         assert len(peer.accepted) == 1
 
 
 def test_closing_does_not_wait_for_a_peer_that_is_gone(peer: Primary) -> None:
-    """proton waits for its Close as long as any call may take, 60 s by default, and raises."""
+    """proton waits for the peer's Close for the time limit of any call, 60 s by default, and raises."""
     with Forwarder(peer.address) as forwarder:
         connection = BlockingConnection(f"127.0.0.1:{forwarder.port}", timeout=10 * PATIENCE)
         connection.create_sender("orders")
@@ -104,7 +104,7 @@ def test_closing_does_not_wait_for_a_peer_that_is_gone(peer: Primary) -> None:
 
 
 def test_a_member_that_says_nothing_does_not_use_up_the_time_of_a_call(peer: Primary) -> None:
-    """proton stays with the first of its ``urls`` until the time is over."""
+    """proton stays with the first of its ``urls`` until the time limit."""
     with in_thread(silence()) as member:
         urls = [member.address, peer.address]
         with BlockingConnection(urls=urls, timeout=10 * PATIENCE, **FAST) as connection:
@@ -113,7 +113,7 @@ def test_a_member_that_says_nothing_does_not_use_up_the_time_of_a_call(peer: Pri
 
 
 def test_a_message_that_is_too_large_fails_alone(peer: Primary, connection: BlockingConnection) -> None:
-    """proton sends it, and the broker closes the link: what is behind it has no outcome."""
+    """proton sends it, and the broker closes the link: later messages have no outcome."""
     peer.max_message_size = 1000
     sender = connection.create_sender("orders")
     with pytest.raises(LinkException, match="takes 1000 at most for 'orders'"):
@@ -123,7 +123,7 @@ def test_a_message_that_is_too_large_fails_alone(peer: Primary, connection: Bloc
 
 
 def test_a_nul_leads_to_no_other_node(peer: Primary, connection: BlockingConnection) -> None:
-    """proton cuts names and addresses there."""
+    """proton cuts names and addresses at the NUL."""
     for create in (connection.create_sender, connection.create_receiver):
         with pytest.raises(ValueError, match=r"there is a NUL at \[6\]"):
             create("orders\0news")
@@ -137,7 +137,7 @@ def test_a_nul_leads_to_no_other_node(peer: Primary, connection: BlockingConnect
 def test_messages_that_were_fetched_and_not_received_use_up_the_credit(
     peer: Primary, connection: BlockingConnection
 ) -> None:
-    """proton gives the credit of each message back as it arrives, and fetches without end."""
+    """proton gives the credit of each message back on arrival, and fetches without end."""
     on_its_thread(peer, peer.put, "news", *range(200))
     receiver, sender = connection.create_receiver("news", credit=10), connection.create_sender("orders")
     for number in range(100):
@@ -162,12 +162,12 @@ def test_messages_that_were_fetched_and_not_received_use_up_the_credit(
 def test_a_broker_that_sends_without_credit_fills_no_memory(
     peer: Primary, connection: BlockingConnection
 ) -> None:
-    """proton keeps whatever is sent."""
+    """proton keeps all messages."""
     receiver = connection.create_receiver("news")
 
     def flood() -> None:
         (engine,) = peer.engines
-        first = random.randrange(40)  # so many come at once
+        first = random.randrange(40)  # this many arrive at once
         engine.tcp.write(b"".join(transfer(0, number, message(1000), channel=1) for number in range(first)))
         for number in range(first, 2000):
             engine.tcp.write(transfer(0, number, message(1000), channel=1))

@@ -1,6 +1,6 @@
-"""Defects of proton's reconnect that the drop-in has not: the way to the next member.
+"""Defects of proton's reconnect that the drop-in does not have: the search for the next member.
 
-Each test says what proton 0.40.0 does.  ``test_proton_has_them`` shows proton itself.
+Each test describes proton 0.40.0.  ``test_proton_has_them`` runs proton itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.telemetry.lines import lines, until
 
 
 async def connects(start: Callable[[Container], Any]) -> Recorder:
-    """Run a program that begins so, until it may send."""
+    """Run a program with these settings until it may send."""
     handler = Recorder(start)
     async with running(handler):
         await handler.until("sendable")
@@ -63,7 +63,7 @@ async def test_a_name_that_cannot_be_resolved_is_no_exception() -> None:
 
 
 async def test_a_peer_that_opens_and_drops_makes_no_hot_loop() -> None:
-    """proton begins its delays anew at each Open: hundreds of connections a second."""
+    """proton restarts its delays at each Open: hundreds of connections a second."""
     async with passive.open_and_drop() as peer:
         handler = Recorder(sending(peer, reconnect=Backoff(initial=0.2, max_delay=0.2)))
         async with running(handler):
@@ -92,7 +92,7 @@ async def test_a_redirect_is_followed() -> None:
     ],
 )
 async def test_a_primary_that_sends_close_is_a_loss(name: str | None) -> None:
-    """proton takes most of them for errors, and waits for ever after ``forced``."""
+    """proton takes most Closes for errors, and waits for ever after ``forced``."""
     async with primary() as peer:
         handler = Recorder(sending(peer))
         async with running(handler):
@@ -105,7 +105,7 @@ async def test_a_primary_that_sends_close_is_a_loss(name: str | None) -> None:
 
 
 async def test_giving_up_is_reported_once_and_ends_the_container() -> None:
-    """proton writes a line into its log; no event says that no further attempt will come."""
+    """proton only logs it; no event reports that no further attempt follows."""
     async with AsyncExitStack() as stack:
         peer = await stack.enter_async_context(primary())
         said: list[str] = []
@@ -115,7 +115,7 @@ async def test_giving_up_is_reported_once_and_ends_the_container() -> None:
         )
         async with running(handler):
             await handler.until("sendable")
-            await stack.aclose()  # nobody listens there any more
+            await stack.aclose()  # the port has no listener any more
     assert handler.seen.count("disconnected") == 1
     assert handler.seen[-1] == "transport_error"
     assert [text for text in said if "no primary was found" in text] == said[-1:]
@@ -123,7 +123,7 @@ async def test_giving_up_is_reported_once_and_ends_the_container() -> None:
 
 @pytest.mark.parametrize("name", ["amqp:connection:forced", "amqp:internal-error", None])
 async def test_a_member_that_sends_close_and_keeps_the_socket_is_left(name: str | None) -> None:
-    """proton waits for ever after ``forced``: it neither answers the Close nor hangs up."""
+    """proton waits for ever after ``forced``: it neither answers the Close nor closes the socket."""
     async with primary() as peer, passive.open_then_close(name)(peer) as member:
         await connects(sending(member, peer))
 
@@ -142,7 +142,7 @@ async def test_a_network_that_is_unreachable_is_no_exception() -> None:
 
 
 async def test_every_address_of_a_name_is_tried(tmp_path: Path) -> None:
-    """proton goes to the next address only when the one before it refused."""
+    """proton dials the next address only after the one before refused."""
     async with primary() as peer, listening(lambda _: deaf._Deaf(), port=peer.port) as silent:
         with Dnsmasq(tmp_path) as dns:
             dns.set_hosts({"cluster.test": [silent.host, peer.host]})
@@ -151,7 +151,7 @@ async def test_every_address_of_a_name_is_tried(tmp_path: Path) -> None:
 
 
 async def test_a_name_server_that_says_nothing_holds_up_nobody_else() -> None:
-    """proton asks it inside its loop, and every connection of the container waits for the answer."""
+    """proton resolves it inside its loop, and every connection of the container waits for the answer."""
     async with primary() as peer:
         with socket.socket(type=socket.SOCK_DGRAM) as nameserver:
             nameserver.bind((loopback_host(), 0))
@@ -171,7 +171,7 @@ async def test_a_name_server_that_says_nothing_holds_up_nobody_else() -> None:
 
 
 async def test_credentials_go_to_the_address_that_they_were_written_for() -> None:
-    """proton keeps the user and the password of one URL for the next, which has none."""
+    """proton reuses the user and the password of one URL for the next one without any."""
     async with asking() as first, asking() as second:
 
         def connect(container: Container) -> Any:
@@ -186,7 +186,7 @@ async def test_credentials_go_to_the_address_that_they_were_written_for() -> Non
 
 
 async def test_a_backoff_is_not_used_up() -> None:
-    """proton makes its delays once, for all losses and all connections that are given it."""
+    """proton generates its delays once, for all losses and all connections with that backoff."""
     backoff = Backoff(initial=0.01, max_delay=0.01, max_tries=3)
     async with primary() as peer:
         for _ in range(2):
@@ -200,7 +200,7 @@ async def test_a_backoff_is_not_used_up() -> None:
 
 
 async def test_nobody_is_dialled_once_the_connection_is_closed(caplog: pytest.LogCaptureFixture) -> None:
-    """proton dials when the delay is over, whatever was closed meanwhile."""
+    """proton dials when the delay ends, even if the connection was closed meanwhile."""
     caplog.set_level("INFO", "haclient")
     async with accept_and_drop() as peer:
         handler = Recorder(sending(peer, reconnect=[0, 2 * PATIENCE]))
@@ -212,10 +212,10 @@ async def test_nobody_is_dialled_once_the_connection_is_closed(caplog: pytest.Lo
 
 
 async def test_a_delay_comes_before_a_round_and_not_before_each_address(tmp_path: Path) -> None:
-    """proton waits before each one: with a list of ten and 10 s a round takes 100 s."""
+    """proton waits before each address: with a list of ten and 10 s a round takes 100 s."""
     async with AsyncExitStack() as stack:
         members = [await stack.enter_async_context(accept_and_drop()) for _ in range(5)]
-    # None listens any more: all of them refuse.
+    # No member listens any more: all of them refuse.
     most = 3 * len(members)
     handler = Recorder(sending(*members, max_attempts=most, telemetry=str(tmp_path)))
     async with running(handler):
@@ -226,8 +226,8 @@ async def test_a_delay_comes_before_a_round_and_not_before_each_address(tmp_path
 
 
 async def test_delays_are_jittered(tmp_path: Path) -> None:
-    """proton's are the same for every client, as those of ``reconnect=`` are: all come back at once."""
-    longest = 1.0  # a busy machine does not let all of it pass before the wait begins
+    """proton's delays are the same for every client, as in ``reconnect=``: all clients return at once."""
+    longest = 1.0  # even a busy machine does not let all of it pass before the wait begins
     async with accept_and_drop() as peer:
         given = {"max_attempts": 2, "backoff_base": longest, "backoff_max": longest}
 

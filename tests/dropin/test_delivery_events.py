@@ -1,4 +1,4 @@
-"""Deliveries reach handlers that an application makes from proton's, beside those that are done here."""
+"""Deliveries reach handlers that an application makes from proton's own handlers, and our handlers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Incoming(IncomingMessageHandler):
 
 
 class _Child:
-    """A handler that knows nothing of proton's classes."""
+    """A handler without any of proton's classes."""
 
     def __init__(self, called: list[str]) -> None:
         self.called = called
@@ -76,7 +76,7 @@ def test_subclasses_and_child_handlers_are_called(
 
 
 class _Outgoing(OutgoingMessageHandler):
-    """An application's own kind of proton's handler of what was sent."""
+    """A handler of sent messages, of a class that the application derives from proton's."""
 
     def on_delivery(self, event: proton.Event) -> None:
         self.delegate.called.append("outgoing")
@@ -84,7 +84,7 @@ class _Outgoing(OutgoingMessageHandler):
 
 
 class _Partial:
-    """A delegate that has one of the methods only, and sees the others by their names."""
+    """A delegate that has one of the methods only, and sees the other events by name."""
 
     def __init__(self, program: _SendingProgram) -> None:
         self.program = program
@@ -197,7 +197,7 @@ def test_a_delegate_without_a_method_gets_on_unhandled(container: type[Any]) -> 
 
 @_CONTAINERS
 def test_tags_are_the_program_s_or_numbers(container: type[Any]) -> None:
-    """The longest that AMQP allows, one that is not ASCII, and shorter after longer ones."""
+    """The longest tag that AMQP allows, a tag that is not ASCII, and shorter tags after longer ones."""
     with in_thread(primary()) as peer:
         program = _SendingProgram(url(peer))
         program.send_with = (None, "x" * 32, "é", None)
@@ -211,7 +211,7 @@ def test_tags_are_the_program_s_or_numbers(container: type[Any]) -> None:
 
 
 class _Keeping(MessagingHandler):
-    """Keeps the body of one message, and not the message."""
+    """Keeps the body of one message, but not the message."""
 
     def __init__(self, where: str) -> None:
         super().__init__()
@@ -227,7 +227,7 @@ class _Keeping(MessagingHandler):
 
 
 def test_binary_inside_a_body_outlives_its_message_and_is_the_key_of_a_map() -> None:
-    """proton raises ValueError for the map, and has views into freed memory of the others."""
+    """proton raises ValueError for the map, and returns views into freed memory for the others."""
     with in_thread(primary()) as peer:
         peer.put("news", [{b"key": 1}, proton.Described(b"descriptor", b"value"), b"binary"])
         program = _Keeping(url(peer))

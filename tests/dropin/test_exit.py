@@ -1,4 +1,4 @@
-"""A program that forgets its connections without closing them goes on, and ends, in good order."""
+"""A program that drops its connections without closing them goes on, and exits normally."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with in_process_broker() as broker:
 
 
 def test_what_is_left_at_the_exit_is_left_to_the_system() -> None:
-    """proton frees a link twice that goes after its session."""
+    """proton frees a link twice if it is collected after its session."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False
     )
@@ -66,10 +66,10 @@ print("went on")
 
 
 def test_a_connection_that_is_forgotten_is_collected_without_harm() -> None:
-    """Garbage is freed in any order, and the tasks in it end when proton's objects may be gone."""
+    """Garbage is freed in any order, and its tasks may end after proton's objects are freed."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", FORGETFUL],
-        env={**os.environ, "MALLOC_PERTURB_": "165"},  # what is freed is overwritten
+        env={**os.environ, "MALLOC_PERTURB_": "165"},  # overwrite freed memory
         capture_output=True,
         text=True,
         timeout=60,

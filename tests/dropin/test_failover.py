@@ -1,4 +1,4 @@
-"""Programs written for proton go on when the primary is killed in their midst."""
+"""Programs written for proton go on when the primary is killed during their work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQUESTS = [f"request {number}" for number in range(300)]
 
 
 def lines(start: str, printed: str) -> list[str]:
-    """The lines that begin so: the others are the log."""
+    """Return the lines with this prefix: the others are the log."""
     return [line for line in printed.splitlines() if line.startswith(start)]
 
 
@@ -77,7 +77,7 @@ async def test_a_browser_goes_on(programs: Programs, pair: LocalCluster) -> None
 
 
 async def test_a_primary_that_falls_silent_is_left(programs: Programs, members: Members) -> None:
-    """proton has no heartbeat unless it is asked for one, and waits for ever."""
+    """proton has no heartbeat by default, and waits for ever."""
     primary, passive = await asyncio.to_thread(members.pair)
     url = f"amqp://{primary.address},{passive.address}?heartbeat=0.5"
     async with programs.start("simple_send", url, "orders", "1000") as sender:

@@ -1,4 +1,4 @@
-"""A program for proton that makes more links than the peer allows in a session gets an error, and no silence.
+"""A program for proton that makes more links than the peer allows in a session gets an error.
 
 proton itself logs ``process error -2`` then, and sends nothing any more on that connection.
 """
@@ -112,7 +112,7 @@ def test_a_blocking_program_gets_the_error_from_its_call() -> None:
 
 
 async def test_a_connection_on_which_proton_gives_up_is_lost_and_not_silent() -> None:
-    """More sessions than the peer allows: nothing looks at them before proton does."""
+    """The peer allows fewer sessions: no check precedes proton's own."""
     limits = Limits(9, 1)
 
     class Sessions(Program):

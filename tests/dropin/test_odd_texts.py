@@ -1,4 +1,4 @@
-"""Texts of a peer that are not UTF-8 are escaped where proton raises, and no call raises anything new."""
+"""Texts of a peer that are not UTF-8 are escaped where proton raises; no call raises a new kind of error."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_blocking_call_ends_with_an_error_of_proton_at_most(
 
 
 class Reading(MessagingHandler):
-    """Reads every text of the peer that there is, until an event of its last performative."""
+    """Reads every text of the peer, until an event of its last performative."""
 
     def __init__(self, last: int) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Opening(Reading):
 
 
 class Listening(Reading):
-    """Listens, and has a client that writes its frames in one go."""
+    """Listens, and has a client that writes all its frames at once."""
 
     def __init__(self, last: int, frames: bytes) -> None:
         super().__init__(last)

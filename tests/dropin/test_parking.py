@@ -1,4 +1,4 @@
-"""A connection of a container while a passive member holds it (docs/storms.md)."""
+"""A connection of a container that a passive member parks (docs/storms.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPENED = ["connection_opened", "session_opened", "link_opened", "sendable"]
 
 
 def stop(peer: Member) -> None:
-    """It serves nobody any more, and says so to whoever comes."""
+    """Stop serving, and redirect every client."""
     peer.serving = peer.offers = False
     peer.drop()
 

@@ -1,4 +1,4 @@
-"""Defects of proton 0.40.0 itself, where showing them is quick and certain.
+"""Defects of proton 0.40.0 itself, if they are quick and certain to reproduce.
 
 When one of these fails, proton has mended it: then the row is about the past in
 docs/internals/decisions/proton-defects.md.
@@ -21,7 +21,7 @@ from tests.telemetry.lines import until
 
 
 def proton(name: str, *peers: Peer | str) -> Program:
-    """A program on proton itself."""
+    """Run a program on proton itself."""
     addresses = [peer if isinstance(peer, str) else peer.address for peer in peers]
     return Program(str(Path(__file__).with_name("programs_of_defects")), name, *addresses)
 
@@ -55,7 +55,7 @@ async def test_a_primary_that_moves_on_ends_the_connection() -> None:
 
 
 async def test_a_peer_that_opens_and_drops_makes_a_hot_loop() -> None:
-    """Its own delays for fifty connections add up to minutes."""
+    """proton's own delays for fifty connections would add up to minutes."""
     async with open_and_drop() as peer, proton("Saying", peer):
         await until(lambda: len(peer.accepted) >= 50)
 

@@ -11,7 +11,8 @@ import pytest
 from tests.dropin.proton_suite import folder_of
 from tests.examples.program import PATIENCE, ROOT
 
-# What it must cope with: a package that cannot be imported, relative imports, tests that hang or are skipped.
+# Cases that the runner must handle: a package that cannot be imported, relative imports, hanging and skipped
+# tests.
 TREE = {
     "__init__": "raise RuntimeError('the package of proton imports every suite')",
     "common": "import unittest\nTest = unittest.TestCase",
@@ -65,7 +66,7 @@ def write(folder: Path, package: str) -> Path:
 
 
 def run(tree: Path, *arguments: str) -> tuple[int, list[str]]:
-    """The code that it exits with, and what it prints."""
+    """Run the suite; return its exit code and its output."""
     ended = subprocess.run(
         [sys.executable, "-m", "tests.dropin.proton_suite", str(tree), *arguments],
         cwd=ROOT,
@@ -86,7 +87,7 @@ def test_the_tests_of_a_tree_run_on_the_drop_in(tree: Path) -> None:
 
 
 def test_the_judge_runs_them_on_proton(tmp_path: Path) -> None:
-    """Its classes live in modules of ``proton`` with other names."""
+    """The classes of proton live in modules of ``proton`` with other names."""
     tree = write(tmp_path, "proton")
     (tree / "python/tests/proton_tests/utils.py").write_text(
         TREE["utils"].format(package="proton").replace("'proton' + \".utils\"", "'proton._utils'")

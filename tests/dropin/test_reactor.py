@@ -1,4 +1,4 @@
-"""The container: what it does beside surviving losses, and what a program may do with it."""
+"""The container: features beside failover, and the calls open to a program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_the_sender_of_the_start_sends_over_the_new_connection() -> None:
 
 
 async def test_a_primary_can_tell_the_connections_of_a_container_apart() -> None:
-    """It keeps a time for each when it is full; they have one container id."""
+    """A full primary keeps a reconnect time for each connection; all have one container id."""
     async with primary() as peer:
         handler = Recorder(lambda container: [container.connect(url(peer), **FAST) for _ in range(3)])
         async with running(handler):
@@ -259,7 +259,7 @@ class Injected(MessagingHandler):
 
 
 def test_events_that_come_one_by_one_are_handled_one_by_one() -> None:
-    """A handler of proton's reads what woke it without being able to wait."""
+    """A proton handler that reads the event which woke it cannot wait."""
     injector = EventInjector()
     handled: queue.Queue[int] = queue.Queue()
 
@@ -283,7 +283,7 @@ def test_events_that_come_one_by_one_are_handled_one_by_one() -> None:
 
 
 async def test_links_may_be_made_when_the_connection_opens() -> None:
-    """Their events, by which proton's handlers give credit, come after that."""
+    """The links' events, by which proton's handlers give credit, follow."""
     async with primary() as peer:
 
         def connect(container: Container) -> Any:

@@ -1,4 +1,4 @@
-"""What ``reconnect=`` may be, and the delays that each means."""
+"""The values of ``reconnect=``, and the delays of each."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_backoff_has_the_delays_that_proton_waits(
 
 
 def test_a_backoff_of_many_tries_has_an_end() -> None:
-    """Its last delay repeats until then."""
+    """Its last delay repeats until the end."""
     delays = fixed_delays(Backoff(max_tries=1500))
     assert delays is not None
     assert (delays.rounds, delays.delays[-1]) == (1500, 10.0)
@@ -89,20 +89,20 @@ def test_a_backoff_of_many_tries_has_an_end() -> None:
 
 @pytest.mark.parametrize(("count", "rounds"), [(999, 999), (1000, 1000), (1001, math.inf)])
 def test_a_generator_of_up_to_a_thousand_delays_has_an_end(count: int, rounds: float) -> None:
-    """A longer one may have none."""
+    """A longer generator may be endless."""
     delays = fixed_delays(delay for delay in [0.5] * count)
     assert delays == FixedDelays((0.5,) * min(count, 1000), rounds)
 
 
 def test_a_backoff_that_two_connections_share_is_whole_for_both() -> None:
-    """proton's is used up by the first."""
+    """proton's backoff is used up by the first connection."""
     backoff = Backoff(max_tries=4)
     assert fixed_delays(backoff) == fixed_delays(backoff)
     assert len(list(backoff)) == 4
 
 
 def test_delays_without_end_do_not_keep_the_loop_busy() -> None:
-    """However often the last one repeats."""
+    """The loop stays free however often the last delay repeats."""
     delays = fixed_delays(itertools.repeat(0))
     assert delays is not None
     assert delays.rounds == math.inf
@@ -118,7 +118,7 @@ def test_what_is_no_delay_is_refused_at_once(reconnect: Any, error: type[Excepti
 
 
 async def test_delays_of_the_program_are_taken_as_they_are(tmp_path: Path) -> None:
-    """As by proton: the program decides, and the options of the URL do not matter."""
+    """As with proton, the program decides; the options of the URL do not matter."""
     async with accept_and_drop() as peer:
         options = {"telemetry": str(tmp_path), "backoff_base": 9.0, "backoff_max": 9.0}
         async with running(Recorder(sending(peer, reconnect=[0, 0.03, 0.01, 0.02], **options))):

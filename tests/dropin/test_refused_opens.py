@@ -19,14 +19,14 @@ HELD = Condition("amqp:invalid-field", "held by 10.9.9.9", {symbol("invalid-fiel
 
 
 def elects(*members: Primary) -> None:
-    """The master dies, and none of them serves for now."""
+    """The master dies, and no member serves for now."""
     for member in members:
         member.refuses_opens = UNKNOWN
         member.drop()
 
 
 async def test_an_election_is_a_pause() -> None:
-    """The receiver goes on at the new master, and no error is reported."""
+    """The receiver goes on at the new master, and the container reports no error."""
     async with primary() as old, primary(refuses_opens=UNKNOWN) as new:
         new.put("orders", "after")
 
@@ -51,7 +51,7 @@ async def test_an_election_is_a_pause() -> None:
 
 
 async def test_a_refusal_that_lasts_is_reported_once() -> None:
-    """By the usual callback, with the answer of the members."""
+    """The usual callback gets it, with the answer of the members."""
     async with primary() as old, primary(refuses_opens=UNKNOWN) as new:
         said: list[str] = []
         handler = Recorder(
@@ -66,7 +66,7 @@ async def test_a_refusal_that_lasts_is_reported_once() -> None:
 
 
 async def test_a_container_id_that_is_in_use_is_asked_for_until_it_is_free() -> None:
-    """There is no deadline for the first connect, as with proton."""
+    """The first connect has no deadline, as with proton."""
     async with primary(refuses_opens=HELD) as peer:
         handler = Recorder(sending(peer), sendable=lambda event: event.connection.close())
         async with running(handler):

@@ -1,4 +1,4 @@
-"""A blocking send that timed out and is made again: one message, if it is the same and the next."""
+"""A blocking send that timed out and is repeated: one message, if the same message is sent next."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.dropin.waiting import on_its_thread
 from tests.members import Members
 from tests.peers.primary import Primary, primary
 
-# So long a send waits that is to time out, after its message has arrived.
+# The timeout of a send that is to time out after its message has arrived.
 SHORT = 0.4
 
 
 @pytest.fixture
 def sender(peer: Primary, connection: BlockingConnection) -> BlockingSender:
-    """A sender to a primary that settles nothing, for the present."""
+    """Create a sender to a primary that settles nothing for now."""
     peer.outcome = None
     return connection.create_sender("q")
 
@@ -143,7 +143,7 @@ def test_the_text_says_that_nobody_is_connected() -> None:
 
 
 def test_a_broker_stores_one_message(members: Members) -> None:
-    """It stands still when the first copy is on its way, and gets both when it wakes."""
+    """The broker is paused when the first copy is on its way, and gets both when it resumes."""
     broker, message = members.start("alone", role="primary"), Message(body="one")
     with BlockingConnection(broker.address, timeout=PATIENCE) as connection:
         sender = connection.create_sender("q")

@@ -1,4 +1,4 @@
-"""Programs written for proton print the same when only their import line is changed."""
+"""Programs written for proton print the same after a change of their import line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def free_port() -> str:
 
 
 def run_both(programs: Programs, name: str, *arguments: str) -> tuple[str, str]:
-    """What it prints with proton, and with ours."""
+    """Run a program with proton and with our package; return both outputs."""
     return run(programs.theirs(name), *arguments), run(programs.ours(name), *arguments)
 
 
@@ -121,7 +121,7 @@ def test_a_queue_browser(programs: Programs, broker: Member) -> None:
     run(programs.ours("simple_send"), broker.address, "orders", "5")
     theirs, ours = run_both(programs, "queue_browser", broker.address, "orders", "5")
     assert ours.count("sequence") == 5
-    # A browser of proton's sees the id that our sender put on; one of ours takes it off.
+    # A browser of proton's sees our sender's id; our browser removes it.
     assert _without_ids(theirs) == ours
     assert broker.depth("orders") == 5
 

@@ -1,4 +1,4 @@
-"""TLS and SASL as programs for proton ask for them."""
+"""TLS and SASL as configured by programs for proton."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ TIMEOUT = 20.0
 
 @pytest.fixture
 def safe(members: Members, authority: Authority) -> Member:
-    """A member that speaks TLS and certifies that it is localhost."""
+    """A member with TLS, whose certificate is for localhost."""
     return members.start("safe", role="primary", certificate=authority.issue("localhost"))
 
 
 @pytest.fixture
 def locked(members: Members) -> Member:
-    """A member that wants a name and a password."""
+    """A member that requires a name and a password."""
     return members.start("locked", role="primary", users=USERS, anonymous=False)
 
 
@@ -152,7 +152,7 @@ def test_blocking_calls_report_a_wrong_password(locked: Member) -> None:
 
 
 class Both(Visitor):
-    """Listens, and connects to itself; keeps what the listener knows of its client."""
+    """Listens, and connects to itself; keeps the listener's view of its client."""
 
     def __init__(self, url: str, listen: dict[str, Any], **options: Any) -> None:
         super().__init__(**options)
@@ -190,7 +190,7 @@ def listening(authority: Authority, *, clients: bool = False) -> ListeningDomain
 
 
 def showing(authority: Authority, domain: SSLDomain) -> SSLDomain:
-    """The domain, with a certificate of the client's own."""
+    """Add the client's certificate to the domain."""
     mine = authority.issue("carol@example.test", common_name="carol")
     domain.set_credentials(str(mine.chain), str(mine.key), None)
     return domain
@@ -245,7 +245,7 @@ def test_a_certificate_of_another_authority_is_refused_by_a_listener(
     ids=["proton's", "a client's"],
 )
 def test_a_domain_that_a_listener_cannot_look_into_is_refused(domain: SSLDomain) -> None:
-    """And nothing listens without TLS instead."""
+    """The listener does not fall back to a port without TLS."""
     container = Container()
     with pytest.raises(TypeError, match=r"haclient\.reactor"):
         container.listen("localhost:0", ssl_domain=domain)
@@ -279,7 +279,7 @@ Container(Listening()).run()
 
 @pytest.mark.parametrize("given", [0, 2, 3], ids=["clear text", "any client", "clients with certificates"])
 async def test_no_bytes_of_a_stranger_end_a_process_that_listens(authority: Authority, given: int) -> None:
-    """They killed it, without TLS and within it: a process of its own."""
+    """They crashed it, without TLS and within it, so the listener is a separate process."""
     certificate = authority.issue("127.0.0.1")
     files = [str(certificate.chain), str(certificate.key), str(authority.file)][:given]
     mine = authority.issue("carol@example.test", common_name="carol")

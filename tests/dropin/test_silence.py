@@ -1,4 +1,4 @@
-"""A primary that falls silent, as a program for proton sees it."""
+"""A silent primary, as a program for proton sees it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.peers.primary import Primary, primary
 
 
 def fall_silent(peer: Primary) -> None:
-    """Send nothing more over the connections there are."""
+    """Send nothing more over the current connections."""
     for engine in peer.engines:
         engine.writable = False
 
@@ -39,9 +39,9 @@ async def test_it_is_reported_with_the_condition_of_proton() -> None:
 
 
 def test_it_is_noticed_while_the_application_computes(peer: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop runs for the heartbeats then, and for nothing else.
+    """During the computation the loop serves only the heartbeats.
 
-    Where a busy machine is silent for as long, there are more connections, and the message is sent again.
+    If a busy machine is silent for as long, there are more connections, and the message is sent again.
     """
     monkeypatch.setattr(background_loop, "_TURN_INTERVAL", 3600.0)
     with BlockingConnection(url(peer, heartbeat=1.0), timeout=PATIENCE, **FAST) as connection:

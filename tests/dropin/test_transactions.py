@@ -1,4 +1,6 @@
-"""Transactions end with their connection: their handlers get one event, and nothing of them is stored."""
+"""Transactions end with their connection: their handlers get one event, and the broker stores nothing of
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,14 @@ ENDS = (COMMITTED, ABORTED, DECLARE_FAILED, COMMIT_FAILED)
 
 
 def _nothing(_event: Any) -> None:
-    """Only note the event."""
+    """Record the event and do nothing else."""
 
 
 class Transacting(Recorder):
-    """Declares transactions at the start, and notes every event of theirs.
+    """Declares transactions at the start, and records all their events.
 
     :param transactions: how many to declare at the start.
-    :ivar declared: those that were declared, in order; ``requested``: those that were asked for.
+    :ivar declared: the declared transactions, in order; ``requested``: the requested ones.
     :ivar ended: the transaction of each event of an end, in order.
     """
 
@@ -74,14 +76,14 @@ class Transacting(Recorder):
 
     @property
     def ends(self) -> list[str]:
-        """The events of ends, and of losses."""
+        """Return the events of ends, and of losses."""
         return [name for name in self.seen if name in (*ENDS, "disconnected")]
 
     def declare(self) -> None:
         self.requested.append(self.container.declare_transaction(self.connection, handler=self))
 
     async def again(self) -> None:
-        """Wait for the connection after a loss, and see that a message arrives over it."""
+        """Wait for the connection after a loss, and assert that a message arrives over it."""
         await self.until("link_opened", 2 * (2 + self._receives))
         self.sender.send(Message(body="afterwards"))
         await self.until("accepted")
@@ -315,7 +317,7 @@ async def test_a_declare_that_waits_when_the_search_gives_up_has_failed() -> Non
         handler = Transacting(peer, options=options, **{ABORTED: lambda _: handler.declare()})
         async with running(handler):
             await handler.until(DECLARED)
-            await stack.aclose()  # nobody listens there any more
+            await stack.aclose()  # the port has no listener any more
             await handler.until(DECLARE_FAILED)
         assert handler.ends == ["disconnected", ABORTED, DECLARE_FAILED]
         assert handler.ended == handler.requested
@@ -422,7 +424,7 @@ async def test_the_end_is_reported_to_the_handler_of_the_transaction_alone_and_o
 
 
 class Blocking(Transacting):
-    """The same events, for blocking calls."""
+    """Records the same events during blocking calls."""
 
     def __init__(self, connection: BlockingConnection) -> None:
         super().__init__(None)  # type: ignore[arg-type]
@@ -456,7 +458,7 @@ def test_a_transaction_beside_blocking_calls_ends_with_its_connection() -> None:
 
 
 def test_a_commit_whose_answer_was_read_before_the_loss_is_reported_as_committed() -> None:
-    """Handlers are called inside of blocking calls only: the answer waits for one."""
+    """Handlers run inside blocking calls only: the answer waits for one."""
     with (
         in_thread(coordinator()) as peer,
         BlockingConnection(url(peer), timeout=PATIENCE, **FAST) as connection,
@@ -468,7 +470,7 @@ def test_a_commit_whose_answer_was_read_before_the_loss_is_reported_as_committed
         transaction.commit()
         wait_until(lambda: transaction._discharge.settled)
         on_its_thread(peer, peer.drop)
-        wait_until(lambda: len(peer.accepted) == 2)  # so it has seen the loss
+        wait_until(lambda: len(peer.accepted) == 2)  # so it has noticed the loss
         connection.wait(lambda: handler.ends)
         assert handler.ends == [COMMITTED]
 

@@ -1,4 +1,4 @@
-"""The drop-in reads a message whole, or the program that asks for it gets an error and can reject it."""
+"""The drop-in decodes a message completely, or raises an error for the program, which can reject it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEQUENCES = b"".join(section(SEQUENCE, list_of([bytes((0x54, index))])) for inde
 
 
 class _Program(MessagingHandler):
-    """Reads messages until one is the last; rejects those that it cannot read, if ``rejects`` is true."""
+    """Reads messages up to the last one; with ``rejects`` it rejects messages that it cannot read."""
 
     def __init__(self, where: str, *, rejects: bool) -> None:
         super().__init__()

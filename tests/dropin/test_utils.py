@@ -1,4 +1,4 @@
-"""Blocking calls: what they raise, what they survive, and what goes on between two of them."""
+"""Blocking calls: their errors, the failures that they survive, and the activity between two calls."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_container_lends_its_id_to_several_connections(peer: Primary) -> None:
 
 
 async def test_it_may_block_a_coroutine(peer: Primary) -> None:
-    """As proton's does; the loop around stands still meanwhile."""
+    """proton's call blocks the loop too; the surrounding loop stops meanwhile."""
     with BlockingConnection(url(peer), timeout=PATIENCE) as connection:
         connection.create_sender("orders").send(Message(body="from a coroutine"))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Waiting, for tests of blocking calls, whose peers live on a thread of their own."""
+"""Waiting, for tests of blocking calls, whose peers live on a separate thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.peers.primary import Primary
 
 
 def on_its_thread(peer: Primary, call: Callable[..., Any], *arguments: Any) -> None:
-    """Have a peer do something, and wait until it has."""
+    """Run a peer's call on its thread, and wait for its end."""
     done = threading.Event()
 
     def do() -> None:
@@ -24,7 +24,7 @@ def on_its_thread(peer: Primary, call: Callable[..., Any], *arguments: Any) -> N
 
 
 def wait_until(true: Callable[[], Any]) -> None:
-    """Wait until something is true."""
+    """Wait until a condition is true."""
     end = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < end

@@ -48,9 +48,9 @@ DESCRIPTORS: Encoded = st.one_of(
 
 
 def compound(short: int, long: int, items: list[bytes], *, wide: bool, head: bytes = b"") -> bytes:
-    """A list, a map or an array, with sizes of four bytes if they do not fit one, or if ``wide`` is true.
+    """Encode a list, a map or an array; sizes have four bytes if ``wide``, or if one byte is too small.
 
-    :param head: what stands between the number of items and the first.
+    :param head: bytes between the number of items and the first.
     """
     content = head + b"".join(items)
     if not wide and len(content) < 0xFF and len(items) <= 0xFF:
@@ -81,7 +81,7 @@ def _lists(inner: Encoded) -> Encoded:
 
 
 def _maps(inner: Encoded, keys: Callable[[int], bytes] | None = None) -> Encoded:
-    """Maps whose keys are different in Python, too."""
+    """Draw maps whose keys are different in Python, too."""
     kinds: list[Callable[[int], bytes]] = [
         lambda index: b"\xa1\x02k%d" % index,
         lambda index: b"\xa3\x02s%d" % index,
@@ -111,7 +111,7 @@ _ARRAYS: Encoded = st.tuples(st.sampled_from(sorted(_CONTENTS)), st.none() | DES
 _UNDESCRIBED: Encoded = st.recursive(
     LEAVES | _ARRAYS, lambda inner: _lists(inner) | _maps(inner), max_leaves=12
 )
-# proton's decoder, the judge, does not end a value that is described twice.
+# proton's decoder, the reference, does not end a value that is described twice.
 VALUES: Encoded = _UNDESCRIBED | st.builds(lambda one, two: b"\0" + one + two, DESCRIPTORS, _UNDESCRIBED)
 
 

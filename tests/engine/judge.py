@@ -1,7 +1,7 @@
-"""A second reader of messages, which says so where it cannot read one.
+"""A second decoder of messages, which reports values that it cannot decode.
 
-``proton.Message`` leaves out what proton's decoder of values refuses, and what follows it.  Here that decoder
-is asked for one section after another, and its errors count.
+``proton.Message`` leaves out values that proton's decoder refuses, and all after them.  Here that decoder
+reads one section after another, and its errors count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NoJudgeError(Exception):
 
 
 def plain(value: Any) -> Any:
-    """A value with the names of its types, which is equal for equal values of AMQP."""
+    """Return a value with the names of its types, equal for equal values of AMQP."""
     match value:
         case memoryview() | bytes() if not isinstance(value, proton.decimal128):
             return "bytes", bytes(value)
@@ -49,10 +49,10 @@ def plain(value: Any) -> Any:
 
 
 def sections_of(data: bytes) -> list[tuple[int, Any]]:
-    """The codes and the values of the sections, each as ``plain`` has it.
+    """Return the codes and the values of the sections, in the form of ``plain``.
 
-    :raises proton.DataException: when proton's decoder refuses it.
-    :raises ValueError: when it is no message.
+    :raises proton.DataException: if proton's decoder refuses it.
+    :raises ValueError: if it is no message.
     :raises NoJudgeError: see there.
     """
     found = []
@@ -71,7 +71,7 @@ def sections_of(data: bytes) -> list[tuple[int, Any]]:
 
 
 def content_of(data: bytes) -> dict[str, Any]:
-    """Return what a message says, by the names of ``proton.Message``: see ``sections_of``."""
+    """Return the content of a message, by the names of ``proton.Message``: see ``sections_of``."""
     sections = sections_of(data)
     content: dict[str, Any] = dict.fromkeys(
         ("instructions", "annotations", "properties"), ("NoneType", "None")

@@ -1,4 +1,4 @@
-"""Two engines and a TCP connection between them, with owners that write everything down."""
+"""Two engines and a TCP connection between them, with owners that record everything."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from haclient.testing.peers.listening import Peer, PeerEngine, listening, settin
 
 @dataclass(slots=True, eq=False)
 class Owner:
-    """Owns one side and the links of it.  A server opens and begins, and grants ``grants``.
+    """Owns one side and its links.  A server opens and begins, and grants ``grants``.
 
     :ivar refusal: refuse links for this reason.
     :ivar deliveries: deliveries and their data, in order.
     :ivar confirms: answer rcv-settle-mode *second* with the same.
-    :ivar given: what the peer gave an outcome on such a link: the link, the delivery, its token and outcome.
+    :ivar given: the peer's outcomes on such a link: the link, the delivery, its token and outcome.
     :ivar states: the unsettled map of the answers to attaches.
     :ivar confirmed_tokens: the tokens and outcomes that the peer confirmed, in order.
     :ivar outcomes: tokens and their outcomes, in order.
@@ -53,7 +53,7 @@ class Owner:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until(self, true: Callable[[], Any], timeout: float = 10.0) -> None:
-        """Wait until something is true."""
+        """Wait until a condition is true."""
         async with asyncio.timeout(timeout):
             while not true():
                 self._changed.clear()
@@ -139,7 +139,7 @@ class Pair:
     peer: Peer
 
     async def sender(self, *, grants: int = 10) -> tuple[SenderLink, ReceiverLink]:
-        """A link from client to server, with both of its ends."""
+        """Attach a link from client to server; return both of its ends."""
         self.server.grants = grants
         link = self._engine.sender(self._session, "s", self.client)
         link.endpoint.target.address = "q"
@@ -152,7 +152,7 @@ class Pair:
     async def receiver(
         self, *, grants: int = 10, confirm: bool = False, asked: Mapping[bytes, int] | None = None
     ) -> tuple[ReceiverLink, SenderLink]:
-        """A link from server to client, with both of its ends.
+        """Attach a link from server to client; return both of its ends.
 
         :param confirm: ask for rcv-settle-mode *second*.
         :param asked: the unsettled map of the attach.
@@ -185,12 +185,12 @@ class Pair:
 
 
 def client_settings(**changes: Any) -> Settings:
-    """Those of a client without heartbeats."""
+    """Return the settings of a client without heartbeats."""
     return Settings(**{"container_id": "client", "heartbeat": 0.0, **changes})
 
 
 async def opened(owner: Owner, host: str, port: int, **changes: Any) -> Engine:
-    """A client engine that is connected and asks for a session."""
+    """Connect a client engine and ask for a session."""
     loop = asyncio.get_running_loop()
     _, engine = await loop.create_connection(
         lambda: Engine(owner, client_settings(**changes), loop), host, port
@@ -202,7 +202,7 @@ async def opened(owner: Owner, host: str, port: int, **changes: Any) -> Engine:
 
 @asynccontextmanager
 async def serving(**changes: Any) -> AsyncIterator[tuple[Peer, list[Owner]]]:
-    """A listening peer; each connection gets an owner, and they are listed in order."""
+    """Start a listening peer; each connection gets an owner, and they are listed in order."""
     owners: list[Owner] = []
 
     def serve(_: Peer) -> PeerEngine:
@@ -217,7 +217,7 @@ async def serving(**changes: Any) -> AsyncIterator[tuple[Peer, list[Owner]]]:
 async def pair(
     client: dict[str, Any] | None = None, server: dict[str, Any] | None = None
 ) -> AsyncIterator[Pair]:
-    """A connection; the arguments are what differs from the default settings."""
+    """Open a connection; the arguments override the default settings."""
     async with serving(**(server or {})) as (peer, owners):
         owner = Owner()
         engine = await opened(owner, peer.host, peer.port, **(client or {}))

@@ -1,4 +1,4 @@
-"""An owner may end its connection in any call: proton's objects are gone then, and nothing touches them."""
+"""An owner may abort its connection in any callback: the engine must not touch proton's freed objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.engine.pair import Owner, pair
 
 
 def abort_in(owner: Owner, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have an owner abort its connection in one of its calls."""
+    """Make an owner abort its connection in one of its callbacks."""
     original = getattr(Owner, call)
 
     def aborting(self: Owner, *arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""Values as AMQP, with proton's own encoder and decoder as the oracles."""
+"""Values as AMQP, with proton's own encoder and decoder as the references."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Text(str):
 
 
 def by_proton(value: Any) -> bytes:
-    """The value as proton writes it into an amqp-value section."""
+    """Return the value as proton writes it into an amqp-value section."""
     data = proton.Message(body=value).encode()
     return data.partition(VALUE)[2] if data else b""
 
@@ -99,7 +99,7 @@ TUPLES = st.recursive(
 
 
 def as_lists(value: Any) -> Any:
-    """The value with a list for each tuple in it."""
+    """Return the value with a list for each tuple in it."""
     if isinstance(value, dict):
         return {key: as_lists(each) for key, each in value.items()}
     return [as_lists(each) for each in value] if isinstance(value, list | tuple) else value
@@ -173,7 +173,7 @@ def test_not_a_number_arrives_as_such() -> None:
 
 
 def test_as_many_values_fit_as_proton_reads() -> None:
-    """proton's decoder leaves out what is above that, without a word."""
+    """proton's decoder silently leaves out values above that."""
     numbers = [*range(MOST_VALUES - 1)]
     assert codec.decode(encode_body(numbers)).body == numbers
     for many in ([*numbers, 1], [[*range(40_000)], {n: n for n in range(20_000)}], [*range(1_000_000)]):

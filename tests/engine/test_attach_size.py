@@ -19,7 +19,7 @@ ATTACH = b"\x00\x53\x12"
 
 
 def largest_attach(output: bytes) -> int:
-    """The size of the largest Attach among the frames that were written (part 2, section 2.3.1)."""
+    """Return the size of the largest Attach among the written frames (part 2, section 2.3.1)."""
     sizes, position = [0], 0
     while position < len(output):
         size = int.from_bytes(output[position : position + 4], "big")
@@ -30,7 +30,7 @@ def largest_attach(output: bytes) -> int:
 
 
 def plain(_: Link) -> None:
-    """Only names."""
+    """Make a terminus with names only."""
 
 
 def long_names(link: Link) -> None:

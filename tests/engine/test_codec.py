@@ -1,4 +1,4 @@
-"""Messages to bytes and back, with proton's own encoding as the oracle."""
+"""Messages to bytes and back, with proton's own encoding as the reference."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ VALUES = st.recursive(
     ),
     max_leaves=10,
 )
-# proton loses what is described twice, so nothing described is within another.
+# proton loses a value that is described twice, so described values are not nested.
 BODIES = VALUES | VALUES.map(lambda value: proton.Described(proton.symbol("app:thing"), value))
 PROPERTIES = st.none() | st.dictionaries(st.text(min_size=1, max_size=10), LEAVES, max_size=4)
 IDS = st.none() | st.text(max_size=40) | st.uuids() | st.binary(max_size=40) | UNSIGNED[-1]
@@ -107,7 +107,7 @@ def facts(message: proton.Message) -> dict[str, Any]:
 
 
 def normal(value: Any) -> Any:
-    """Equal for equal AMQP values, whatever Python calls them."""
+    """Return a form that is equal for equal AMQP values, whatever their Python type."""
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     if isinstance(value, dict):
@@ -120,7 +120,7 @@ def normal(value: Any) -> Any:
 
 
 def types(value: Any) -> Any:
-    """The types inside a value, all the way down."""
+    """Return the types inside a value, at every depth."""
     if isinstance(value, dict):
         return {type(value), *(kind for item in (*value, *value.values()) for kind in types(item))}
     if isinstance(value, list):
@@ -233,7 +233,7 @@ def test_a_binary_body_outlives_its_message() -> None:
     ids=["key", "key in a map", "descriptor", "descriptor in a list", "array's descriptor", "element"],
 )
 def test_binary_anywhere_in_a_body_outlives_its_message(body: Any, inside: Callable[[Any], Any]) -> None:
-    """proton refuses such a map, and gives views into freed memory of the others."""
+    """proton refuses such a map, and returns views into freed memory for the others."""
     message = codec.decode(Encoder().encode(proton.Message(body=body)))
     found = inside(message.body)
     del message

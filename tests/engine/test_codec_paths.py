@@ -1,4 +1,4 @@
-"""What the codec writes and reads itself is what proton would have written and read."""
+"""Values that the codec writes and reads itself equal proton's."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_the_encoder_writes_the_bytes_that_proton_writes(
         expected.durable = durable
     data = Encoder().encode(make(), duplicate_id, durable=durable)
     if durable is False and flags[0]:
-        # A field that was set and is null, where proton has none.
+        # A field that was set and is null, unlike in proton.
         data = data.replace(b"\x00\x53\x70\xc0\x02\x01\x40", b"\x00\x53\x70\x45", 1)
     assert data == expected.encode()
 
 
 def normal(value: object) -> object:
-    """Binary values as bytes, where proton has a view whose ``repr`` is an address."""
+    """Return binary values as bytes; proton has a view whose ``repr`` is an address."""
     if isinstance(value, memoryview):
         return bytes(value)
     if isinstance(value, dict):
@@ -77,7 +77,7 @@ def normal(value: object) -> object:
 
 
 def everything(message: proton.Message) -> tuple[str, object]:
-    """What ``repr`` says of a message, and its body, with its type."""
+    """Return the ``repr`` of a message, and its body, with its type."""
     body, message.body = normal(message.body), None
     for section in ("properties", "annotations", "instructions"):
         setattr(message, section, normal(getattr(message, section)))

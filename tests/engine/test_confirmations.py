@@ -1,4 +1,4 @@
-"""Links of rcv-settle-mode second: the sender settles what was given an outcome, when its owner says so."""
+"""Links with rcv-settle-mode second: the sender settles accepted deliveries when its owner says so."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATE = Described(ulong(0x24), [])
 
 
 def attach(name: str, *tail: Any, mode: Any = SECOND) -> bytes:
-    """The Attach of a receiver."""
+    """Encode the Attach of a receiver."""
     ends = [Described(ulong(0x28), ["q"]), Described(ulong(0x29), [])]
     return frame(ATTACH, [name, uint(0), True, None, mode, *ends, *tail])
 
@@ -39,7 +39,7 @@ def accept(first: int, last: int, *, settled: bool = False) -> bytes:
 
 
 async def attached(client: RawClient, *parts: bytes) -> Sequence[Any]:
-    """Open, begin and attach; the fields of the answer to the Attach."""
+    """Open, begin and attach; return the fields of the answer to the Attach."""
     await client.open(begin(), *parts)
     while (found := await client.read_frame())[6] != ATTACH:
         pass
@@ -47,7 +47,7 @@ async def attached(client: RawClient, *parts: bytes) -> Sequence[Any]:
 
 
 async def sending(owner: Owner, count: int) -> Any:
-    """Send messages, the first ones of the link, on the credit that there is."""
+    """Send the first messages of the link, on the available credit."""
     await owner.until(lambda: owner.links and owner.links[0].credit >= count)
     for number in range(count):
         owner.links[0].send(b"%d" % number, number)  # type: ignore[union-attr]
@@ -209,7 +209,7 @@ async def test_a_link_that_ends_before_it_is_confirmed_confirms_nothing() -> Non
         link, of, _, outcome = both.server.given[0]
         link.confirm(of, outcome.state)
         await both.client.until(lambda: both.client.links_closed)
-        # proton settles what a freed link had, and says no outcome then: that confirms nothing.
+        # proton settles the deliveries of a freed link without an outcome: that confirms nothing.
         assert both.client.confirmed_tokens in ([], [("mine", None)])
 
 

@@ -1,6 +1,6 @@
-"""A peer sends no more messages than it ever had credit for: beyond that the receiver closes the link.
+"""A peer may not exceed its credit: at the first message above it the receiver closes the link.
 
-The peer is bytes, for proton sends nothing without credit.
+The peer is written as bytes, since proton sends nothing without credit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXCEEDED = "amqp:link:transfer-limit-exceeded"
 
 
 class _Peer:
-    """The sending end, in bytes, of one link to an engine.
+    """The sending end of one link to an engine, in bytes.
 
     :ivar refusals: the conditions by which the engine closed the link.
     """
@@ -71,14 +71,14 @@ class _Peer:
 
 
 def attach(initial: int) -> bytes:
-    """The Attach of a sender that counts its deliveries from there."""
+    """Encode the Attach of a sender with that initial delivery-count."""
     ends = [Described(ulong(0x28), ["q"]), Described(ulong(0x29), [])]
     return frame(ATTACH, ["r", uint(0), False, None, None, *ends, None, None, uint(initial)])
 
 
 @contextmanager
 def client(*, before: int = 0, initial: int = 0) -> Iterator[_Peer]:
-    """The client's receiver, attached.
+    """Attach the client's receiver.
 
     :param before: credit that is granted before the peer's Attach.
     :param initial: the delivery-count in that.
@@ -108,7 +108,7 @@ def client(*, before: int = 0, initial: int = 0) -> Iterator[_Peer]:
 
 @contextmanager
 def server() -> Iterator[_Peer]:
-    """A member's receiver, attached, with one credit."""
+    """Attach a member's receiver, with one credit."""
     loop = asyncio.new_event_loop()
     owner = Owner(server=True, grants=1)
     engine = Engine(owner, settings(), loop)
@@ -228,7 +228,7 @@ def test_a_drain_is_not_ended_by_a_message_that_is_aborted() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["send", "grant", "lower", "abort"]), st.integers(1, 9))))
 def test_a_client_may_reach_the_highest_limit_and_no_more(steps: list[tuple[str, int]]) -> None:
-    """By the arithmetic of section 2.6.7: the limit is the delivery-count and the credit."""
+    """By the arithmetic of section 2.6.7 the limit is the sum of delivery-count and credit."""
     with server() as peer:
         count, credit_now, highest = 0, 1, 1
         for step, number in steps:
@@ -246,7 +246,7 @@ def test_a_client_may_reach_the_highest_limit_and_no_more(steps: list[tuple[str,
                 case "abort":
                     for _ in range(min(number, highest - count)):
                         peer.abort()
-                        count += 1  # and the credit is as it was
+                        count += 1  # and the credit is unchanged
                         highest = max(highest, count + credit_now)
             highest = max(highest, count + credit_now)
             assert not peer.refusals

@@ -1,4 +1,4 @@
-"""A received message is read whole, or an error says why it is not."""
+"""A received message is decoded completely, or an error gives the reason."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ MANY = {
 
 @pytest.mark.parametrize("kind", MANY)
 def test_as_many_values_as_can_be_sent_are_read_and_one_more_is_refused(kind: str) -> None:
-    most = MOST_VALUES - 1  # beside the list, map or array itself
+    most = MOST_VALUES - 1  # in addition to the list, map or array itself
     for code in (VALUE, *([SEQUENCE] if kind == "a list" else [])):
         body = codec.decode(section(code, MANY[kind](most))).body
         if not isinstance(body, proton.Array):

@@ -1,4 +1,4 @@
-"""How deeply values may be nested: as deeply as they are sent, however they are encoded."""
+"""The depth of nested values: equal for sending and receiving, in every encoding."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def describing(value: bytes) -> bytes:
 
 
 NESTING = [listed, mapped, key, first, last, array, described, describing]
-"""An array's items begin with their constructor, as a value does, so one of one item is its constructor."""
+"""An array of one item equals its item's constructor, since an item begins with it, as a value does."""
 
 
 def nested(levels: int, kinds: list[Any], value: bytes = NULL) -> bytes:

@@ -1,4 +1,4 @@
-"""A Detach that keeps the terminus is answered with one that keeps it, and a durable terminus is kept."""
+"""A Detach that keeps the terminus is answered with another one; a durable terminus is kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def trace(both: Pair) -> None:
 
 
 def detaches_sent(capfd: Captured) -> list[bool]:
-    """For each Detach of the client, whether it closes the link."""
+    """Return for each Detach of the client whether it closes the link."""
     found = re.findall(r"-> @detach\(22\) \[(.*)\]", capfd.readouterr().err)
     return ["closed=true" in fields for fields in found]
 
@@ -58,7 +58,7 @@ def make_target_durable(link: Link) -> None:
 
 
 def leave_plain(_: Link) -> None:
-    """The terminus ends with its link."""
+    """End the terminus with its link."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Heartbeats, both ways: a silent peer is noticed in time, and an idle connection is kept alive."""
+"""Heartbeats in both directions: a silent peer is noticed in time, and an idle connection is kept alive."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SHORT = 0.3
 # An AMQP frame without a body: part 2, section 2.4.5.
 EMPTY_FRAME = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 LARGE = b"x" * 1_000_000
-# Of the virtual clock, for what takes some heartbeats.
+# Some heartbeats of the virtual clock.
 LONG = 1000.0
 
 
 @dataclass(slots=True)
 class Watched:
-    """A client behind a proxy, and when it got its last bytes."""
+    """A client behind a proxy, and the time of its last received bytes."""
 
     client: Owner
     engine: Engine
@@ -38,7 +38,7 @@ class Watched:
     last_read: float = 0.0
 
     async def silence(self) -> float:
-        """Seconds from the last bytes to the loss."""
+        """Return the seconds from the last bytes to the loss."""
         await self.client.until(lambda: self.client.close_reasons, LONG)
         return asyncio.get_running_loop().time() - self.last_read
 
@@ -66,7 +66,7 @@ async def watched(heartbeat: float) -> AsyncIterator[Watched]:
 
 
 def in_time(silence: float, heartbeat: float) -> bool:
-    """Whether a loss was noticed neither too early nor too late."""
+    """Return whether a loss was noticed neither too early nor too late."""
     return heartbeat <= silence <= heartbeat + max(heartbeat / 10, 0.05)
 
 
@@ -78,7 +78,7 @@ def run(main: Callable[[VirtualTime], Coroutine[Any, Any, None]]) -> None:
 @pytest.mark.parametrize(("client", "server"), [(SHORT, 0.0), (0.0, SHORT), (SHORT, SHORT)])
 async def test_an_idle_connection_outlives_many_heartbeat_intervals(client: float, server: float) -> None:
     async with pair({"heartbeat": client}, {"heartbeat": server}) as both:
-        await asyncio.sleep(4 * SHORT)  # the silence that this is about
+        await asyncio.sleep(4 * SHORT)  # the silence under test
         assert both.client.close_reasons == []
         assert both.server.close_reasons == []
         sender, _ = await both.sender()
@@ -160,7 +160,7 @@ def test_a_socket_that_takes_no_more_bytes_leaves_the_loop_idle() -> None:
                 await asyncio.sleep(0)
             link.send(LARGE, None)
             async with asyncio.timeout(100):
-                await asyncio.sleep(60)  # virtual time passes only while the loop has nothing to do
+                await asyncio.sleep(60)  # virtual time passes only while the loop is idle
             assert watch.client.close_reasons == []
 
     run(main)
@@ -175,7 +175,7 @@ def test_a_process_that_stood_still_reads_the_socket_before_it_blames_the_peer()
             here = watch.engine._socket.get_extra_info("sockname")
             (writer,) = (each for each in watch.route._writers if each.get_extra_info("peername") == here)
             # Both calls are due when the process goes on, before the timer of the heartbeat and
-            # in the same turn of the loop: what the peer sends then is not read yet.
+            # in the same iteration of the loop: the bytes that the peer sends then are not read yet.
             loop.call_later(1, time.advance, 60)
             loop.call_later(2, writer.write, EMPTY_FRAME)
             await asyncio.sleep(3)

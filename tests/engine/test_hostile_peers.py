@@ -1,4 +1,4 @@
-"""Peers that do not keep to the protocol end their own connection, with a reason, and nothing else."""
+"""Peers that violate the protocol end their own connection, with a reason, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 
 
 def frame(body: bytes, *, kind: int = 0, size: int | None = None) -> bytes:
-    """An AMQP frame (part 2, section 2.3.1), with a size that may be a lie."""
+    """Encode an AMQP frame (part 2, section 2.3.1), with a size that may be wrong."""
     total = len(body) + 8 if size is None else size
     return total.to_bytes(4, "big") + bytes((2, kind, 0, 0)) + body
 
@@ -41,7 +41,7 @@ GARBAGE = {
 
 @asynccontextmanager
 async def raw(peer: Peer, sent: bytes) -> AsyncIterator[None]:
-    """A client that sends these bytes, reads nothing, and stays."""
+    """Connect, send these bytes, read nothing, and stay."""
     _, writer = await asyncio.open_connection(peer.host, peer.port)
     try:
         writer.write(sent)
@@ -57,7 +57,7 @@ async def test_garbage_ends_its_connection_and_no_other(garbage: bytes) -> None:
     async with serving() as (peer, owners):
         async with raw(peer, garbage):
             await owners[0].until(lambda: owners[0].close_reasons)
-        assert owners[0].engine is None  # it never was opened
+        assert owners[0].engine is None  # never opened
         other = Owner()
         engine = await opened(other, peer.host, peer.port)
         await other.until(lambda: other.session)
@@ -75,7 +75,7 @@ async def test_the_close_reason_says_what_was_wrong() -> None:
 
 
 async def test_a_mechanism_that_is_no_text_is_quoted_in_the_close_reason() -> None:
-    """proton puts the bytes into its error as they are, and cannot read that then."""
+    """proton copies the bytes into its error, which it then cannot decode."""
     init = b"\x00\x53\x41\xc0\x0b\x01\xa3\x08EXTE\xbfNAL"
     async with serving() as (peer, owners):
         async with raw(peer, SASL_HEADER + frame(init, kind=1)):
@@ -85,7 +85,7 @@ async def test_a_mechanism_that_is_no_text_is_quoted_in_the_close_reason() -> No
 
 
 class Wire(asyncio.Transport):
-    """A transport that leads nowhere."""
+    """A transport without a peer."""
 
     def is_closing(self) -> bool:
         return False
@@ -95,10 +95,10 @@ class Wire(asyncio.Transport):
         self.closed = False
 
     def write(self, data: Any) -> None:
-        """Forget it."""
+        """Drop the bytes."""
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """There is no buffer."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
         self.closed = True
@@ -165,7 +165,7 @@ async def test_a_message_over_the_limit_closes_its_link_and_is_not_delivered(lim
         ((_, condition),) = both.client.links_closed
         assert condition is not None
         assert condition.name == "amqp:link:message-size-exceeded"
-        # Another link works, and when its message is here, all of the first link's was as well.
+        # Another link works, and its message arrives after all of the first link's.
         other, _ = await both.sender()
         other.send(b"small", "small")
         await both.server.until(lambda: both.server.deliveries[-1][2] == b"small")

@@ -1,4 +1,4 @@
-"""Messages larger than a frame, a read and a socket buffer; and such as never become whole."""
+"""Messages larger than a frame, a read and a socket buffer, and messages that never become complete."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_a_peer_that_does_not_read_stops_the_sender_and_is_served_later() 
                 if sent % 100 == 0:
                     await asyncio.sleep(0)
                 most = max(most, held(engine))
-        # What the kernel takes is not ours; what we hold beyond it is bounded.
+        # The kernel's buffers do not count; the engine's own buffer is bounded.
         assert most < 2 * 1024 * 1024
         assert both.client.writable == 0
         socket.resume_reading()
@@ -121,6 +121,6 @@ async def test_a_peer_that_does_not_read_stops_the_sender_and_is_served_later() 
 
 
 def held(engine: object) -> int:
-    """Bytes that were sent and that the kernel has not taken yet."""
+    """Return the sent bytes that the kernel has not taken yet."""
     socket = engine._socket
     return socket.get_write_buffer_size() + engine.transport.pending()

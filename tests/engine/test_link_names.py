@@ -1,4 +1,4 @@
-"""Names of links, of which the peer chooses some."""
+"""Names of links, some of which the peer chooses."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ async def test_outcomes_of_many_deliveries_reach_their_own_tokens() -> None:
         for number in range(100):
             sender.send(b"%d" % number, number)
         await both.server.until(lambda: len(both.server.deliveries) == 100)
-        # Settled backwards, every third rejected: proton settles ranges, and none must go astray.
+        # Settled backwards, every third rejected: proton settles ranges, which must include no other
+        # delivery.
         for number, (link, delivery, data) in reversed(list(enumerate(both.server.deliveries))):
             assert data == b"%d" % number
             link.settle(
@@ -105,7 +106,7 @@ async def test_a_forgotten_delivery_has_no_outcome() -> None:
 
 
 async def test_a_forgotten_delivery_is_settled_after_the_peer_has_settled_it() -> None:
-    """Not before: Broker-J drops the connection when it has committed what the sender has settled."""
+    """Broker-J drops the connection if its sender settles first."""
     async with pair() as both:
         sender, _ = await both.sender()
         forgotten = sender.send(b"forgotten", "forgotten")
@@ -122,7 +123,7 @@ async def test_a_forgotten_delivery_is_settled_after_the_peer_has_settled_it() -
 
 
 async def _send_two(both: Pair, sender: SenderLink) -> None:
-    """Wait until they have arrived: a Disposition may be behind a Transfer, but is not behind the second."""
+    """Send two messages and wait: a Disposition may follow the first Transfer, but not the second."""
     before = len(both.server.deliveries)
     for number, token in enumerate(("first", "second"), 1):
         sender.send(b"kept", token)
@@ -187,7 +188,7 @@ async def test_a_detached_link_dies_on_both_sides(
         assert (why and (why.name, why.description)) == (
             condition and (condition.name, condition.description)
         )
-        # Nothing that is done to a dead link reaches proton.
+        # Calls on a dead link do not reach proton.
         assert far.dead
         assert far.credit == 0
         far.close()

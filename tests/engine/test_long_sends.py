@@ -1,4 +1,4 @@
-"""A large message on its way: what counts as life, and what is written to a socket that closes."""
+"""A large message in transit: the bytes that count as life, and the writes to a closing socket."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_bytes_of_a_frame_that_is_not_whole_are_life_on_both_sides(reads: str) -
 
 
 async def test_the_peer_gets_the_first_bytes_before_the_last_ones_are_copied() -> None:
-    """The loop has not turned once: a peer with a short time-out would see nothing for as long."""
+    """The loop has not iterated once: a peer with a short time-out would see silence for as long."""
     async with pair() as both:
         sender, _ = await both.sender()
         (transport,) = both.peer.transports
@@ -74,7 +74,7 @@ async def test_messages_about_the_size_of_a_piece_arrive_in_their_order(more: in
 
 
 async def test_a_large_message_to_a_peer_that_does_not_read_waits_in_the_socket() -> None:
-    """Once, and not in proton as well, which takes seconds to turn a large buffer round."""
+    """Only one copy, and none in proton, which takes seconds to move a large buffer."""
     async with pair() as both:
         sender, _ = await both.sender()
         engine = both.client.engine
@@ -97,7 +97,7 @@ async def test_a_large_message_to_a_peer_that_does_not_read_waits_in_the_socket(
 
 
 async def large_message_on_its_way(both: Pair) -> Engine:
-    """A message that the socket does not take: the peer does not read."""
+    """Start a message that the socket does not take: the peer does not read."""
     sender, _ = await both.sender()
     (socket,) = both.peer.transports
     socket.pause_reading()
@@ -127,7 +127,7 @@ def attach(engine: Engine) -> None:
 async def test_nothing_is_written_to_a_socket_that_is_closing(
     end: Callable[[Engine], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """asyncio drops such bytes with a warning for each write of them, and uvloop raises an error."""
+    """asyncio drops such bytes with a warning for each write, and uvloop raises an error."""
     with caplog.at_level(logging.DEBUG, "asyncio"):
         async with pair() as both:
             engine = await large_message_on_its_way(both)
@@ -151,7 +151,7 @@ class LeavingOwner(Owner):
 async def test_a_peer_that_closes_in_the_middle_of_a_large_message_leaves_no_warnings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The Close is answered behind the rest of the message, which the kernel does not take any more."""
+    """The answer to the Close follows the rest of the message, which the kernel does not take any more."""
     with caplog.at_level(logging.WARNING, "asyncio"):
         async with serving() as (peer, owners):
             client = LeavingOwner()

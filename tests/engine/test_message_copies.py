@@ -1,4 +1,4 @@
-"""``copy`` and ``pickle`` make a second message, which has nothing of the first in C."""
+"""``copy`` and ``pickle`` make a second message, which shares no C object with the first."""
 
 from __future__ import annotations
 

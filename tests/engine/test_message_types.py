@@ -1,4 +1,4 @@
-"""What type checkers are shown of messages and bodies is so at run time."""
+"""Declarations of messages and bodies for type checkers are true at run time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from haclient.engine.amqp_values import message
 from haclient.engine.codec import Encoder
 from tests.engine.test_codec import BODIES
 
-# Where proton's constructor has no default of its own, and returns the text of a symbol that is not there.
+# proton's constructor has no default for these, and returns the text of an absent symbol.
 UNSET_SYMBOLS = ("content_type", "content_encoding")
 SOURCE = ast.parse(inspect.getsource(message))
 
 
 def declaration() -> ast.ClassDef:
-    """The class that type checkers see."""
+    """Return the class that type checkers see."""
     (found,) = (
         node for node in ast.walk(SOURCE) if isinstance(node, ast.ClassDef) and node.name == "Message"
     )
@@ -35,7 +35,7 @@ def declaration() -> ast.ClassDef:
 
 
 def documented() -> Iterator[tuple[str, str]]:
-    """The attributes of the declaration and what is said of each."""
+    """Return the attributes of the declaration and their docstrings."""
     body = declaration().body
     for node, after in itertools.pairwise(body):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -47,7 +47,7 @@ def documented() -> Iterator[tuple[str, str]]:
 
 
 def defaults() -> dict[str, Any]:
-    """The parameters of the declared constructor."""
+    """Return the parameters of the declared constructor."""
     (init,) = (
         node for node in declaration().body if isinstance(node, ast.FunctionDef) and node.name == "__init__"
     )
@@ -57,7 +57,7 @@ def defaults() -> dict[str, Any]:
 
 
 def attributes_of_proton() -> set[str]:
-    """What can be assigned to a message of proton's."""
+    """Return the assignable attributes of proton's message."""
     properties = {name for name, value in vars(proton.Message).items() if isinstance(value, property)}
     return properties | {"properties", "body"}
 
@@ -102,7 +102,7 @@ BODY_TYPES = tuple(typing.get_origin(each) or each for each in typing.get_args(h
 
 
 def inside(value: Any) -> Iterator[Any]:
-    """A body, and what ``Body`` says of the values in its lists and maps."""
+    """Return a body, and the type that ``Body`` declares for values in its lists and maps."""
     yield value
     for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
         yield from inside(each)

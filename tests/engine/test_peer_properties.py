@@ -1,4 +1,4 @@
-"""The process keeps no string of a peer after its connection: CPython 3.12.1 frees no interned one."""
+"""The process keeps no string of a peer after its connection: CPython 3.12.1 frees no interned string."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_interned(text: str) -> bool:
 
 
 def made_up(count: int) -> dict[str, Any]:
-    """Properties that no other peer has."""
+    """Make properties that no other peer has."""
     return {f"name {secrets.token_hex()}": f"value {secrets.token_hex()}" for _ in range(count)}
 
 
@@ -33,7 +33,7 @@ def texts(properties: Any) -> list[str]:
 
 
 def read_by(both: Pair) -> tuple[Any, Any]:
-    """Return what the client reads of the server's, and the server of the client's."""
+    """Return the client's reading of the server's properties, and the server's of the client's."""
     assert both.client.engine is not None
     assert both.server.engine is not None
     return both.client.engine.peer_properties, both.server.engine.peer_properties

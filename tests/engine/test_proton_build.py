@@ -1,4 +1,6 @@
-"""A proton that was built without Cyrus SASL or OpenSSL: what lacks them says so, with the packages."""
+"""A proton built without Cyrus SASL or OpenSSL: features that need them raise errors that name the
+packages.
+"""
 
 from __future__ import annotations
 

@@ -68,6 +68,6 @@ async def test_an_ended_engine_leaves_no_timer() -> None:
 
 
 def retained() -> int:
-    """Objects of proton's that Python keeps alive."""
+    """Return proton's objects that Python keeps alive."""
     gc.collect()
     return int(cproton.retained_count())

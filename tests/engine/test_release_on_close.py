@@ -22,7 +22,7 @@ async def test_deliveries_without_an_outcome_are_released(
         def answer(engine: Engine, event: proton.Event) -> None:
             if engine is both.client.engine:
                 Engine._on_link_close(engine, event)
-            else:  # a peer that does not settle on its own when a link is closed
+            else:  # a peer that does not settle by itself when a link is closed
                 event.link.close()
                 engine.wake()
 

@@ -1,4 +1,4 @@
-"""An End from the peer: which links it refuses, and which go on after the loss of their connection."""
+"""An End from the peer: the links that it refuses, and the links that survive the lost connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MANY = 300
 
 
 def attach(both: Pair, name: str) -> SenderLink:
-    """A sender that has no answer yet."""
+    """Attach a sender without waiting for the answer."""
     assert both.client.engine is not None
     assert both.client.session is not None
     link = both.client.engine.sender(both.client.session, name, both.client)
@@ -24,7 +24,7 @@ def attach(both: Pair, name: str) -> SenderLink:
 
 
 async def end(both: Pair, condition: proton.Condition | None) -> None:
-    """The server ends the session, and with it the client its connection."""
+    """End the session from the server; the client then ends its connection."""
     assert both.server.session is not None
     assert both.server.engine is not None
     if condition is not None:
@@ -69,7 +69,7 @@ async def test_a_fault_of_the_application_closes_every_link() -> None:
 
 @pytest.mark.parametrize("attached_by", ["sender", "receiver"])
 async def test_a_link_may_be_kept_longer_than_the_session_that_ended_with_it(attached_by: str) -> None:
-    """proton freed the link twice when the last reference to it went after those to its session."""
+    """proton freed the link twice if its last reference went after those to its session."""
     async with pair() as both:
         engine = both.client.engine
         assert engine is not None

@@ -1,4 +1,4 @@
-"""A TCP forwarder on a thread of its own, for both APIs: it cuts, freezes, and moves its target.
+"""A TCP forwarder on its own thread, for both APIs: it cuts, freezes, and changes its target.
 
 A *cut* ends one connection at a chosen place of its byte stream, often in the middle of a frame,
 with a reset or with an orderly FIN, as ``Cut`` says.  ``Cuts`` draws them at random, from a seed.
@@ -19,9 +19,9 @@ from typing import Self
 
 _CHUNK = 16384
 _PATIENCE = 10.0
-# How long a cut connection's other ends may take to hang up, in seconds.
+# Seconds that the other ends of a cut connection have to close.
 _LINGER = 2.0
-# SASL, Open, Begin and Attach of both sides are shorter together; the links are up after that.
+# SASL, Open, Begin and Attach of both sides together are shorter; after it the links are attached.
 _HANDSHAKE = 2000
 # SO_LINGER on, for zero seconds: close sends a reset.
 _RESET = struct.pack("ii", 1, 0)
@@ -29,11 +29,11 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass(slots=True)
 class Cut:
-    """Where one connection ends.
+    """The place at which one connection ends.
 
-    :param after: bytes in both directions, from when on it is cut.
-    :param upstream: in which direction the stream breaks off: from the client, or to it.
-    :param reset: with RST, otherwise with FIN.
+    :param after: bytes in both directions before the cut.
+    :param upstream: True to cut the client's stream, False to cut the stream to the client.
+    :param reset: True for a RST, False for a FIN.
     """
 
     after: int
@@ -44,11 +44,11 @@ class Cut:
 
 @dataclass(slots=True)
 class Cuts:
-    """Draws cuts, until so many connections were cut that were fully up.
+    """Draws cuts, until ``count`` established connections were cut.
 
     :param span: bytes; a cut falls somewhere in the first ``span`` of a connection.
-    :param in_handshake: the part of the cuts that fall into the handshake; they do not count.
-    :param upstream: the part of the cuts that break off what comes from the client.
+    :param in_handshake: the share of cuts in the handshake; they do not count.
+    :param upstream: the share of cuts in the client's stream.
     """
 
     rng: random.Random
@@ -60,7 +60,7 @@ class Cuts:
     all_made: threading.Event = field(default_factory=threading.Event)
 
     def draw(self) -> Cut | None:
-        """The fate of the next connection."""
+        """Draw the cut of the next connection."""
         if self.all_made.is_set():
             return None
         early = self.rng.random() < self.in_handshake
@@ -68,26 +68,26 @@ class Cuts:
         return Cut(after, self.rng.random() < self.upstream, self.rng.random() < 0.5)
 
     def done(self, cut: Cut) -> None:
-        """A connection was cut."""
+        """Record that a connection was cut."""
         self.made.append(cut)
         if len(self.established) >= self.count:
             self.all_made.set()
 
     @property
     def established(self) -> list[Cut]:
-        """The cuts of connections that were up."""
+        """Count the cuts of established connections."""
         return [cut for cut in self.made if cut.after >= _HANDSHAKE]
 
 
 class _CutError(Exception):
-    """This connection ends here."""
+    """The connection ends here."""
 
 
 class Forwarder:
-    """Listens on one address and passes everything on to another.
+    """Listens on one address and forwards everything to another.
 
-    :param target: where to; ``host:port``.
-    :param cuts: what becomes of each connection; ``None`` leaves them whole.
+    :param target: the target, ``host:port``.
+    :param cuts: the cuts of the connections; ``None`` leaves them whole.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Forwarder:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="forwarder", daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
-        # Of each connection, whether bytes pass.
+        # For each connection, whether bytes pass.
         self._open: dict[asyncio.Task[None], asyncio.Event] = {}
 
     @property
@@ -109,11 +109,11 @@ class Forwarder:
         return f"{self.host}:{self.port}"
 
     def vanish(self, *, silently: bool = False) -> None:
-        """Nobody listens any more; connections are reset, or never hear anything again."""
+        """Stop listening; reset the connections, or freeze them for ever."""
         self._on_loop(lambda: self._vanish(silently=silently))
 
     def appear(self, target: str) -> None:
-        """Listen again, and pass connections on to this target."""
+        """Listen again, and forward connections to this target."""
 
         def appear() -> None:
             self._target = target
@@ -191,7 +191,7 @@ class Forwarder:
             await self._loop.sock_connect(server, (host, int(port)))
             reset = await self._run(client, server, passes)
         except OSError:
-            pass  # one end is gone: so is the other
+            pass  # one end is gone, so the other ends too
         finally:
             for each in sockets:
                 if reset:
@@ -199,7 +199,7 @@ class Forwarder:
                 each.close()
 
     async def _run(self, client: socket.socket, server: socket.socket, passes: asyncio.Event) -> bool:
-        """Until both directions have ended, or one is cut.  Whether to end it with a reset."""
+        """Forward until both directions have ended, or one is cut; return whether to end with a reset."""
         cut = self._cuts.draw() if self._cuts is not None else None
         pumps = (
             self._own(self._pump(client, server, passes, cut, upstream=True)),
@@ -239,14 +239,14 @@ class Forwarder:
         sink.shutdown(socket.SHUT_WR)
 
     async def _read(self, source: socket.socket, passes: asyncio.Event) -> bytes:
-        """The next bytes, or the end; neither gets through a connection that is frozen."""
+        """Read the next bytes, or the end; neither passes a frozen connection."""
         try:
             return await self._loop.sock_recv(source, _CHUNK)
         finally:
             await passes.wait()
 
     def _keep(self, cut: Cut, size: int, *, upstream: bool) -> int | None:
-        """How much of this piece passes, if it is the last one."""
+        """Return how much of this piece passes, if it is the last one."""
         before = cut.passed
         cut.passed += size
         if upstream is not cut.upstream or cut.passed < cut.after:
@@ -255,7 +255,7 @@ class Forwarder:
         return cut.after - before if before < cut.after else self._cuts.rng.randrange(size)
 
     async def _hang_up(self, *sockets: socket.socket) -> None:
-        """Say that no more comes, and wait until the others have seen it."""
+        """Send FINs, and wait until both peers have closed."""
         for each in sockets:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_WR)

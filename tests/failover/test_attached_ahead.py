@@ -1,4 +1,4 @@
-"""While a member holds a connection it holds its links as well, and answers all of them together."""
+"""While a member parks a connection it holds its links too, and then answers all of them together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = "backoff_base=0.02&backoff_max=0.1"
 
 @asynccontextmanager
 async def pair() -> AsyncIterator[tuple[Broker, Broker]]:
-    """A primary and a passive member; who leaves the first one stops it."""
+    """Start a primary and a passive member; stop the primary at the end of the block."""
     async with running() as first, running(PASSIVE) as second:
         yield first, second
 

@@ -18,10 +18,10 @@ from tests.members import Member, Members
 
 QUEUE = "numbers"
 CUTS = 20
-# A cut on the way back waits for an answer; a small window makes sure that it is not the last one.
+# A cut on the way back waits for an answer; with a small window it is not the last one.
 OPTIONS = "backoff_base=0.002&backoff_max=0.02&window=50"
 USERS = {"app": "word"}
-# So many handshakes in a second are more than a busy machine admits.
+# These tests make more handshakes a second than a busy machine admits.
 GREETS_ALL = {"log_level": "warning", "accept_rate": "unlimited"}
 
 
@@ -30,14 +30,14 @@ def numbered(number: int) -> Message:
 
 
 def of_any_size(rng: random.Random, number: int) -> Message:
-    """From a part of a frame to six frames."""
+    """Draw sizes from a part of a frame to six frames."""
     return Message(id=number, body=f"{number:06}" * rng.choice([1, 1000, 12_000, 70_000]))
 
 
 async def send_through_cuts(
     member: Member, url: str, messages: list[Message], cuts: Cuts, **arguments: object
 ) -> list[Event]:
-    """Send all of them through cuts; each must arrive once, whole and in its place."""
+    """Send all messages through cuts; each must arrive once, whole and in its place."""
     events = list[Event]()
     with Forwarder(member.address, cuts=cuts) as forwarder:
         url = f"{url.format(port=forwarder.port)}&{OPTIONS}"
@@ -86,7 +86,7 @@ async def test_a_tls_handshake_that_is_cut_is_never_reported_as_a_wrong_certific
     messages = [numbered(number) for number in range(3_000)]
     events = await send_through_cuts(member, url, messages, cuts(span=20_000, in_handshake=0.5))
     kinds = {event.record.failure.kind for event in events if isinstance(event, AttemptFailed)}
-    # localhost may stand for ::1 as well, where nobody listens.
+    # localhost may also mean ::1, which has no listener.
     assert kinds <= {FailureReason.ENDED, FailureReason.TLS_FAILED, FailureReason.REFUSED}
 
 

@@ -1,4 +1,4 @@
-"""Names: against a real dnsmasq and real members."""
+"""Host names, against a real dnsmasq and real members."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def dns(tmp_path: Path) -> Iterator[Dnsmasq]:
 
 @pytest.fixture
 def pair(members: Members) -> tuple[Member, Member]:
-    """A primary and a passive member at one port of two addresses."""
+    """Start a primary and a passive member at one port of two addresses."""
     port = free_port(HOSTS[0])
     primary = members.start("primary", role="primary", listen=f"{HOSTS[0]}:{port}")
     listen = f"{HOSTS[1]}:{port}"
@@ -40,7 +40,7 @@ def pair(members: Members) -> tuple[Member, Member]:
 
 
 def srv(member: Member, name: str, priority: int) -> str:
-    """A record of the service."""
+    """Make a SRV record of the service."""
     return f"{SERVICE},{name},{member.endpoint.port},{priority},1"
 
 
@@ -51,12 +51,12 @@ async def test_srv_targets_are_tried_by_priority_and_the_next_one_when_the_first
     dns.restart([srv(passive, "b.test", 20), srv(primary, "a.test", 10)])
     dns.set_hosts({"a.test": [HOSTS[0]], "b.test": [HOSTS[1]]})
     events = list[Event]()
-    # Stable at once, so that the member that was lost keeps its place in the list.
+    # Stable at once, so that the lost member keeps its place in the list.
     options = f"{OPTIONS}&redirects=none&stable_after=0"
     url = f"amqp+srv://cluster.test?nameserver={dns.nameserver}&{options}"
     async with aio.connect(url, on_event=events.append) as connection:
         assert connection.endpoint == primary.endpoint
-        # The target of the lower priority was not even dialled.
+        # The target with the lower priority was not even dialled.
         assert not any(isinstance(event, AttemptFailed) for event in events)
         live, sender = connection.events(), await connection.create_sender(QUEUE)
         await asyncio.to_thread(primary.kill)

@@ -21,27 +21,28 @@ from tests.members import Member, Members
 COUNT = 10_000
 CUTS = 20
 QUEUE = "numbers"
-# Deliveries that a consumer works on before it accepts the first of them.
+# Deliveries that a consumer holds before it accepts the first of them.
 HELD = 10
-# With this subject 10,000 messages are 1.6 MB, so connections that are cut within so many bytes
-# are all cut before the end, and some of them before they have moved a window.
+# With this subject 10,000 messages are 1.6 MB, so all connections with a cut within this range are cut before
+# the
+# end, and some of them before a window is settled.
 SUBJECT = "numbered " * 12
 SPAN = 60_000
 # A broker that serves at once needs no pause; the default would only make the test longer.
 OPTIONS = "backoff_base=0.002&backoff_max=0.02"
-# Leaves enough to be sent after each cut for all the cuts to come, however much is under way.
+# Leaves enough messages after each cut for all later cuts, however many are unsettled.
 WINDOW = "window=400"
 APIS = pytest.mark.parametrize("api", ["asyncio", "blocking"])
 
 
 def log(text: str) -> None:
-    """Show something beside a failure."""
+    """Print a line that pytest shows with a failure."""
     print(text)  # noqa: T201 - pytest shows it when the test fails
 
 
 @contextmanager
 def cut_connections(member: Member, seed: int) -> Iterator[tuple[Forwarder, Cuts]]:
-    """A route to the member that is cut; the seed is printed, so that a failure can be had again."""
+    """Open a route that cuts the member's connections; the printed seed reproduces a failure."""
     log(f"seed {seed}")
     cuts = Cuts(random.Random(seed), CUTS, SPAN)
     with Forwarder(member.address, cuts=cuts) as forwarder:
@@ -54,7 +55,7 @@ def member(members: Members) -> Member:
 
 
 def send_all(api: str, url: str, events: list[Event]) -> list[BaseException | None]:
-    """Send all numbers as fast as they go; the error of each, ``None`` where it was accepted."""
+    """Send all numbers at full speed; return the error of each, ``None`` if it was accepted."""
     return _send_all(url, events) if api == "blocking" else asyncio.run(_send_all_aio(url, events))
 
 
@@ -114,7 +115,7 @@ def test_at_most_once_never_arrives_twice_and_every_unknown_number_is_reported(
 ) -> None:
     seed, events = random.randrange(2**32), list[Event]()
     with cut_connections(member, seed) as (forwarder, _):
-        # Without ids, so that it is the client that sends nothing twice, and not the broker that drops it.
+        # Without ids, so that the client itself must avoid copies, and not the broker drop them.
         options = f"{OPTIONS}&window=100&delivery=at-most-once&duplicate_detection=false"
         errors = send_all(api, f"amqp://{forwarder.address}?{options}", events)
     arrived = Counter(member.bodies(QUEUE))
@@ -129,14 +130,14 @@ def test_at_most_once_never_arrives_twice_and_every_unknown_number_is_reported(
 
 
 def first_copies(numbers: list[int]) -> list[int]:
-    """The numbers without those that were there before."""
+    """Return the numbers without repetitions."""
     return list(dict.fromkeys(numbers))
 
 
 class Consumption:
-    """What a consumer saw, and how its settlements went.
+    """The deliveries of a consumer, and the results of its settlements.
 
-    :ivar held: deliveries that the application is at work on; it settles them later, in order.
+    :ivar held: deliveries that the application still processes; it settles them later, in order.
     """
 
     def __init__(self) -> None:
@@ -146,16 +147,16 @@ class Consumption:
 
     @property
     def patience(self) -> float:
-        """What was accepted just before the last cut comes again within moments."""
+        """Wait: messages accepted just before the last cut are redelivered within moments."""
         return 0.5 if len(self.seen) == COUNT and not self.held else 30
 
     def take(self, delivery: Any) -> None:
-        """A delivery came."""
+        """Record a delivery."""
         self.seen[delivery.message.body] += 1
         self.held.append(delivery)
 
     def finished(self) -> Iterator[Any]:
-        """The deliveries that are to be accepted now: all but the latest, and all at the end."""
+        """Return the deliveries to accept now: all except the latest, and all at the end."""
         keep = 0 if len(self.seen) == COUNT else HELD
         while len(self.held) > keep:
             yield self.held.popleft()

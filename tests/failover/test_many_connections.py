@@ -1,4 +1,4 @@
-"""Thousands of connections at once, from this one process to one member process, all heartbeating."""
+"""Thousands of simultaneous connections with heartbeats, from this process to one member process."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from tests.members import Members
 
 # 5,000 take half a minute: ``make soak-connections``.
 CONNECTIONS = [1_000, pytest.param(5_000, marks=pytest.mark.soak)]
-# Sockets beside those of the connections: the test runner's, the event loop's, pipes.
+# Sockets of the test runner, the event loop and pipes.
 SPARE = 1_000
-# A peer that is silent for this long is lost, so both sides send at least once in it, on each of them.
-# Long enough for a busy machine that lets neither process run for some seconds.
+# A peer that is silent for this long is lost, so each side sends at least once in this time on each
+# connection.
+# Long enough for a busy machine that stops both processes for some seconds.
 HEARTBEAT = 10.0
 INTERVALS = 1.5
 
 
 @pytest.fixture
 def many_files(count: int) -> Iterator[None]:
-    """Room for that many sockets in this process."""
+    """Allow that many sockets in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = count + SPARE
     if hard != resource.RLIM_INFINITY and hard < needed:
@@ -57,7 +58,7 @@ class Watch:
 async def test_the_connections_of_one_process_stay_up_and_heartbeat(
     members: Members, count: int, many_files: None
 ) -> None:
-    # They come at once on purpose: slots for all would take as long as the rate of a busy machine says.
+    # They connect at once on purpose: slots for all would take as long as a busy machine's rate demands.
     member = members.start(
         "primary", role="primary", heartbeat=HEARTBEAT, log_level="warning", accept_rate="unlimited"
     )
@@ -65,12 +66,12 @@ async def test_the_connections_of_one_process_stay_up_and_heartbeat(
     url = f"amqp://{member.address}?heartbeat={HEARTBEAT}"
     async with aio.ConnectionFactory(url, on_event=watch.put) as factory:
         connections = await asyncio.gather(*(factory.connect() for _ in range(count)))
-        # Time has to pass here: whoever sends no heartbeat in it is dropped by the other side.
+        # Time must pass here: the peer drops a client that sends no heartbeat meanwhile.
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(HEARTBEAT * INTERVALS):
                 await watch.first_loss.wait()
         status = await asyncio.to_thread(member.status)
-        assert status.connections == count + 1  # and the one that asks
+        assert status.connections == count + 1  # the status request has a connection too
         assert watch.lost == []
         assert {connection.state for connection in connections} == {State.CONNECTED}
         sender = await connections[-1].create_sender("still here")

@@ -1,4 +1,4 @@
-"""A passive member holds clients during an outage, and serves them when it is promoted (docs/storms.md)."""
+"""A passive member parks clients during an outage, and serves them when it is promoted (docs/storms.md)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ QUICK = {"backoff_base": "0.02", "backoff_max": "0.1"}
 
 @asynccontextmanager
 async def pair(**backup: object) -> AsyncIterator[tuple[Member, Member]]:
-    """A primary and a backup that parks."""
+    """Start a primary and a backup that parks."""
     async with member(serving=True) as first, member(**backup) as second:
         yield first, second
 
 
 def stop(peer: Member) -> None:
-    """It serves nobody any more, and says so to whoever comes."""
+    """Stop serving, and redirect every client."""
     peer.serving = peer.offers = False
     peer.drop()
 
 
 async def taken_over(events: AsyncIterator[Event], first: Member, second: Member) -> None:
-    """The first stops; the second holds the client, is promoted, and serves it."""
+    """Stop the first member; the second one parks the client, is promoted, and serves it."""
     stop(first)
     await next_of(events, Parked)
     await second.until(lambda: any(second.parked.values()))
@@ -43,7 +43,7 @@ async def taken_over(events: AsyncIterator[Event], first: Member, second: Member
 
 
 async def test_a_parked_client_is_served_when_its_member_is_promoted() -> None:
-    """With one attempt there, however long the outage lasts; and a message sent meanwhile settles."""
+    """It needs one attempt there, however long the outage; a message sent meanwhile is settled."""
     async with (
         pair(properties={"haclient:generation": 1}, generation=2) as (first, second),
         aio.connect(url(first, second, **QUICK)) as connection,
@@ -65,7 +65,7 @@ async def test_a_parked_client_is_served_when_its_member_is_promoted() -> None:
 
 
 async def test_the_generation_of_the_parking_open_is_not_believed() -> None:
-    """It is that of the past; no Attach has raised a newer one yet."""
+    """That generation is the past one; no Attach has raised a newer one yet."""
     async with (
         pair(properties={"haclient:generation": 1, "haclient:cluster": "c"}) as (first, second),
         aio.connect(url(first, second, **QUICK)) as connection,
@@ -110,7 +110,7 @@ async def test_a_parked_client_follows_the_redirect_to_the_new_primary() -> None
 
 
 async def test_nobody_asks_before_a_round_has_failed() -> None:
-    """The first connect goes by the passive member, which is not asked to hold the client."""
+    """The first connect goes by the passive member, which is not asked to park the client."""
     async with (
         pair() as (first, second),
         aio.connect(url(second, first)) as connection,
@@ -121,7 +121,7 @@ async def test_nobody_asks_before_a_round_has_failed() -> None:
 
 
 async def test_with_standby_none_a_client_never_asks() -> None:
-    """The passive member refuses it, round for round."""
+    """The passive member refuses it in every round."""
     async with (
         pair() as (first, second),
         aio.connect(url(first, second, standby="none", **QUICK)) as connection,
@@ -134,7 +134,7 @@ async def test_with_standby_none_a_client_never_asks() -> None:
 
 
 async def test_a_parked_attempt_holds_no_dial_and_has_no_deadline() -> None:
-    """The only dial of the factory is free for another connection, and the attempt outlives its timeout."""
+    """The factory's only dial is free for another connection, and the attempt outlives its timeout."""
     async with pair() as (first, second):
         arguments = url(first, second, max_dials=1, attempt_timeout="0.3", **QUICK)
         async with aio.ConnectionFactory(arguments) as factory:
@@ -144,7 +144,7 @@ async def test_a_parked_attempt_holds_no_dial_and_has_no_deadline() -> None:
             await next_of(events, Parked)
 
             async def ended() -> None:
-                """The list of that round is walked to its end beside it, and then all rests."""
+                """Meanwhile the round dials the rest of the list, and then the search pauses."""
                 while (await next_of(events, AttemptFailed, timeout=1.0)).record.endpoint.port == first.port:
                     pass
 
@@ -173,7 +173,7 @@ async def test_after_the_park_timeout_the_others_are_asked_again() -> None:
 
 
 async def test_only_the_search_that_leads_is_parked() -> None:
-    """The other connections of the factory follow it when it is served."""
+    """The factory's other connections follow the search owner when it is served."""
     async with (
         pair() as (first, second),
         aio.ConnectionFactory(url(first, second, **QUICK)) as factory,
@@ -188,7 +188,7 @@ async def test_only_the_search_that_leads_is_parked() -> None:
 
 
 async def test_closing_a_parked_connection_leaves_nothing() -> None:
-    """Neither a socket nor a task; the deadline of a first connect does the same."""
+    """No socket and no task; the deadline of a first connect does the same."""
     async with member() as only:
         with pytest.raises(DeadlineExceeded):
             await aio.connect(url(only, startup_deadline="0.6", **QUICK))

@@ -1,4 +1,4 @@
-"""Two real members; the primary dies by SIGKILL in mid-stream, and the other one takes over."""
+"""Two real members; SIGKILL ends the primary while messages flow, and the other one takes over."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tests.members import Member, Members
 
 QUEUE = "orders"
 OPTIONS = "backoff_base=0.01&backoff_max=0.1"
-# With so many messages through, a stream is in full flow.
+# With this many messages through, the stream is in full flow.
 SOME = 300
 # The body of the last message.
 END = "the end"
 
 
 def take_over(old: Member, new: Member) -> None:
-    """The primary dies, and the other one is promoted."""
+    """Kill the primary, and promote the other member."""
     old.kill()
     new.promote()
 
 
 def hand_over(old: Member, new: Member) -> None:
-    """The other one is promoted, and the primary steps down and says who it is."""
+    """Promote the other member; the primary steps down and redirects to it."""
     new.promote()
     old.demote(new)
 
 
 class Stream:
-    """Numbers on their way: which were settled, and which came."""
+    """A stream of numbers: the settled ones, and the received ones."""
 
     def __init__(self) -> None:
         self.settled: list[int] = []
@@ -48,7 +48,7 @@ class Stream:
         self._changed = threading.Condition()
 
     def numbers(self) -> Iterator[int]:
-        """Numbers until the stream is over."""
+        """Yield numbers until the stream ends."""
         return itertools.takewhile(lambda _: not self._over, itertools.count())
 
     def note(self, book: list[int], number: int) -> None:
@@ -57,7 +57,7 @@ class Stream:
             self._changed.notify_all()
 
     def wait(self, true: Callable[[], bool]) -> None:
-        """Wait until something is true of the stream."""
+        """Wait until a condition of the stream is true."""
         with self._changed:
             assert self._changed.wait_for(true, timeout=30)
 
@@ -67,7 +67,7 @@ class Stream:
     # -- the story ----------------------------------------------------------------------------
 
     def watch(self, old: Member, new: Member, change: Callable[[Member, Member], object] = take_over) -> int:
-        """Change the primary in mid-stream, and wait until the stream flows again.
+        """Change the primary while messages flow, and wait until the stream flows again.
 
         :returns: a number above which all were settled by the new primary.
         """
@@ -178,7 +178,7 @@ def test_producer_and_consumer_go_on_when_the_primary_is_killed_in_mid_stream(
         return last
 
     stream = run(api, f"amqp://{primary.address},{passive.address}?{OPTIONS}", story, events.append)
-    # What the dead primary had settled and not delivered is lost with it: members keep nothing yet.
+    # Messages that the dead primary had settled and not delivered are lost: members keep nothing yet.
     assert stream.settled == list(range(len(stream.settled)))
     assert set(range(last + 1, len(stream.settled))) <= set(stream.came)
     assert reconnections(events) == [passive.endpoint] * 2
@@ -210,7 +210,7 @@ async def test_the_redirect_of_a_passive_member_is_followed_to_a_primary_that_is
 ) -> None:
     primary, passive = members.pair(advertised=credentials is not None, users={"app": "its password"})
     events = list[Event]()
-    # No member can vouch for another one: who sends credentials to hosts that the URL does not list says so.
+    # No member can vouch for another one: an option allows credentials for hosts that the URL does not list.
     url = f"amqp://{passive.address}?{OPTIONS}{'&redirects=any' if credentials else ''}"
     async with aio.connect(url, credentials=credentials, on_event=events.append) as connection:
         sender = await connection.create_sender(QUEUE)
@@ -258,7 +258,7 @@ def test_producer_and_consumer_follow_a_primary_that_is_demoted_to_its_successor
         last = stream.watch(first, second, hand_over)
         return last
 
-    # The successor is in nobody's list: the redirect in the primary's Close is all that leads there.
+    # The successor is in no list: only the redirect in the primary's Close leads there.
     stream = run(api, f"amqp://{first.address}?{OPTIONS}", story, events.append)
     assert stream.settled == list(range(len(stream.settled)))
     assert set(range(last + 1, len(stream.settled))) <= set(stream.came)

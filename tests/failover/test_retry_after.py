@@ -1,4 +1,4 @@
-"""``retry-after`` on real sockets: honored, but never for longer than the ceiling, whatever a server says."""
+"""``retry-after`` on real sockets: honored, but never above the ceiling, whatever a server sends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NONSENSE: list[Any] = [
 def closing_with(
     name: str, retry_after_values: Iterable[Any], target: Peer | None = None
 ) -> AbstractAsyncContextManager[Peer]:
-    """A member that closes each connection with the next value as its `retry-after`."""
+    """Start a member that closes each connection with the next value as its `retry-after`."""
     each = iter(retry_after_values)
 
     def refuse(engine: PeerEngine) -> None:
@@ -57,14 +57,14 @@ def closing_with(
 
 
 def server_requested(seen: list[Event]) -> list[BackingOff]:
-    """The waits that `retry-after` decided."""
+    """Return the waits that `retry-after` decided."""
     return [event for event in seen if isinstance(event, BackingOff) and event.retry_after is not None]
 
 
 @pytest.mark.parametrize("name", [LIMIT, "amqp:connection:forced"])
 @pytest.mark.parametrize("retry_after", [HOUR, *NONSENSE], ids=repr)
 async def test_no_retry_after_keeps_a_client_from_the_primary(name: str, retry_after: Any) -> None:
-    """Beyond the ceiling, and nothing crashes."""
+    """Waits stay below the ceiling, and nothing crashes."""
     seen: list[Event] = []
     async with closing_with(name, itertools.repeat(retry_after)) as bad, primary() as good:
         connection = await aio.connect(url(bad, good, max_retry_after="0.3", **QUICK), on_event=seen.append)
@@ -76,7 +76,7 @@ async def test_no_retry_after_keeps_a_client_from_the_primary(name: str, retry_a
 
 @pytest.mark.slow
 async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
-    """Every nonsense in turn, an hour in between, and again."""
+    """The member sends every invalid value in turn, an hour in between, and all again."""
     said_all = asyncio.Event()
     seen: list[Event] = []
 
@@ -104,7 +104,7 @@ async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
 
 @pytest.mark.parametrize("retry_after", [HOUR, *NONSENSE], ids=repr)
 async def test_a_redirect_with_any_retry_after_leads_to_its_target(retry_after: Any) -> None:
-    """At once, or after the wait."""
+    """With the wait, or at once."""
     async with (
         primary() as good,
         closing_with(REDIRECT, itertools.repeat(retry_after), good) as bad,
@@ -116,7 +116,7 @@ async def test_a_redirect_with_any_retry_after_leads_to_its_target(retry_after: 
 
 
 async def test_a_slot_is_kept_at_the_member_that_gave_it() -> None:
-    """Two attempts, both there: the other member is not asked."""
+    """Both attempts go there: the other member is not asked."""
     seen: list[Event] = []
     condition = proton.Condition(LIMIT, "your turn comes", {proton.symbol("retry-after"): proton.uint(200)})
     async with member(offers=False, refusal=condition) as busy, primary() as other:
@@ -136,7 +136,7 @@ async def test_a_slot_is_kept_at_the_member_that_gave_it() -> None:
 
 @pytest.mark.parametrize("name", [LIMIT, "amqp:connection:forced", REDIRECT])
 async def test_the_close_of_a_usable_connection_says_when_to_reconnect(name: str) -> None:
-    """To the same member, to the one it names, or to anybody (who was left so soon comes last)."""
+    """The client returns to the same member, to a named one, or to any (the one it lost so soon is last)."""
     seen: list[Event] = []
     async with primary() as first, primary() as second:
         to = first if name == LIMIT else second
@@ -158,7 +158,7 @@ async def test_the_close_of_a_usable_connection_says_when_to_reconnect(name: str
 
 @pytest.mark.slow
 async def test_two_hundred_connections_never_have_more_than_max_dials_attempts_pending() -> None:
-    """At the first connect, and after a loss: the primary counts those that have not begun yet."""
+    """At the first connect, and after a loss: the primary counts connections without a Begin."""
     async with (
         primary(begin_after=0.002) as busy,
         aio.ConnectionFactory(url(busy, max_dials=4, startup_deadline="none", **QUICK)) as factory,

@@ -1,4 +1,4 @@
-"""Secrets are planted, and everything that a run writes is searched for them."""
+"""Secrets are planted, and all output of a run is searched for them."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
 
 
 class Run:
-    """Collects what a run shows of itself."""
+    """Collects the visible texts of a run."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._texts: set[str] = set()  # most objects show the same at every look
+        self._texts: set[str] = set()  # most objects show the same text each time
 
     def look(self, *objects: object) -> None:
-        """The ``repr`` and ``str`` of these, and the ``repr`` of every living object of the package."""
+        """Collect ``repr`` and ``str`` of these, and the ``repr`` of every living object of the package."""
         self._texts.update(text for each in objects for text in (repr(each), str(each), f"{each}"))
         self._texts.update([repr(each) for each in gc.get_objects() if _ours(type(each))])
 
     def failed(self, error: BaseException) -> None:
-        """Everything that an error holds, and the errors that led to it."""
+        """Collect every text of an error and of its causes."""
         errors: list[BaseException] = [error]
         while (cause := errors[-1].__cause__ or errors[-1].__context__) is not None:
             errors.append(cause)
@@ -71,7 +71,7 @@ class _Keep(logging.Handler):
 
 @pytest.fixture
 def run(members: Members, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """A run with all logging on; at its end everything that it wrote is searched."""
+    """Run with all logging on; at the end search everything that it wrote."""
     found, log, root = Run(), _Keep(), logging.getLogger()
     level = root.level
     root.addHandler(log)
@@ -91,18 +91,18 @@ def run(members: Members, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
 
 @cache
 def _ours(kind: type) -> bool:
-    """Asked for each of a million objects, of a few thousand types."""
+    """Return whether a type is ours; cached, for a million objects of a few thousand types."""
     # Cython's types give their module with a descriptor instead of a string.
     module = str(getattr(kind, "__module__", ""))
     return module.partition(".")[0] == "haclient" and not issubclass(kind, type)
 
 
 def _shapes(secret: str) -> Iterator[str]:
-    """The ways in which it could be written."""
+    """Yield the encodings in which a secret could be written."""
     yield secret
     yield secret.encode().hex()
     for offset in range(3):
-        # What base64 makes of it depends on what stands before; its edges depend on the neighbours.
+        # Its base64 depends on the text before; the edges depend on the neighbours and are left out.
         yield base64.b64encode(b"\0" * offset + secret.encode()).decode()[4:-4]
 
 
@@ -112,7 +112,7 @@ def _around(text: str, found: str) -> str:
 
 
 def bodies() -> list[Message]:
-    """The secret in every kind of body."""
+    """Return the secret in every kind of body."""
     return [Message(body=each) for each in (BODY, BODY.encode(), {"key": BODY}, [BODY, [BODY]], 17)] + [
         Message(body=1, properties={"note": BODY}, subject=BODY, annotations={"x-opt-note": BODY})
     ]

@@ -1,4 +1,4 @@
-"""An ex-primary that was paused wakes up in its old generation: nobody who knows better uses it."""
+"""A paused ex-primary resumes in its old generation: no client that knows the new one uses it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIONS = "heartbeat=0.5&backoff_base=0.01&backoff_max=0.1"
 
 @asynccontextmanager
 async def after_a_pause(old: Member, new: Member) -> AsyncIterator[aio.Connection]:
-    """A connection that saw the old primary paused, the new one promoted, and the old one wake up."""
+    """A connection that saw the old primary paused, the new one promoted, and the old one resumed."""
     async with aio.connect(f"amqp://{old.address},{new.address}?{OPTIONS}") as connection:
         assert connection.endpoint == old.endpoint
         events = connection.events()

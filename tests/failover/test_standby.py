@@ -1,4 +1,4 @@
-"""``standby=warm``: one parked connection at another member, beside the live one."""
+"""``standby=warm``: a parked connection at another member, in addition to the live one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WARM = {**QUICK, "standby": "warm"}
 
 @pytest.mark.parametrize("make_api", APIS, ids=lambda each: each.name)
 async def test_a_promoted_standby_needs_no_new_attempt(make_api: type[API]) -> None:
-    """Its Begin is answered, and the message that waited goes over it."""
+    """The member answers the parked Begin, and the waiting message goes over it."""
     async with pair(generation=2) as (first, second):
         connection = await make_api().connect(url(first, second, **WARM))
         events = connection.events()
@@ -44,7 +44,7 @@ async def test_a_promoted_standby_needs_no_new_attempt(make_api: type[API]) -> N
 
 
 async def test_the_live_connection_that_was_only_cut_is_found_again() -> None:
-    """The standby's member is not promoted; the primary is asked at once, as ever."""
+    """The standby's member is not promoted; the client dials the primary at once, as without standby."""
     async with (
         pair() as (first, second),
         aio.connect(url(first, second, **WARM)) as connection,
@@ -54,12 +54,12 @@ async def test_the_live_connection_that_was_only_cut_is_found_again() -> None:
         first.drop()
         back = await next_of(events, Reconnected)
         assert back.endpoint.port == first.port
-        # The parked connection was part of that search; a new one is beside the new session.
+        # The parked connection took part in that search; a new one accompanies the new session.
         await second.until(lambda: second.asked == 2 and len(second.parked) == 1)
 
 
 async def test_a_standby_that_is_usable_beside_a_living_primary_is_not_used() -> None:
-    """Never two primaries: it waits for the end of the live connection, and is there at once then."""
+    """Never two primaries: the standby waits for the end of the live connection, and then serves at once."""
     async with (
         pair() as (first, second),
         aio.connect(url(first, second, **WARM)) as connection,
@@ -81,7 +81,9 @@ async def test_a_standby_that_is_usable_beside_a_living_primary_is_not_used() ->
 
 
 async def test_a_standby_that_is_closed_is_made_again() -> None:
-    """With a delay, whatever the member says; a redirect to the living primary is not followed."""
+    """It is made after a delay, whatever the member says; a redirect to the living primary is not
+    followed.
+    """
     async with (
         pair() as (first, second),
         aio.connect(url(first, second, **WARM)),
@@ -97,7 +99,7 @@ async def test_a_standby_that_is_closed_is_made_again() -> None:
 
 
 async def test_a_member_that_does_not_park_is_left_alone() -> None:
-    """One attempt, and the live connection does not notice."""
+    """The client makes one attempt, without an effect on the live connection."""
     async with (
         pair(offers=False) as (first, second),
         member(offers=True) as third,
@@ -112,7 +114,7 @@ async def test_a_member_that_does_not_park_is_left_alone() -> None:
 
 
 async def test_an_ordinary_broker_that_admits_everybody_is_no_standby() -> None:
-    """It begins the session at once: that would be a second primary, so it is closed."""
+    """Such a broker begins the session at once: that would be a second primary, so it is closed."""
     async with (
         member(serving=True) as first,
         primary() as other,
@@ -142,7 +144,7 @@ async def test_when_the_standby_is_gone_with_the_primary_the_search_goes_on_as_u
 
 
 async def test_the_standby_takes_no_dial_that_a_search_waits_for() -> None:
-    """One dial for the factory: the standby gives it back when it is parked."""
+    """The factory has one dial: the standby frees it when it is parked."""
     async with (
         pair() as (first, second),
         aio.ConnectionFactory(url(first, second, max_dials=1, **WARM)) as factory,
@@ -153,7 +155,7 @@ async def test_the_standby_takes_no_dial_that_a_search_waits_for() -> None:
 
 
 async def test_closing_closes_the_standby() -> None:
-    """With the live connection, and when it was never parked."""
+    """This holds with a live connection, and before the standby is parked."""
     async with pair() as (first, second):
         async with aio.connect(url(first, second, **WARM)):
             await second.until(lambda: any(second.parked.values()))
@@ -165,7 +167,7 @@ async def test_closing_closes_the_standby() -> None:
 
 
 async def test_the_episode_reports_the_standby_as_its_first_attempt() -> None:
-    """So that what wins has a beginning in the events, and in the telemetry."""
+    """Every winning attempt has a beginning in the events and in the telemetry."""
     async with (
         pair() as (first, second),
         aio.connect(url(first, second, **WARM)) as connection,

@@ -17,12 +17,12 @@ QUICK = "backoff_base=0.02&backoff_max=0.2"
 
 
 async def until_parked(member: Member, count: int = 1) -> None:
-    """Wait until so many clients are parked there."""
+    """Wait until ``count`` clients are parked there."""
     await member.until(lambda status: status.facts["entrance"]["parked_now"] == count)
 
 
 async def test_a_warm_client_goes_on_over_its_parked_connection(tmp_path: Path) -> None:
-    """Its attempt is there already: the Begin is answered, and what waited settles, with the generation."""
+    """The member answers the parked Begin, and the waiting message settles, with the generation."""
     async with Cluster(tmp_path) as cluster:
         first, second = await cluster.pair()
         async with (
@@ -46,7 +46,7 @@ async def test_a_warm_client_goes_on_over_its_parked_connection(tmp_path: Path) 
 
 @pytest.mark.parametrize("standby", ["outage", "none"])
 async def test_a_client_reconnects_with_and_without_parking(tmp_path: Path, standby: str) -> None:
-    """It is held during the outage where it asks for it, and comes back either way."""
+    """The member parks it during the outage if it asks for that; it reconnects either way."""
     async with Cluster(tmp_path) as cluster:
         first, second = await cluster.pair()
         url = f"{cluster.url}?standby={standby}&{QUICK}"

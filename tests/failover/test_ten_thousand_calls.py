@@ -1,11 +1,11 @@
-"""Calls that are cancelled and time out at random: all of them return, and what they report is so.
+"""Calls that are cancelled and time out at random: all of them return, and their reports are true.
 
     make calls SEED=7        # 10,000 calls over each API; the suite makes fewer
 
-Hypothesis draws what is called and what happens to the route; the seed is fixed unless ``CALLS_SEED`` is set.
-The broker is a process of its own behind a proxy, and the judge is a receiver with its own connection, which
-drains the queue when every other connection is closed.  The first run makes each case of ``book.CASES`` come
-about, since chance brings some of them seldom.
+Hypothesis draws the calls and the faults of the route; the seed is fixed unless ``CALLS_SEED`` is set.
+The broker is a separate process behind a proxy.  The judge is a receiver with its own connection, which
+drains the queue when every other connection is closed.  The first run produces each case of ``book.CASES``,
+since chance rarely produces some of them.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _SEED = int(os.environ.get("CALLS_SEED", "14"))
 _CALLS_PER_RUN = 250
 _FED = 40
 _GROWTH = 2 * 1024 * 1024
-# More connections and newcomers than a member admits by default in the same time.
+# These tests make more connections than a member admits by default in the same time.
 _GREETS_ALL = {"log_level": "error", "accept_rate": "unlimited"}
 _OPTIONS = {"backoff_base": 0.001, "backoff_max": 0.01, "attempt_timeout": 2.0}
 _LIBC = ctypes.CDLL(None)
-# Of glibc's malloc.h.
+# From glibc's malloc.h.
 _M_ARENA_MAX = -8
 
 
 class Runs:
-    """One run after the other, each with queues and a connection of its own.
+    """Runs in sequence, each with its own queues and connection.
 
-    :ivar wrong: what was not so in the first run that failed, and its plan; no other is made after it.
+    :ivar wrong: the contradictions of the first run that failed, and its plan; no run follows it.
     :ivar memory: of the process, after each run.
     """
 
@@ -65,7 +65,7 @@ class Runs:
         self._may_come_late: dict[str, frozenset[int]] = {}
 
     def run(self, data: bytes | None, **options: Any) -> None:
-        """Run a plan, or with ``None`` what chance does not bring, and judge it."""
+        """Run a plan, or with ``None`` the directed cases, and judge it."""
         if self.wrong:
             return
         plan = None if data is None else list(steps(data))
@@ -93,7 +93,7 @@ class Runs:
         self.memory.append(_memory())
 
     def finish(self) -> None:
-        """What came when its queue was drained already: nothing that was accepted or not delivered."""
+        """Judge late messages, after their queue was drained: none was accepted or reported undelivered."""
         late = drained(self._member.url, *self._may_come_late)
         for found, allowed in zip(late, self._may_come_late.values(), strict=True):
             self.wrong += [f"message {number} came late" for number in found if number not in allowed]
@@ -103,7 +103,7 @@ class Runs:
 
 
 def _memory() -> int:
-    """The process's own memory in bytes, C's included: proton's messages are no Python objects."""
+    """Return the process's own memory in bytes, with C's: proton's messages are no Python objects."""
     gc.collect()
     _LIBC.malloc_trim(0)
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
@@ -159,7 +159,7 @@ def test_calls_at_random_return_and_report_what_is_so(calls: ModuleType, route: 
 @pytest.mark.timeout(600)
 @APIS
 def test_ten_thousand_calls_leave_nothing_behind(calls: ModuleType, route: tuple[Member, Route]) -> None:
-    # With an arena for each thread, the memory depends on which thread was the first to need it.
+    # With an arena for each thread, the memory depends on which thread needed it first.
     _LIBC.mallopt(_M_ARENA_MAX, 1)
     runs = _make_calls(calls, route, 10_000)
     half = runs.memory[len(runs.memory) // 2]

@@ -1,4 +1,4 @@
-"""TLS against real members: whose certificate is accepted, and where a redirect may lead."""
+"""TLS against real members: accepted certificates, and allowed targets of redirects."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ OPTIONS = "backoff_base=0.01&backoff_max=0.1"
 
 
 def started(events: list[Event]) -> list[str]:
-    """The endpoints that were dialled."""
+    """Return the dialled endpoints."""
     return [str(event.endpoint) for event in events if isinstance(event, AttemptStarted)]
 
 
 def secure(member: Member, authority: Authority, host: str = "127.0.0.1", more: str = "") -> str:
-    """The URL of a member with TLS."""
+    """Return the URL of a member with TLS."""
     return f"amqps://{host}:{member.endpoint.port}?tls_ca={authority.file}&{OPTIONS}{more}"
 
 
 async def refused(url: str, **arguments: object) -> tuple[TLSVerificationFailed, list[Event]]:
-    """How a connect failed that must fail for the certificate, and at once."""
+    """Return the error of a connect that must fail at once for the certificate."""
     events = list[Event]()
     with pytest.raises(TLSVerificationFailed) as raised:
         await aio.connect(url, on_event=events.append, **arguments)
@@ -259,12 +259,12 @@ async def test_after_a_redirect_its_hostname_is_asked_for_and_verified(
                 with pytest.raises(TLSVerificationFailed, match=r"primary\.test"):
                     await connecting
         assert front.names == ["primary.test"]
-        # No name is asked for where the user wrote an address: RFC 6066, section 3.
+        # For an address the client sends no name: RFC 6066, section 3.
         assert passive.names == [None]
 
 
 def redirecting_to(info: dict[str, object]) -> AbstractAsyncContextManager[Peer]:
-    """A peer without TLS that redirects there."""
+    """Start a peer without TLS that redirects there."""
     wire = {proton.symbol(key): value for key, value in info.items()}
 
     def refuse(engine: PeerEngine) -> None:
@@ -279,20 +279,20 @@ def redirecting_to(info: dict[str, object]) -> AbstractAsyncContextManager[Peer]
 
 @pytest.fixture
 def exacting(members: Members, authority: Authority) -> Member:
-    """A member that wants a certificate of each client, and takes it for proof."""
+    """A member that requires a client certificate, and accepts it as authentication."""
     certificate = authority.issue("localhost", "127.0.0.1")
     options = {"clients": authority, "anonymous": False, "log_level": "debug", "users": {"app": "its word"}}
     return members.start("primary", role="primary", certificate=certificate, **options)
 
 
 def with_certificate(authority: Authority, mechanisms: str = "EXTERNAL") -> str:
-    """The options of a client that shows a certificate."""
+    """Return the options of a client that shows a certificate."""
     mine = authority.issue("app@example.test", common_name="app")
     return f"&sasl_mechanisms={mechanisms}&tls_cert={mine.chain}&tls_key={mine.key}"
 
 
 class Stranger(asyncio.Protocol):
-    """Says nothing, and is glad of whoever comes."""
+    """Accepts any connection and is silent."""
 
     def __init__(self, met: asyncio.Event) -> None:
         self._met = met
@@ -305,7 +305,7 @@ class Stranger(asyncio.Protocol):
 async def test_a_client_certificate_is_not_shown_to_a_stranger_that_a_member_redirects_to(
     mechanisms: str, members: Members, authority: Authority
 ) -> None:
-    """The member itself was verified; the option allows more."""
+    """The redirecting member itself was verified; the option allows more."""
     met, watch = asyncio.Event(), Watch()
     async with listening(lambda _: Stranger(met)) as stranger:
         passive = members.start(

@@ -1,11 +1,11 @@
 """A VIP: one address that moves from the dead primary to the new one.
 
-On loopback an address belongs to whoever listens on it, so the VIP moves in two ways here:
+On loopback any process may listen on an address, so the VIP moves in two ways here:
 
-* the new primary itself begins to listen on the address when the old one is gone, as it does
-  where a resource manager moves the address and starts the broker behind it;
-* a forwarder owns the address and passes everything on to one member, as a load balancer or a
-  gratuitous ARP does; both members keep addresses of their own, which no client knows.
+* the new primary itself begins to listen on the address when the old one is gone, like a
+  resource manager that moves the address and then starts the broker;
+* a forwarder owns the address and passes everything on to one member, like a load balancer or a
+  gratuitous ARP; both members keep their own addresses, which no client knows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A TLS listener that writes down which name each client asked for, in front of a plain member."""
+"""A TLS listener in front of a plain member, which records the name that each client asked for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _CHUNK = 16384
 
 @dataclass(slots=True)
 class TlsFront:
-    """Where it listens, and whom clients asked for.
+    """The address of the listener, and the names that clients asked for.
 
-    :ivar names: the SNI of each handshake; ``None`` where the client sent none.
+    :ivar names: the SNI of each handshake; ``None`` if the client sent none.
     """
 
     host: str
@@ -32,7 +32,7 @@ class TlsFront:
 
 @asynccontextmanager
 async def tls_front(certificate: Certificate, target: str) -> AsyncIterator[TlsFront]:
-    """Listen on loopback, and pass what clients say on to ``target``, a ``host:port``."""
+    """Listen on loopback, and forward decrypted bytes to ``target``, a ``host:port``."""
     tasks: set[asyncio.Task[None]] = set()
     context = certificate.server_context()
 

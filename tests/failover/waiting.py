@@ -1,4 +1,4 @@
-"""Waiting for what happens, never for time to pass."""
+"""Waiting for events, never for time to pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ E = TypeVar("E")
 
 
 async def next_of(events: AsyncIterator[Event], kind: type[E], timeout: float = 20.0) -> E:
-    """The next event of a kind; what comes before it is skipped."""
+    """Return the next event of a kind; skip earlier ones."""
     async with asyncio.timeout(timeout):
         async for event in events:
             if isinstance(event, kind):

@@ -47,7 +47,7 @@ async def test_on_event_runs_on_a_thread_of_its_own_and_posts_to_the_loop() -> N
 
 
 def test_a_blocking_on_encode_may_send_and_what_it_sends_is_first() -> None:
-    """A message that goes before another one: a claim check, an announcement."""
+    """A message sent before another one: a claim check, an announcement."""
 
     def on_encode(outgoing: OutgoingMessage) -> None:
         if outgoing.message.subject == "second":

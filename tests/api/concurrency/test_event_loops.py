@@ -1,4 +1,4 @@
-"""Objects of the asyncio API belong to one event loop, a factory to one at a time."""
+"""Objects of the asyncio API belong to one event loop; a factory to one loop at a time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALLS: dict[str, Callable[[Any, Any, Any, Any], Awaitable[object]]] = {
 
 
 async def opened(peer: Any) -> tuple[aio.Connection, aio.Sender, aio.Receiver, aio.Delivery]:
-    """One of each."""
+    """Create one object of each kind."""
     connection = await aio.connect(url(peer))
     sender, receiver = await connection.create_sender("q"), await connection.create_receiver("q")
     on_its_thread(peer, lambda: peer.put("q", "one"))

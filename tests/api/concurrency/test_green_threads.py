@@ -1,4 +1,4 @@
-"""Where greenlets are in place of threads, the first call says so; ``tests/interop`` has both libraries."""
+"""If greenlets replace threads, the first call says so; ``tests/interop`` has both libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from haclient.utils import BlockingConnection
 
 @pytest.fixture(params=["gevent", "eventlet"])
 def replaced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The library that says that it has replaced threads."""
+    """Return the library that reports that it has replaced threads."""
     gevent = SimpleNamespace(is_module_patched=lambda name: name == "threading")
     eventlet = SimpleNamespace(is_monkey_patched=lambda name: name == "thread")
     module, found = {"gevent": ("gevent.monkey", gevent), "eventlet": ("eventlet.patcher", eventlet)}[

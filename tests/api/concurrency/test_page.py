@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs" / "concurrency.md").read_text()
 
 
 def rows() -> list[str]:
-    """The rows of all its tables, without their heads."""
+    """Return the rows of all its tables, without their heads."""
     tables = re.findall(r"^\|[^\n]+\|\n\|[-|]+\|\n((?:\|[^\n]+\|\n)+)", PAGE, re.MULTILINE)
     return [row for table in tables for row in table.splitlines()]
 

@@ -1,4 +1,4 @@
-"""Servers that fork workers (gunicorn, uWSGI): a factory that is made before the fork serves each of them."""
+"""Servers that fork workers (gunicorn, uWSGI): a factory made before the fork serves each worker."""
 
 from __future__ import annotations
 

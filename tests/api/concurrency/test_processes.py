@@ -1,4 +1,4 @@
-"""Other processes: forks, ``multiprocessing``, and the end of this one."""
+"""Other processes: forks, ``multiprocessing``, and the end of this process."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def forked(child: Callable[[], object]) -> int:
-    """The exit code of a child that does something and collects its garbage; 70 if it raises."""
+    """Return the exit code of a child that runs a function and collects its garbage; 70 if it raises."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # this process has threads: that is the point
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads here are the case under test
         number = os.fork()
     if number == 0:
         code = 70
@@ -41,7 +41,7 @@ def forked(child: Callable[[], object]) -> int:
 
 
 def send_one(where: str, body: str) -> bool:
-    """In a process of its own."""
+    """Send one message, in a new process."""
     with haclient.connect(where) as connection, connection.create_sender("q") as sender:
         return sender.send(Message(body=body), timeout=10).accepted
 
@@ -161,14 +161,14 @@ receiving.wait(20)
 
 
 def test_a_daemon_thread_that_receives_ends_quietly_with_the_process() -> None:
-    """Its connection is closed for it, and it closes it too."""
+    """The process closes its connection, and the thread closes it too."""
     with in_thread(primary()) as peer:
         ended = run(DAEMON, url(peer))
         assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program in a process of its own, which ends soon."""
+    """Run a program in a new process, which ends soon."""
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=ROOT,

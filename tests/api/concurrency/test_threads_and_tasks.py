@@ -29,7 +29,7 @@ _LONG = 2.2
 
 @pytest.fixture
 def impatient_interpreter() -> Iterator[None]:
-    """Switches threads as often as it can, so that a race shows."""
+    """Switch threads as often as possible, so that a race shows."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -117,7 +117,7 @@ def test_of_threads_that_settle_one_delivery_one_succeeds() -> None:
         with ThreadPoolExecutor(2) as pool:
             refused = sum(future.result() for future in [pool.submit(settle_all) for _ in range(2)])
         assert refused == len(deliveries)
-        connection.create_sender("q")  # a round trip: what was settled has arrived
+        connection.create_sender("q")  # a round trip: the settlements have arrived
         wait_until(lambda: len(peer.outcomes) == len(deliveries))
 
 

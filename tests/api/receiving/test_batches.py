@@ -149,7 +149,7 @@ async def test_two_threads_share_the_messages_and_lose_none() -> None:
 
 
 async def test_what_an_interrupted_call_took_returns_to_the_inbox() -> None:
-    """Two calls take from one inbox: one of them holds messages, and waits for more."""
+    """Two calls receive from one inbox: one of them holds messages, and waits for more."""
     async with primary() as peer:
         connection = await on_thread(haclient.connect, url(peer))
         receiver = (await connection.create_receiver("q", credit=4)).inner

@@ -41,14 +41,14 @@ LOST = "the delivery's connection was lost; the new primary delivers its message
 
 
 class WorkError(Exception):
-    """What the application raises."""
+    """An error of the application."""
 
 
 @asynccontextmanager
 async def receiving(
     api: API, peer: Primary, count: int = 1, *, confirm: bool = False, **options: Any
 ) -> AsyncIterator[tuple[Any, Any, list[Any], Watch]]:
-    """A connection, a receiver, so many deliveries, and the events."""
+    """Open a connection and a receiver; return ``count`` deliveries, and the events."""
     watch = Watch()
     connection = await api.connect(url(peer, **FAST, **options), on_event=watch)
     try:
@@ -61,7 +61,7 @@ async def receiving(
 
 
 async def work(block: Any, then: Callable[[], Awaitable[object]]) -> None:
-    """Do something in a block, and fail."""
+    """Run a function in a block, and fail."""
     async with block:
         await then()
         raise WorkError
@@ -74,7 +74,7 @@ async def settled_as(peer: Primary, *states: OutcomeState) -> None:
 
 
 async def only_stale_event(watch: Watch, reason: str) -> DeliveryStale:
-    """Wait for the event, and see that there is one."""
+    """Wait for the event, and assert that there is only one."""
     (event,) = await watch.until(DeliveryStale)
     assert event.address == "q"
     assert reason in event.reason
@@ -144,7 +144,7 @@ async def test_another_outcome_is_refused(api: API, on_error: str) -> None:
 async def test_an_interrupt_says_nothing_about_the_message(api: API, kind: type[BaseException]) -> None:
     async with primary() as peer, receiving(api, peer) as (_, _, (one,), _):
         block, error = one.processing(on_error="reject"), kind()
-        await block.__aenter__()  # the test's own loop would end of it
+        await block.__aenter__()  # the test's own loop would end with it
         assert not await block.__aexit__(kind, error, None)
         await settled_as(peer, OutcomeState.RELEASED)
 
@@ -201,7 +201,7 @@ async def test_the_stale_delivery_of_another_connection_is_an_error_in_this_bloc
             async with one:
                 await foreign.accept()
         await settled_as(peer, OutcomeState.RELEASED)
-        async with again:  # accepted by hand: it is not this one that comes again
+        async with again:  # accepted explicitly: another delivery is redelivered
             await again.accept()
             second.drop()
             with pytest.raises(StaleDelivery) as caught:
@@ -302,7 +302,7 @@ async def test_an_accept_that_is_lost_on_its_way_has_no_event() -> None:
     async with primary() as peer, receiving(AsyncAPI(), peer) as (_, receiver, (one,), watch):
         async with one:
             pass
-        peer.drop()  # before it reads what was sent
+        peer.drop()  # before the peer reads the outcome
         async with await receiver.receive(timeout=10) as again:
             assert again.body == 0
         await settled_as(peer, OutcomeState.ACCEPTED)

@@ -1,4 +1,4 @@
-"""Accepts that the primary confirms, over both APIs; the peer is a member of these tests."""
+"""Accepts that the primary confirms, over both APIs; the peer is a member of this package."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ACCEPTED, REJECTED = OutcomeState.ACCEPTED.value, OutcomeState.REJECTED.value
 async def receiving(
     api: API, peer: Primary, count: int, **options: Any
 ) -> AsyncIterator[tuple[Any, list[Any]]]:
-    """A receiver that confirms, and as many deliveries."""
+    """Open a receiver that confirms, with as many deliveries."""
     async with connected(api, peer) as connection:
         receiver = await connection.create_receiver("q", confirm=True, **options)
         peer.put("q", *range(count))
@@ -46,7 +46,7 @@ async def receiving(
 
 
 async def accepting(peer: Primary, *calls: Any) -> list[asyncio.Task[Any]]:
-    """The calls under way, when the peer has an outcome for each."""
+    """Start the calls; return when the peer has an outcome for each."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     await peer.until(lambda: len(peer.unconfirmed) == len(tasks))
     return tasks
@@ -55,13 +55,13 @@ async def accepting(peer: Primary, *calls: Any) -> list[asyncio.Task[Any]]:
 async def test_it_returns_when_the_primary_has_settled_and_not_before(api: API) -> None:
     async with primary() as peer, receiving(api, peer, 2) as (_, (one, other)):
         (task,) = await accepting(peer, one.accept(confirm=True))
-        await other.accept()  # settled at once, as ever: that is confirmed to nobody
+        await other.accept()  # settled at once: without a confirmation
         await peer.until(lambda: len(peer.outcomes) == 2)
         assert not task.done()
         assert one.settled
         peer.confirm()
         await task
-        await one.accept(confirm=True)  # it is known
+        await one.accept(confirm=True)  # already confirmed
         for settle in (one.accept, one.release, other.accept):
             with pytest.raises(AlreadySettled):
                 await settle()
@@ -92,7 +92,7 @@ async def test_a_call_that_is_cancelled_leaves_the_confirmation_to_the_next() ->
         again = asyncio.ensure_future(one.accept(confirm=True))
         peer.confirm()
         await again
-        # Nobody asks for this one, and nothing is left of it.
+        # No call waits for this one, and it leaves no state behind.
         peer.put("q", 2)
         (task,) = await accepting(peer, (await receiver.receive(timeout=10)).accept(confirm=True))
         task.cancel()
@@ -155,7 +155,7 @@ async def test_what_is_settled_as_anything_else_is_not_confirmed(api: API, state
 async def test_a_doubt_is_resolved_by_the_answer_to_the_next_attach(api: API) -> None:
     async with primary() as peer, receiving(api, peer, 3) as (_, deliveries):
         tasks = await accepting(peer, *(each.accept(confirm=True) for each in deliveries))
-        # What this peer tags its deliveries with: a number each.
+        # This peer tags its deliveries with numbers.
         peer.resumes = {(0).to_bytes(8, "little"): ACCEPTED, (2).to_bytes(8, "little"): REJECTED}
         peer.drop()
         await tasks[0]
@@ -168,7 +168,7 @@ async def test_a_doubt_is_resolved_by_the_answer_to_the_next_attach(api: API) ->
         ]
         peer.drop()
         await peer.until(lambda: len(peer.attaches) == 3)
-        assert len(peer.asked) == 1  # a second attach has nothing to ask
+        assert len(peer.asked) == 1  # a second attach asks for nothing
         await deliveries[0].accept(confirm=True)
         with pytest.raises(StaleDelivery):
             await deliveries[1].accept(confirm=True)
@@ -246,7 +246,7 @@ async def test_too_many_unconfirmed_ones_hold_the_credit_back(
     assert MOST_UNCONFIRMED == 2000
     monkeypatch.setattr("haclient.core.attach.confirmations.MOST_UNCONFIRMED", 4)
     async with primary() as peer, receiving(api, peer, 4, credit=4) as (receiver, deliveries):
-        # The credit of the first four is granted again when they are taken, before any is unconfirmed.
+        # The credit of the first four is granted again when they are received, before any is unconfirmed.
         tasks = await accepting(peer, *(each.accept(confirm=True) for each in deliveries))
         peer.put("q", *range(8))
         held = await receiver.receive_many(4, timeout=10, min_count=4)

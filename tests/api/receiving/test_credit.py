@@ -21,13 +21,13 @@ def bodies(deliveries: list[Any]) -> list[Any]:
 
 
 async def round_trip(connection: Any) -> None:
-    """What the client sent before has arrived."""
+    """Make a round trip: the client's earlier frames have arrived."""
     async with asyncio.timeout(10):
         await (await connection.create_sender(None)).close()
 
 
 def at_peer(peer: Primary) -> int:
-    """The credit that the peer's senders have now."""
+    """Return the current credit of the peer's senders."""
     links = [link for links in peer.engines.values() for link in links if isinstance(link, SenderLink)]
     return sum(link.credit for link in links)
 
@@ -246,7 +246,7 @@ async def test_a_cancelled_drain_leaves_a_receiver_that_receives() -> None:
 
 
 async def test_a_shutdown_settles_what_it_holds_and_leaves_the_rest_undelivered(api: API) -> None:
-    """Stop the credit, settle what is held, close: as docs/receiving.md shows."""
+    """Stop the credit, settle the held deliveries, close: as docs/receiving.md shows."""
     async with primary() as peer, connected(api, peer) as connection:
         receiver = await connection.create_receiver("q", credit=10)
         peer.put("q", *range(100))

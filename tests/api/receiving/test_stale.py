@@ -1,4 +1,4 @@
-"""Deliveries that can be settled no more say why, over both APIs."""
+"""Deliveries that can no longer be settled say why, over both APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A primary that sends more than it has credit for, or more than a message may have, loses that receiver."""
+"""A primary that exceeds its credit, or the size limit of messages, loses that receiver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def flood(peer: Primary, count: int, size: int, *, more: bool = False) -> None:
 
 
 async def others_work(peer: Primary, connection: Any) -> None:
-    """A sender and a receiver do their work over the same connection."""
+    """Use a sender and a receiver over the same connection."""
     assert (await (await connection.create_sender("other")).send(b"one")).accepted
     peer.put("other", "two")
     assert (await (await connection.create_receiver("other")).receive(timeout=5)).message.body == "two"

@@ -1,7 +1,7 @@
 """A subscription whose former connection the broker has not missed yet, in virtual time.
 
-Artemis refuses the second consumer of a queue that allows one (AMQ229200), and counts the consumer of a
-half-open connection until its connection TTL has passed: 60 s by default, looked at every 2 s.
+Artemis refuses the second consumer of a queue that allows one (AMQ229200).  It counts the consumer of a
+half-open connection until its connection TTL has passed: 60 s by default, checked every 2 s.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.peers.watch import Watch
 from .test_retries import attaches, follow
 
 TTL = 61.9
-"""Seconds after which a real one took the subscription (2.56.0)."""
+"""Seconds after which a real Artemis freed the subscription (2.56.0)."""
 SAID = (
     "AMQ119005: error creating consumer, "
     "AMQ229200: Maximum Consumer Limit Reached on Queue:(address=news,queue=orders-1.mine)"
 )
-# The first is that of Artemis's source; its name has changed between releases.
+# The first is in Artemis's source; its name has changed between releases.
 CONDITIONS = ["amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:illegal-state", "amqp:not-allowed"]
 
 
@@ -34,7 +34,7 @@ CONDITIONS = ["amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:illeg
 def test_a_durable_subscription_is_attached_when_the_broker_takes_it(
     haclient_virtual_time: VirtualTime, name: str
 ) -> None:
-    """One call to ``receive`` lasts over all of it."""
+    """One call to ``receive`` lasts the whole time."""
     haclient_virtual_time.settle = 0.02
 
     async def main() -> None:
@@ -66,7 +66,7 @@ def test_a_durable_subscription_is_attached_when_the_broker_takes_it(
 def test_a_consumer_that_stays_is_the_answer_after_reattach_timeout(
     haclient_virtual_time: VirtualTime,
 ) -> None:
-    """Another process has the subscription; the error has the broker's words."""
+    """Another process has the subscription; the error quotes the broker."""
     haclient_virtual_time.settle = 0.02
 
     async def main() -> None:

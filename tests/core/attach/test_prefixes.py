@@ -1,4 +1,4 @@
-"""Topics and queues of a peer that tells them by prefixes, as ActiveMQ Classic does."""
+"""Topics and queues of a peer that marks them by prefixes, as ActiveMQ Classic does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAST = {"backoff_base": 0.01, "backoff_max": 0.05}
 
 
 def asked(broker: Classic) -> list[str]:
-    """The address of each Attach, in order."""
+    """Return the address of each Attach, in order."""
     return [address for address, _ in broker.attaches]
 
 
@@ -56,7 +56,7 @@ async def test_a_capability_names_the_kind_and_none_leaves_the_address_alone(api
 
 
 async def test_each_member_gets_the_address_in_its_own_words() -> None:
-    """As after a failover from one product to another, and back."""
+    """The connection fails over from one product to another, and back."""
     watch = Watch()
     async with classic() as one, primary() as other:
         connection = await aio.connect(url(one, other, **FAST), on_event=watch)

@@ -1,4 +1,4 @@
-"""Links are attached all at once, or each when the one before has its answer."""
+"""Links attach all at once, or each after the answer to the one before."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from haclient.core.attach.refusals import closed_by_peer, retry_seconds
 from haclient.errors import LinkClosed, LinkRefused
 
 TIMEOUT = 120.0
-# Written by hand, from AMQP 1.0 part 2, section 2.8.15 to 2.8.18: the condition, and the seconds that it is
-# retried at a first attach and after a loss.
+# From AMQP 1.0 part 2, sections 2.8.15 to 2.8.18, by hand: the condition, and the seconds of retries at a
+# first attach and after a loss.
 SECONDS = [
     ("amqp:resource-locked", math.inf, 120.0),
     ("amqp:link:detach-forced", 0.0, 120.0),
@@ -50,7 +50,7 @@ def test_a_detach_without_a_condition_is_final(*, first: bool) -> None:
 
 @pytest.mark.parametrize("name", ["amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:not-allowed"])
 def test_the_consumer_limit_of_artemis_is_retried_under_every_condition(name: str) -> None:
-    """A half-open connection holds the subscription; the text is that of Artemis."""
+    """A half-open connection holds the subscription; the text is Artemis's."""
     text = "AMQ229200: Maximum Consumer Limit Reached on Queue:(address=prices,queue=client.prices)"
     condition = proton.Condition(name, text)
     assert retry_seconds(condition, first=True, reattach_timeout=TIMEOUT) == math.inf

@@ -62,7 +62,7 @@ conditions = pytest.mark.parametrize("condition", PATIENT, ids=name_of)
 
 
 def attaches(peer: Primary, address: str) -> list[float]:
-    """When each Attach of this address arrived."""
+    """Return when each Attach of this address arrived."""
     return [time for node, time in peer.attaches if node == address]
 
 
@@ -82,7 +82,7 @@ def of(watch: Watch, address: str) -> list[LinkRetrying]:
 
 @dataclass(frozen=True)
 class Following:
-    """Gives events to a watch at once: in virtual time no other thread may come in between."""
+    """Gives events to a watch at once: in virtual time no other thread may take part."""
 
     watch: Watch
 
@@ -90,7 +90,7 @@ class Following:
         self.watch._append(event)
 
     def end(self) -> None:
-        """Nothing is queued."""
+        """Do nothing: no event is queued."""
 
 
 def follow(connection: aio.Connection, watch: Watch) -> None:
@@ -182,7 +182,7 @@ async def test_the_other_refusals_are_final(api: API, condition: Condition) -> N
 
 
 async def test_a_link_that_was_not_lost_is_closed_by_a_detach(api: API) -> None:
-    """Only what a loss interrupted is attached again: the peer has had its reasons."""
+    """Only links interrupted by a loss are attached again; any other detach is the peer's decision."""
     watch = Watch()
     async with primary() as peer:
         connection = await api.connect(url(peer, **FAST), on_event=watch)
@@ -282,7 +282,7 @@ async def test_a_loss_ends_the_wait_and_the_next_session_attaches_at_once(api: A
 
 
 async def test_a_link_is_not_attached_again_before_its_detach_is_written() -> None:
-    """proton sends an Attach before a Detach that was made earlier, and the peer takes that for an error."""
+    """Proton sends an Attach before a Detach that was made earlier, which the peer takes for an error."""
     watch = Watch()
     async with primary() as peer, aio.connect(url(peer, **FAST), on_event=watch) as connection:
         receiver = await connection.create_receiver("q")
@@ -460,7 +460,7 @@ async def test_a_first_attach_that_is_cancelled_is_not_repeated() -> None:
 
 
 async def test_a_refusal_by_end_takes_the_other_links_down_once_at_most(api: API) -> None:
-    """As RabbitMQ refuses.  From then on the link has a session of its own."""
+    """RabbitMQ refuses so.  From then on the link has its own session."""
     watch = Watch()
     async with primary() as peer:
         connection = await api.connect(url(peer, **FAST), on_event=watch)
@@ -491,9 +491,10 @@ async def test_a_refusal_by_end_takes_the_other_links_down_once_at_most(api: API
 
 
 async def test_a_flow_for_a_link_that_is_still_being_stolen_is_no_end_of_the_link(api: API) -> None:
-    """As Broker-J answers while the former connection has the links: it does not know their handles yet.
+    """Broker-J answers so while the former connection still has the links: it does not know their handles
+    yet.
 
-    The condition says nothing of the link, and the one that it is put down to may be another one.
+    The condition names no link, so another link than the stolen one may be blamed.
     """
     watch = Watch()
     condition = Condition("amqp:session:unattached-handle", "Received Flow with unknown handle 1")
@@ -525,7 +526,7 @@ async def test_a_refusal_by_end_that_lasts_fails_that_link_alone(api: API) -> No
 
 
 async def test_a_peer_that_takes_one_session_only_is_not_asked_again(api: API) -> None:
-    """Else each attempt would end the session of the other links."""
+    """Each further attempt would end the session of the other links."""
     watch = Watch()
     async with primary(channel_max=0) as peer:
         connection = await api.connect(url(peer, **FAST), on_event=watch)

@@ -1,4 +1,4 @@
-"""A receiver of a stream goes on where it was, over its connections.
+"""A receiver of a stream continues at its position over new connections.
 
 The peer serves a stream as RabbitMQ 4.0.5 does: each receiver begins where its filter says, and by default
 behind the last message; each message has its offset; an outcome changes nothing.
@@ -35,9 +35,9 @@ OTHER = "rabbitmq:stream-match-unfiltered"
 
 @dataclass
 class Stream:
-    """The messages, and what receivers asked for.
+    """The messages, and the filters of receivers.
 
-    :ivar annotated: whether a message has its offset; not so in a queue.
+    :ivar annotated: True if messages have their offset; False in a queue.
     :ivar filters: of each Attach.
     """
 
@@ -87,7 +87,7 @@ class StreamConnection(HostileConnection):
             self.deliver()
 
     def deliver(self) -> None:
-        """Send what there is credit for."""
+        """Send as many messages as the credit allows."""
         link = self.link(sends=True)
         while link is not None and link.count < self._allowed and self._next < self._stream.length:
             annotations = {_ANNOTATION: ulong(self._next)} if self._stream.annotated else None
@@ -107,7 +107,7 @@ async def take(receiver: aio.Receiver, count: int) -> list[aio.Delivery]:
 
 
 async def handle(receiver: aio.Receiver, count: int) -> list[int]:
-    """Receive so many, and accept them; their bodies."""
+    """Receive and accept ``count`` messages; return their bodies."""
     taken = await take(receiver, count)
     for each in taken:
         await each.accept()
@@ -152,7 +152,7 @@ async def test_what_was_not_settled_comes_again() -> None:
         await taken[3].accept()
         await stream.lose()
         assert [each.body for each in await take(receiver, 4)] == [2, 3, 4, 5]
-        await stream.lose()  # nothing of it was settled
+        await stream.lose()  # no delivery of it was settled
         assert await handle(receiver, 4) == [2, 3, 4, 5]
 
 

@@ -1,4 +1,4 @@
-"""The link that ends its connection again and again is found, and no other is blamed."""
+"""The link that ends its connection repeatedly is found, and no other link is blamed."""
 
 from __future__ import annotations
 

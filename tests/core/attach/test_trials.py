@@ -1,6 +1,6 @@
-"""A link that the peer refuses by an End takes no other link with it, as RabbitMQ 4.0.5 refuses.
+"""A link that the peer refuses by an End ends no other link; RabbitMQ 4.0.5 refuses so.
 
-The peer behaves as that: an address that it does not know ends the session of the link, with all links in it.
+The peer behaves like RabbitMQ: an unknown address ends the session of the link, with all links in it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _PROPERTIES = 9
 
 @dataclass
 class Rabbit(Limits):
-    """The behaviour of a peer, and a record of what it saw.
+    """The behaviour of a peer, and a record of its links and sessions.
 
     :ivar attached: how often each address was attached.
     :ivar detached: how many links were detached.
     :ivar stored: how many messages arrived.
-    :ivar ends: the sessions that it ended; ``answered``: the channels of those whose End the client answered.
+    :ivar ends: the sessions that it ended; ``answered``: the channels whose End the client answered.
     :ivar begun: the channel of each session, in order.
     :ivar asked: is set at the first Attach.
     """
@@ -54,7 +54,7 @@ class Rabbit(Limits):
 
 
 class Refusing(Limited):
-    """Knows each address but those that begin with ``no``."""
+    """Knows every address except addresses that begin with ``no``."""
 
     def __init__(self, rabbit: Rabbit) -> None:
         super().__init__(rabbit)
@@ -79,19 +79,19 @@ class Refusing(Limited):
             return
         self._rabbit.ends += 1
         self.links = {key: link for key, link in self.links.items() if key[0] != what.channel}
-        self.limits.sessions[what.channel] = -1  # this Attach is counted behind it
+        self.limits.sessions[what.channel] = -1  # this Attach is counted afterwards
         self.send(END, [error("amqp:not-found", f"no queue '{address}' in vhost '/'")], channel=what.channel)
         self._ended.add(what.channel)
 
     def _end_answered(self, what: Arrival) -> None:
         if what.channel in self._ended:
-            self._ended.discard(what.channel)  # the client's is the answer
+            self._ended.discard(what.channel)  # the client's End is the answer
             self._rabbit.answered.append(what.channel)
         else:
             self.answer(what)
 
     def _begin_unless_resting(self, what: Arrival) -> None:
-        """Drop it on a channel whose former session has just ended, as RabbitMQ does for a moment."""
+        """Drop a Begin on a channel whose former session has just ended, as RabbitMQ does for a moment."""
         if what.channel not in self._ended:
             self._rabbit.begun.append(what.channel)
             self.answer(what)

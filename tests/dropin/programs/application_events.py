@@ -1,4 +1,4 @@
-"""Events that another thread triggers are handled on the container's."""
+"""Handle events from another thread on the container's thread."""
 
 import threading
 

@@ -21,7 +21,7 @@ for number in range(count):
     delivery = sender.send(Message(id=number, body=f"hello {number}"))
     message = receiver.receive(timeout=30)
     receiver.accept()
-    while message.id != number:  # it came again: its acceptance was lost
+    while message.id != number:  # a redelivery, since its acceptance was lost
         message = receiver.receive(timeout=30)
         receiver.accept()
     print(message.body, delivery.remote_state, delivery.settled, flush=True)

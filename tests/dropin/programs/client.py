@@ -1,4 +1,4 @@
-"""Ask for some lines in capitals, one after the other."""
+"""Request some lines in capitals, one after the other."""
 
 import sys
 

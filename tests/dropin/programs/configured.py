@@ -1,4 +1,4 @@
-"""Connect to where connect.json says, and leave."""
+"""Connect to the address in connect.json, and leave."""
 
 from proton.handlers import MessagingHandler
 from proton.reactor import Container

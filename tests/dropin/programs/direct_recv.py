@@ -1,4 +1,4 @@
-"""Listen, and print what a peer sends."""
+"""Listen, and print received messages."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Send what another thread hands over in events, one after the other."""
+"""Send messages that another thread passes in events, one after the other."""
 
 import queue
 import sys

@@ -1,4 +1,4 @@
-"""Send a message and receive it, with every event that a handler is told of."""
+"""Send a message and receive it, with every event of a handler."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Look at the messages of a queue and leave them there."""
+"""Browse the messages of a queue without removing them."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Ask for the green messages of a queue."""
+"""Receive the green messages of a queue."""
 
 import sys
 

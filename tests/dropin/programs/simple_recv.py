@@ -1,4 +1,4 @@
-"""Receive so many messages and print them."""
+"""Receive a number of messages and print them."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Ask for some lines in capitals, in blocking calls."""
+"""Request some lines in capitals, in blocking calls."""
 
 import sys
 

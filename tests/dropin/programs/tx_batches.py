@@ -1,4 +1,4 @@
-"""Send in transactions of some messages, as credit allows; after a loss, go on with the transaction at hand."""
+"""Send in transactions of some messages, as credit allows; after a loss, repeat the current transaction."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Listen, and keep what a peer sends in transactions that it commits."""
+"""Listen, and keep messages that a peer sends in committed transactions."""
 
 import sys
 

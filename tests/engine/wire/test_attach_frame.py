@@ -1,4 +1,4 @@
-"""The unsettled map of an Attach: proton's codec judges what is written, and hostile bytes what is read."""
+"""The unsettled map of an Attach: proton's codec checks the encoder, hostile bytes test the decoder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def attach(
     extended: bytes = b"",
     ends: Sequence[Any] = (SOURCE, TARGET),
 ) -> bytes:
-    """A frame as proton encodes it; ``tail`` is what follows the target."""
+    """Encode a frame as proton does; ``tail`` follows the target."""
     data = Data()
     fields = [name, uint(0), role, ubyte(0), ubyte(1), *ends, *tail]
     data.put_object(Described(ulong(0x12), fields))
@@ -44,7 +44,7 @@ def attach(
 
 
 def fields(of: bytes) -> list[Any]:
-    """What proton reads in an Attach or a Transfer, with bytes that outlive its buffer."""
+    """Return proton's fields of an Attach or a Transfer, with bytes that outlive its buffer."""
     data = Data()
     data.decode(of[4 * of[4] :])
     data.rewind()
@@ -62,7 +62,7 @@ def fields(of: bytes) -> list[Any]:
 
 
 def unsettled_map(data: Data) -> dict[bytes, Any]:
-    """A map with binaries as keys, which proton's own method cannot read."""
+    """Decode a map with binaries as keys, which proton's own method cannot read."""
     data.enter()
     found = {}
     while data.next():
@@ -122,7 +122,7 @@ def test_a_frame_has_no_more_than_its_limit_and_says_what_it_leaves_out(limit: i
     else:
         assert list(found[7] or ()) == list(unsettled)[:count]
         assert bool(found[8]) == (count < 40)
-        assert count == 40 or limit - len(output) < 22 + 9  # an entry, and the head of a map without any
+        assert count == 40 or limit - len(output) < 22 + 9  # an entry, and the head of an empty map
 
 
 def test_only_the_last_attach_of_that_name_gets_it() -> None:

@@ -1,4 +1,4 @@
-"""The handle-max of a Begin is read in each encoding and however the bytes are cut; garbage says nothing."""
+"""The handle-max of a Begin is read in each encoding and across any cuts; garbage yields none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The subject of a certificate as OpenSSL writes it: proton, which asks OpenSSL, is the judge."""
+"""The subject of a certificate as OpenSSL writes it: proton, which asks OpenSSL, is the reference."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _UNKNOWN = "1.3.6.1.4.1.99999.7"
 
 
 def certificate_of(name: x509.Name) -> x509.Certificate:
-    """A certificate that signs itself."""
+    """Return a self-signed certificate."""
     builder = x509.CertificateBuilder(name, name, KEY.public_key(), 1, _NOW - _DAY, _NOW + _DAY)
     return builder.sign(KEY, hashes.SHA256())
 
 
 def as_openssl_writes(certificate: x509.Certificate) -> str:
-    """The name that proton has for a client with this certificate."""
+    """Return proton's name for a client with this certificate."""
     with tempfile.TemporaryDirectory() as folder:
         pem, key = Path(folder) / "cert.pem", Path(folder) / "key.pem"
         pem.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

@@ -1,4 +1,4 @@
-"""A peer's frames in the standard's order, and in no other, however their bytes arrive."""
+"""A peer's frames in the standard's order, and in no other, across any cuts of their bytes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ANONYMOUS = b"\xa3\x09ANONYMOUS"
 
 
 def frame(body: bytes, *, kind: int = 0, extended: bytes = b"") -> bytes:
-    """A frame as AMQP 1.0 part 2, section 2.3.1 has it."""
+    """Encode a frame (AMQP 1.0 part 2, section 2.3.1)."""
     offset = 2 + len(extended) // 4
     return (8 + len(extended) + len(body)).to_bytes(4) + bytes((offset, kind, 0, 0)) + extended + body
 
 
 def sasl(code: int, fields: bytes = b"\x45", *, wide: bool = False, extended: bytes = b"") -> bytes:
-    """A SASL frame (part 5, section 5.3.3)."""
+    """Encode a SASL frame (part 5, section 5.3.3)."""
     descriptor = b"\x00\x80" + code.to_bytes(8) if wide else b"\x00\x53" + bytes((code,))
     return frame(descriptor + fields, kind=1, extended=extended)
 
@@ -69,7 +69,7 @@ WRONG_OF_SERVERS = (
 
 
 def verdict(data: bytes, cuts: list[int], *, server: bool) -> str:
-    """What is wrong with the bytes, in chunks that end at the cuts."""
+    """Return the fault of the bytes, read in chunks that end at the cuts."""
     order, start = FrameOrder(server=server), 0
     for end in (*sorted(cut % len(data) for cut in cuts), len(data)):
         if wrong := order.add(data[start:end]):
@@ -102,7 +102,7 @@ def test_any_other_is_named(sent: tuple[bytes, bool], cuts: list[int]) -> None:
 
 @given(st.binary(max_size=200), CUTS, st.booleans())
 def test_any_bytes_get_a_verdict(data: bytes, cuts: list[int], server: bool) -> None:
-    """proton refuses what is neither of the two headers."""
+    """proton refuses other bytes than the two headers."""
     if data:
         wrong = verdict(data, cuts, server=server)
         assert not wrong or data.startswith((SASL, AMQP))

@@ -1,4 +1,4 @@
-"""The first bytes of a peer, whatever they are and however they arrive."""
+"""The first bytes of a peer: any bytes, in any chunks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from haclient.engine.wire.greeting import MOST_BYTES, Greeting
 
 SASL = b"AMQP\x03\x01\x00\x00"
-# A mechanisms frame as AMQP 1.0 part 5, section 5.3.3.1 describes it: an array of symbols.
+# A mechanisms frame with an array of symbols: AMQP 1.0 part 5, section 5.3.3.1.
 TWO = SASL + b"\x00\x00\x00\x1f\x02\x01\x00\x00\x00\x53\x40\xc0\x12\x01\xe0\x0f\x02\xa3\x05PLAIN\x06GSSAPI"
 
 

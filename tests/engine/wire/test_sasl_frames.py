@@ -1,4 +1,4 @@
-"""SASL frames as a server reads and writes them: proton is the judge of what is written."""
+"""SASL frames as a server reads and writes them: proton checks the written frames."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _FIELDS = st.lists(
 
 
 def decoded(frame: bytes) -> Any:
-    """The code and the fields, by proton."""
+    """Decode the code and the fields with proton."""
     assert int.from_bytes(frame[:4]) == len(frame)
     data = proton.Data()
     data.decode(frame[8:])
     data.next()
     found = data.get_py_described()
-    # Binary fields are views into the data, which ends here.
+    # Binary fields are views into the data, which is freed here.
     return found.descriptor, [bytes(each) if isinstance(each, memoryview) else each for each in found.value]
 
 

@@ -1,6 +1,6 @@
-"""With SCRAM a peer that does not know the password is refused, whatever it sends, and one that does is not.
+"""With SCRAM the client refuses a peer without the password, whatever it sends, and no other peer.
 
-The server is written by hand after RFC 5802, with hashlib for what it has to compute.
+The server is written by hand after RFC 5802, with hashlib for its computations.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def mechanisms(name: str) -> bytes:
     return sasl(MECHANISMS, symbol(name))
 
 
-# How these begin; no other frame that a client sends here has such bytes.
+# The first bytes of Begin and Close; no other frame that a client sends here has such bytes.
 BEGIN, CLOSE = b"\x00\x53\x11", b"\x00\x53\x18"
 OPEN = AMQP_HEADER + raw.frame(raw.OPEN, ["the peer"])
 
 
 @dataclass
 class Conversation:
-    """SCRAM up to the client's proof, as a server that knows the password has it."""
+    """SCRAM up to the client's proof, from a server that knows the password."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -71,11 +71,11 @@ class Conversation:
         return data
 
     async def start(self) -> None:
-        """From the header to the client-final-message; ``proof`` is the server-final-message then."""
+        """Run from the header to the client-final-message; ``proof`` is the server-final-message then."""
         assert await self.reader.readexactly(8) == SASL_HEADER
         self.writer.write(SASL_HEADER + mechanisms(f"SCRAM-{self.digest}"))
         init = await self.frame()
-        bare = init[init.index(b"n=") :]  # the last field but the host's name
+        bare = init[init.index(b"n=") :]  # the last field except the host's name
         bare = bare[: bare.index(b",r=") + 3 + _length_of_nonce(bare)]
         nonce = bare.partition(b",r=")[2] + b"server"
         first = b"r=%s,s=%s,i=%s" % (nonce, base64.b64encode(SALT), self.iterations)
@@ -91,7 +91,7 @@ class Conversation:
 
 
 def _length_of_nonce(bare: bytes) -> int:
-    """Base64 or not, it has no comma and is followed by a constructor, or by nothing."""
+    """Find its end: base64 or not, it has no comma; a constructor or the end follows."""
     text = bare.partition(b",r=")[2]
     return next((i for i, byte in enumerate(text) if not 0x21 <= byte <= 0x7E or byte == 0x2C), len(text))
 
@@ -204,7 +204,7 @@ DIGESTS = ("SHA-1", "SHA-256", "SHA-512")
 
 @asynccontextmanager
 async def peer(play: Play, digest: str = "SHA-256", tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server that plays so with each client; its ``host:port``."""
+    """Start a server that answers each client so; return its ``host:port``."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         talk = Conversation(reader, writer, digest)
@@ -260,7 +260,7 @@ async def test_the_fewest_and_the_most_iterations_are_computed(count: int, diges
         assert connection.endpoint is not None
 
 
-# Some are refused by Cyrus as well, in words of its own; none of them may be answered.
+# Cyrus refuses some as well, with its own text; the client may answer none of them.
 COUNTS = (
     *(b"0", b"1", b"4095", b"65537", b"%d" % 2**31, b"%d" % 2**64, b"9" * 1000),
     *(b"", b"-1", b"+4096", b" 4096", b"4096 ", b"0x1000", b"4096\x00", b"1,i=4096", b"4096,i=1", b"4e3"),

@@ -1,4 +1,4 @@
-"""A session's window is read from a peer's Begin and Flows, however its bytes arrive."""
+"""A session's window is read from a peer's Begin and Flows, across any cuts of its bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def flow(window: int, *, channel: int = 0, next_id: int | None = 0) -> bytes:
 
 
 def read(data: bytes, cuts: list[int]) -> tuple[SessionWindow, list[bool]]:
-    """The window after these bytes, in chunks that end at the cuts, and its changes."""
+    """Return the window after these bytes, in chunks that end at the cuts, and its changes."""
     window, changes, start = SessionWindow(), list[bool](), 0
     window.on_change = changes.append
     order = FrameOrder(server=False, window=window)
@@ -81,7 +81,7 @@ def test_no_bytes_raise(body: bytes, descriptor: bytes) -> None:
 
 
 def test_empty_frames_are_passed_without_a_look() -> None:
-    """A peer may send them by the million."""
+    """A peer may send millions of them."""
 
     class Never(SessionWindow):
         def read(self, frame: bytes) -> None:

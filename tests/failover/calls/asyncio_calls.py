@@ -20,7 +20,7 @@ Scene = book.Scene[aio.Connection, aio.Sender, aio.Receiver]
 
 
 def run(setting: book.Setting, plan: list[Step] | None) -> None:
-    """A plan, or what chance does not bring, over a connection of its own."""
+    """Run a plan, or without one the directed cases, over a new connection."""
     asyncio.run(_run(setting, plan))
 
 
@@ -40,7 +40,7 @@ async def _run(setting: book.Setting, plan: list[Step] | None) -> None:
 
 
 async def _settled(scene: Scene) -> None:
-    """Wait for the outcome of what was on the wire when its future was cancelled."""
+    """Wait for the outcome of a message that was on the wire when its future was cancelled."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(book.HUNG):
             while scene.sender.unsettled or scene.connection.state is not State.CONNECTED:  # noqa: ASYNC110
@@ -48,7 +48,7 @@ async def _settled(scene: Scene) -> None:
 
 
 async def _close(scene: Scene) -> None:
-    """Close with messages under way: each of their futures resolves."""
+    """Close with unsettled messages: each of their futures resolves."""
     futures = []
     for _ in range(book.AT_CLOSE):
         number, message = scene.message()
@@ -202,7 +202,7 @@ _CALLS: dict[Kind, Callable[[Scene, float], Awaitable[None]]] = {
 }
 
 
-# -- what chance may not bring ----------------------------------------------------------------------
+# -- directed cases, which chance may not produce -------------------------------------------------
 
 
 async def _directed(scene: Scene) -> None:
@@ -232,7 +232,7 @@ async def _after_the_wire(scene: Scene) -> None:
 
 
 async def _same_turn(scene: Scene) -> None:
-    """The loop stands still while the outcome arrives and the time runs out."""
+    """Block the loop while the outcome arrives and the time runs out."""
     scene.route.hold()
     call = asyncio.create_task(_send(scene, 0.2))
     await asyncio.sleep(0.05)
@@ -242,7 +242,7 @@ async def _same_turn(scene: Scene) -> None:
 
 
 async def _cancelled_after(scene: Scene) -> None:
-    """The loop stands still while the outcome arrives and the cancellation falls due."""
+    """Block the loop while the outcome arrives and the cancellation falls due."""
     scene.route.hold()
     number, message = scene.message()
     task = asyncio.create_task(scene.sender.send(message))

@@ -22,7 +22,7 @@ Scene = book.Scene[blocking.Connection, blocking.Sender, blocking.Receiver]
 
 
 def run(setting: book.Setting, plan: list[Step] | None) -> None:
-    """A plan, or what chance does not bring, over a connection of its own."""
+    """Run a plan, or without one the directed cases, over a new connection."""
     with blocking.ConnectionFactory(setting.url, **setting.options) as factory:
         connection = factory.connect()
         sender = connection.create_sender(setting.queue)
@@ -47,7 +47,7 @@ def _on_loop(scene: Scene, function: Callable[[], Any]) -> Any:
 
 
 def _settled(scene: Scene) -> None:
-    """Wait for the outcome of what was on the wire when its future was cancelled."""
+    """Wait for the outcome of a message that was on the wire when its future was cancelled."""
     until = time.monotonic() + book.HUNG
     while time.monotonic() < until:
         if not scene.sender.unsettled and scene.connection.state is State.CONNECTED:
@@ -56,7 +56,7 @@ def _settled(scene: Scene) -> None:
 
 
 def _close(scene: Scene) -> None:
-    """Close with messages under way: each of their futures resolves."""
+    """Close with unsettled messages: each of their futures resolves."""
     futures = []
     for _ in range(book.AT_CLOSE):
         number, message = scene.message()
@@ -95,7 +95,7 @@ def _chance(scene: Scene, plan: list[Step]) -> None:
 
 @contextlib.contextmanager
 def _threads(scene: Scene, works: list[Callable[[], None]]) -> Iterator[None]:
-    """Run these beside the body; a defect of the test raises, a call that does not return is left behind."""
+    """Run these beside the body; raise a defect of the test, leave a call that does not return."""
     errors: list[BaseException] = []
 
     def run(work: Callable[[], None]) -> None:
@@ -222,7 +222,7 @@ _CALLS: dict[Kind, Callable[[Scene, float], None]] = {
 }
 
 
-# -- what chance may not bring ----------------------------------------------------------------------
+# -- directed cases, which chance may not produce -------------------------------------------------
 
 
 def _directed(scene: Scene) -> None:
@@ -248,7 +248,7 @@ def _after_the_wire(scene: Scene) -> None:
 
 
 def _same_turn(scene: Scene) -> None:
-    """Both outcomes arrive together, and the first one's callback takes longer than the second one's time."""
+    """Let both outcomes arrive together; the first one's callback outlasts the second one's timeout."""
     scene.route.hold()
     number, message = scene.message()
     first = scene.sender.submit(message)
@@ -263,7 +263,7 @@ def _cancelled_after(scene: Scene) -> None:
 
 
 def _end_of_engine(scene: Scene) -> None:
-    """The engine ends and the message is submitted in one turn of the loop."""
+    """Let the engine end and submit the message in one iteration of the loop."""
     number, message = scene.message()
     cut = scene.connection._core._engine.abort  # type: ignore[union-attr]
     scene.sender._thread.post(lambda: (time.sleep(0.05), cut()))

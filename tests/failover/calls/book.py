@@ -1,4 +1,4 @@
-"""What the calls of a run reported, and how often each case came about."""
+"""The reports of a run's calls, and how often each case occurred."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from haclient.core.sender import SenderCore
 from haclient.errors import HaclientError, SendTimeout
 from tests.failover.calls.route import Route
 
-# Seconds after which a call that may end has not.
+# Seconds after which a call counts as hanging.
 HUNG = 30.0
-# Of the pause after a call, the longest, in seconds.
+# The longest pause after a call, in seconds.
 PAUSE = 0.001
-# Of so many messages one has so many bytes.
+# One of this many messages has this many bytes.
 _LARGE_EACH, _LARGE = 13, 100_000
-# Messages that are under way when a connection is closed.
+# Unsettled messages when a connection is closed.
 AT_CLOSE = 10
-# The cases that a run must have, more than none of each.
+# A run must have each of these cases at least once.
 BEFORE_THE_WIRE = "timed out before the wire"
 AFTER_THE_WIRE = "timed out after the wire"
 SAME_TURN = "accepted in the turn of its timeout"
@@ -38,7 +38,7 @@ CASES = (BEFORE_THE_WIRE, AFTER_THE_WIRE, SAME_TURN, CANCELLED_AFTER, END_OF_ENG
 
 
 class Report(enum.Enum):
-    """What a call said about its message, and so how often it may be in the broker."""
+    """The report of a call about its message, which bounds the copies in the broker."""
 
     ACCEPTED = frozenset({1})
     NOT_DELIVERED = frozenset({0})
@@ -46,12 +46,12 @@ class Report(enum.Enum):
 
 
 class Book:
-    """For any thread.
+    """Records reports, from any thread.
 
     :ivar reports: of each message, by its number.
     :ivar got: how often each message was received.
-    :ivar cases: how often each came about.
-    :ivar ended: how the calls ended, by what they were.
+    :ivar cases: how often each case occurred.
+    :ivar ended: how the calls ended, by kind of call.
     :ivar hung: calls that did not return.
     """
 
@@ -75,7 +75,7 @@ class Book:
         self._report(number, Report.UNKNOWN, "cancelled")
 
     def failed(self, number: int, error: HaclientError) -> None:
-        """A call raised: what it says about delivery holds."""
+        """Record the error of a call: its statement about delivery must hold."""
         report = Report.NOT_DELIVERED if error.delivered is False else Report.UNKNOWN
         self._report(number, report, f"{type(error).__name__}, delivered={error.delivered}")
         if isinstance(error, SendTimeout):
@@ -94,7 +94,7 @@ class Book:
         self.reports[number] = report
         self.end(how)
 
-    # -- what only the inside shows -------------------------------------------------------------
+    # -- internal events ----------------------------------------------------------------------------
 
     def watch(self, core: SenderCore) -> None:
         """Count sends over a dead link, and pointers that a link uses again."""
@@ -121,7 +121,7 @@ class Book:
         core.submit = watched  # type: ignore[method-assign]
 
     def watching_same_turns(self) -> AbstractContextManager[object]:
-        """Count what the asyncio API calls a known outcome when its timeout is over."""
+        """Count the outcomes that the asyncio API still returns after a call's timeout."""
         known = asyncio_sender._known_outcome
 
         def watched(*arguments: Any) -> Any:
@@ -135,7 +135,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Where the calls of a run are made.
+    """The connection parameters of a run's calls.
 
     :param queue: to send to; ``feed`` has the messages to receive.
     :param options: of the connection.
@@ -151,18 +151,18 @@ class Setting:
     book: Book = field(default_factory=Book)
 
     def message(self) -> tuple[int, Message]:
-        """A new message, and its number."""
+        """Return a new message and its number."""
         number = next(self.numbers)
         return number, message_of(number)
 
 
 def message_of(number: int) -> Message:
-    """The message of this number; some fill several frames, so that they are cut and wait for the socket."""
+    """Return the message of this number; some fill several frames, and so are cut and wait for the socket."""
     return Message(id=number, body=b"x" * (_LARGE if number % _LARGE_EACH == 0 else number % 100))
 
 
 def number_of(message: Message) -> int:
-    """The number of a message, which must be whole."""
+    """Return the number of a message, which must be complete."""
     number = int(message.id)
     assert message.body == message_of(number).body, f"message {number} has changed"
     return number
@@ -183,22 +183,22 @@ class Scene(Generic[C, S, R]):
 
     @property
     def book(self) -> Book:
-        """What its calls reported."""
+        """The record of its calls."""
         return self.setting.book
 
     @property
     def route(self) -> Route:
-        """To the broker."""
+        """The route to the broker."""
         return self.setting.route
 
     def message(self) -> tuple[int, Message]:
-        """A new message, and its number; for any thread."""
+        """Return a new message and its number; for any thread."""
         with self.lock:
             return self.setting.message()
 
 
 def leftovers(factory: Any, sender: SenderCore, receiver: Any) -> dict[str, int]:
-    """What calls that have ended left behind: all of it must be nothing."""
+    """Return objects left by calls that have ended: there must be none."""
     link = sender._link
     return {
         "ledger": len(sender.ledger),

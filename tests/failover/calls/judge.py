@@ -1,4 +1,4 @@
-"""What the broker has after all connections are closed, against what the calls reported."""
+"""Compares the broker's messages, after all connections are closed, with the reports of the calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def feed(url: str, queue: str, numbers: Iterable[int]) -> None:
 
 
 def drained(url: str, *queues: str) -> list[Counter[int]]:
-    """Everything in these queues; a message that is sent last shows their end."""
+    """Receive every message of these queues; a message that is sent last marks their end."""
     found = []
     with blocking.connect(url) as connection:
         for queue in queues:
@@ -40,11 +40,11 @@ def drained(url: str, *queues: str) -> list[Counter[int]]:
 
 
 def complaints(book: Book, fed: set[int], sent: Counter[int], unreceived: Counter[int]) -> list[str]:
-    """What is not so.
+    """Yield each contradiction between reports and messages.
 
     :param fed: the messages that the run could receive.
-    :param sent: what is in the queue that the run sent to.
-    :param unreceived: what is left of the messages to receive.
+    :param sent: the messages in the queue that the run sent to.
+    :param unreceived: the rest of the messages to receive.
     """
     wrong = [f"hung: {call}" for call in book.hung]
     for number, report in book.reports.items():
@@ -57,12 +57,12 @@ def complaints(book: Book, fed: set[int], sent: Counter[int], unreceived: Counte
 
 
 def may_come_late(book: Book, sent: Counter[int]) -> frozenset[int]:
-    """What was not there, and of which nobody knows whether it was sent."""
+    """Return the messages that are absent and may still arrive: their outcome is unknown."""
     return frozenset(
         number for number, report in book.reports.items() if report is Report.UNKNOWN and not sent[number]
     )
 
 
 def missing_cases(cases: Counter[str]) -> list[str]:
-    """The cases that did not come about."""
+    """Return the cases that did not occur."""
     return [case for case in CASES if not cases[case]]

@@ -1,4 +1,4 @@
-"""What a run does: calls and faults, by bytes."""
+"""The calls and faults of a run, decoded from bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 BYTES_PER_STEP = 4
-# Seconds that a call is given, by their logarithm; no byte, no time.
+# The range of a call's timeout in seconds, drawn on a logarithmic scale; without a byte, no timeout.
 _LEAST, _MOST = 1e-5, 0.05
 
 
 class Kind(enum.Enum):
-    """A call."""
+    """The kind of a call."""
 
     SEND = "send with a timeout"
     SEND_AGAIN = "send with a timeout, and again with its duplicate id"
@@ -28,7 +28,7 @@ class Kind(enum.Enum):
 
 
 class Fault(enum.Enum):
-    """What happens to the route meanwhile."""
+    """A fault of the route."""
 
     NONE = "none"
     CUT = "cut"
@@ -56,10 +56,10 @@ assert len(_KIND_OF) == len(_FAULT_OF) == 256
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A fault, and a call.
+    """One fault and one call.
 
-    :param seconds: of the call.
-    :param amount: of the fault, or of the pause after the call; 0 to 1.
+    :param seconds: timeout of the call.
+    :param amount: strength of the fault, or of the pause after the call; 0 to 1.
     """
 
     kind: Kind
@@ -69,7 +69,7 @@ class Step:
 
 
 def steps(data: bytes) -> Iterator[Step]:
-    """The steps that these bytes are."""
+    """Decode steps from bytes."""
     for kind, seconds, fault, amount in zip(*[iter(data)] * BYTES_PER_STEP, strict=True):
         time = _LEAST * (_MOST / _LEAST) ** (seconds / 255) if seconds else 0.0
         yield Step(_KIND_OF[kind], time, _FAULT_OF[fault], amount / 255)

@@ -1,4 +1,4 @@
-"""The route to the broker: a proxy on a thread of its own, which a client that computes does not slow."""
+"""The route to the broker: a proxy on its own thread, which computations of the client do not slow."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from haclient.testing.proxy import Proxy, proxy
 from haclient.testing.threads import LoopInThread, loop_in_thread
 from tests.failover.calls.plan import Fault, Step
 
-# At the most, of what a step draws a part: seconds, bytes.
+# The maxima, of which a step draws a part: seconds, bytes.
 _DOWN, _HELD, _DELAY, _BYTES = 0.05, 0.05, 0.002, 20_000
 
 
 class Route:
-    """What happens to the bytes between client and broker.  For any thread; returns before it is done."""
+    """Faults on the bytes between client and broker.  For any thread; methods return before they take
+    effect.
+    """
 
     def __init__(self, thread: LoopInThread, proxy: Proxy) -> None:
         self.address = proxy.address
@@ -23,7 +25,7 @@ class Route:
         self._proxy = proxy
 
     def apply(self, step: Step) -> None:
-        """The fault of a step."""
+        """Apply the fault of a step."""
         match step.fault:
             case Fault.CUT:
                 self.cut()
@@ -53,7 +55,7 @@ class Route:
         self._post(self._loop.call_later, after, self._proxy.release)
 
     def heal(self) -> None:
-        """No fault any more, also of those that would come."""
+        """End the current fault, and cancel all scheduled ones."""
         self._post(self._slow, 0.0)
         self._post(self._never_cut)
         self.release()
@@ -70,7 +72,7 @@ class Route:
 
 @contextmanager
 def route_to(address: str) -> Iterator[Route]:
-    """A route to the broker at ``host:port``."""
+    """Open a route to the broker at ``host:port``."""
     host, _, port = address.rpartition(":")
     with loop_in_thread("route") as thread, thread.entered(proxy(Peer(host, int(port)))) as made:
         yield Route(thread, made)
