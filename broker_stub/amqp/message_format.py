@@ -368,7 +368,9 @@ def section(data: bytes, position: int) -> tuple[int, int, int]:
         if constructor not in _LISTS_AND_MAPS:
             raise MalformedMessageError("a section is neither a list nor a map")
         end = value_end(data, start)
-    except (IndexError, MalformedValue) as error:
+    except MalformedValue as error:
+        raise MalformedMessageError(f"no message section stands where one should: {error}") from error
+    except IndexError as error:
         raise MalformedMessageError("the message ends within a section") from error
     if end > len(data):
         raise MalformedMessageError("a section ends behind the message")

@@ -26,7 +26,7 @@ def read(frame: bytes) -> tuple[int, list[bytes | None]]:
 
     :raises ValueError: if it is not a SASL frame.
     """
-    body = frame[4 * frame[4] :]
+    body = frame[4 * int.from_bytes(frame[4:5]) :]
     code, start = walk.described(body)
     if code < 0:
         raise ValueError("its type is not known")

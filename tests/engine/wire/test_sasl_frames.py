@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import proton
@@ -66,6 +67,8 @@ def test_an_outcome_is_written_as_its_code() -> None:
 )
 def test_other_bytes_are_a_value_error(noise: bytes, start: bytes) -> None:
     body = start + noise
+    with contextlib.suppress(ValueError):
+        sasl_frames.read(noise)
     try:
         code, fields = sasl_frames.read((8 + len(body)).to_bytes(4) + b"\x02\x01\x00\x00" + body)
     except ValueError:
