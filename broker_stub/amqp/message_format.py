@@ -32,7 +32,6 @@ from haclient.engine.amqp_values.walk import (
     is_too_deep,
     item,
     items,
-    pairs,
     value_end,
 )
 
@@ -308,8 +307,18 @@ def header_end(data: bytes) -> int:
 
 
 def _by_name(data: bytes, start: int) -> dict[bytes, bytes]:
-    """The map at ``start``; its keys are short symbols, and given without their constructor."""
-    return {key[2:]: value for key, value in pairs(data, start)}
+    """Return the map at ``start``; its keys are short symbols, and given without their constructor.
+
+    A last key without a value is ignored: a store may have such a message, and must be restored.
+    """
+    position, count, _ = first_item(data, start)
+    found = {}
+    for _ in range(count // 2):
+        after_key = value_end(data, position)
+        after = value_end(data, after_key)
+        found[data[position + 2 : after_key]] = data[after_key:after]
+        position = after
+    return found
 
 
 def _property(data: bytes, index: int) -> bytes | None:

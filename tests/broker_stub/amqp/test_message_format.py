@@ -236,3 +236,11 @@ def test_a_header_that_is_not_the_first_section_is_no_message() -> None:
     assert message_format.inspect(header + body).durable
     with pytest.raises(MalformedMessageError, match="not the first section"):
         message_format.inspect(header + header + body)
+
+
+def test_annotations_whose_last_key_has_no_value_are_read_without_it() -> None:
+    """A store may have such a message, and has to be restored."""
+    key, soon = b"\xa3\x13x-opt-delivery-time", b"\x81" + (7).to_bytes(8)
+    inside = key + soon + key
+    annotations = b"\x00\x53\x72\xc1" + bytes((len(inside) + 1, 3)) + inside
+    assert inspect(annotations + b"\x00\x53\x75\xa0\x01x").deliver_at_ms == 7
