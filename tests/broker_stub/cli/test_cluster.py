@@ -196,7 +196,7 @@ async def test_new_members_reach_every_member_and_a_backup_finds_a_primary_that_
 
 
 async def start_knowing(member: Member, known: tuple[Member, ...]) -> None:
-    """Start a member with other members than those of its cluster."""
+    """Start a member with a list of other members than its cluster has."""
     arguments = list(member.process._arguments)
     del arguments[arguments.index("--member") :]
     for other in known:

@@ -1,6 +1,6 @@
 """Makes one call of the product fail, chosen by its number.
 
-The calls are those that the interpreter reports while some code runs: of Python's functions and of C's.  So
+The interpreter reports the calls while some code runs: calls of Python's functions and of C's.  So
 a new call in the code is counted without any list.  The failing call has no effect.
 """
 

@@ -79,7 +79,7 @@ def blocked(broker: Broker) -> list[Engine]:
 async def test_a_receiver_that_does_not_read_is_not_polled_and_gets_the_rest_when_it_reads(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is stopped by a closed session window, or by a full socket."""
+    """A closed session window or a full socket stops it."""
     size, count = 60_000, 300
     async with running(heartbeat=0) as broker:
         producer = await Client().connect(broker.address)

@@ -53,7 +53,7 @@ async def test_a_frame_of_just_that_size_is_taken_and_one_more_byte_ends_the_con
 
 
 async def test_a_frame_that_only_announces_its_size_is_not_waited_for() -> None:
-    """Its header claims four gigabytes: no memory is reserved for it."""
+    """The frame header claims four gigabytes: no memory is reserved for it."""
     async with running(max_frame_size=SMALLEST) as broker, raw.raw_client(broker.address) as client:
         await client.open(raw.begin())
         await client.write(b"\xff\xff\xff\xff\x02\x00\x00\x00")

@@ -102,7 +102,7 @@ async def test_a_consumer_that_settles_what_it_is_sent_waits_as_well() -> None:
 
 
 async def test_what_is_sent_settled_is_delivered_when_it_is_safe() -> None:
-    """Its producer gets no outcome, but the message must not vanish after its delivery."""
+    """The producer gets no outcome, but the message must not vanish after its delivery."""
     kept = Kept()
     taker = Taker(kept.queue)
     kept.queue.enqueue(b"at most once", lambda _: None, None)

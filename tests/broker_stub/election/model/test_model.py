@@ -50,7 +50,7 @@ def test_three_members_lose_nothing_in_the_first_states_of_more_generations() ->
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [2, 3])
 def test_a_compare_and_set_that_comes_late_loses_nothing(members: int) -> None:
-    """It may leave no eligible member, so an arbiter should drop a request when its caller gave up."""
+    """A late one may leave no eligible member: arbiters should drop a request when its caller gave up."""
     assert_holds(explore(members=members, generations=4, watch=ELIGIBLE, late=True, most_states=100_000))
     assert explore(members=2, late=True).broken == {Broken.NONE_ELIGIBLE}
 
