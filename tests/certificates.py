@@ -1,4 +1,4 @@
-"""Certificates for tests, made by trustme when they are needed: real chains, no files in the tree."""
+"""Certificates for tests, made by trustme on demand: real chains, no files in the tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trustme
 
 
 class Authority:
-    """A certificate authority of the test's own.
+    """A separate certificate authority for tests.
 
     :param folder: for its files; one authority per folder.
     """
@@ -25,7 +25,7 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.file)
 
     def issue(self, *names: str, expired: bool = False, common_name: str | None = None) -> Certificate:
-        """A certificate for host names and addresses, with its key."""
+        """Issue a certificate for host names and addresses, with its key."""
         now = datetime.datetime.now(datetime.UTC)
         ends = now - datetime.timedelta(days=1) if expired else None
         begins = now - datetime.timedelta(days=30) if expired else None
@@ -38,7 +38,7 @@ class Authority:
         return Certificate(self, chain, key)
 
     def client_context(self) -> ssl.SSLContext:
-        """A client's context that trusts this authority and nobody else."""
+        """Return a client's context that trusts only this authority."""
         return ssl.create_default_context(cafile=self.file)
 
 
@@ -51,7 +51,7 @@ class Certificate:
     key: Path
 
     def server_context(self) -> ssl.SSLContext:
-        """A server's context that shows this certificate."""
+        """Return a server's context that shows this certificate."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(self.chain, self.key)
         return context

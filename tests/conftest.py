@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.members import Members
 
 _ROOT = Path(__file__).resolve().parent.parent
 _SPARK = "the Spark session"
-# Tests in few files of many seconds: they begin first, or one process would be left with them at the end.
+# Few files have tests of many seconds: they start first, or one process would run them last.
 _LONG = (
     "tests/analysis/",
     "tests/benchmarks/",
@@ -32,15 +32,15 @@ _LONG = (
     "tests/testing/",
 )
 
-# Some hundred processes start; with this variable, which images for containers set, each compiles all modules
+# Some hundred processes start; with this variable, set by container images, each compiles all modules
 # again, which takes a third of its start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# A shell starts what it puts into the background with Ctrl-C ignored, and every child inherits that.
+# A shell starts background jobs with Ctrl-C ignored, and every child inherits that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Hypothesis fails an example that takes over 0.2 s; on a busy machine that says nothing about the code.
+# Hypothesis fails an example above 0.2 s, which on a busy machine says nothing about the code.
 settings.register_profile("haclient", deadline=None)
 settings.load_profile("haclient")
 
@@ -60,7 +60,7 @@ def _names_a_session(file: str) -> bool:
 
 @pytest.hookimpl(optionalhook=True)  # -p no:xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
-    """Tell pytest-xdist what one process must run alone."""
+    """Return a pytest-xdist scheduler that keeps shared fixtures in one process."""
     return _ByFile(config, log)
 
 
@@ -91,7 +91,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _log_levels() -> Iterator[None]:
-    """A program that a test runs in its own process may silence the log, which others look at."""
+    """Restore log levels: a program run inside the test process may silence the log of later tests."""
     loggers = [logging.getLogger(name) for name in ("haclient", "broker_stub", "kazoo")]
     levels = [each.level for each in loggers]
     yield
@@ -108,5 +108,5 @@ def members(tmp_path: Path) -> Iterator[Members]:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """A certificate authority that only this test knows."""
+    """A certificate authority for this test only."""
     return Authority(tmp_path / "authority")

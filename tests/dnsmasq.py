@@ -28,12 +28,12 @@ import dns.query
 import dns.rcode
 
 _PATIENCE = 10.0
-# A query to a port that nobody has opened yet is lost: dnsmasq is asked again this often.
+# A query to a port that is not open yet is lost: dnsmasq is asked again after this many seconds.
 _POLL = 0.05
 
 
 def find_dnsmasq() -> str:
-    """The path of the program; dnsmasq is often in a directory that is not on a user's PATH."""
+    """Return the path of the program; dnsmasq is often in a directory that is not on a user's PATH."""
     found = shutil.which("dnsmasq") or shutil.which("dnsmasq", path="/usr/sbin:/sbin:/usr/local/sbin")
     if found is None:
         raise AssertionError("these tests need dnsmasq: install the package dnsmasq-base")
@@ -63,7 +63,7 @@ class Dnsmasq:
 
     @property
     def nameserver(self) -> str:
-        """As the option ``nameserver`` wants it."""
+        """The value for the option ``nameserver``."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
     @property
@@ -80,25 +80,25 @@ class Dnsmasq:
         self._wait_for(marker)
 
     def stop(self) -> None:
-        """End it; nobody listens at the port then."""
+        """Stop it; the port then has no listener."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def restart(self, extra: Iterable[str] | None = None) -> None:
-        """Start anew at the same port, with other arguments if given."""
+        """Restart it at the same port, with other arguments if given."""
         self.stop()
         self._extra = self._extra if extra is None else tuple(extra)
         self.start()
 
     def pause(self) -> None:
-        """A server that takes queries and does not answer."""
+        """Pause it: it takes queries and does not answer."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let it answer again, what it got meanwhile too."""
+        """Resume it; it also answers the queries of the meantime."""
         self.process.send_signal(signal.SIGCONT)
 
     def set_hosts(self, records: Mapping[str, Iterable[str]]) -> None:
@@ -110,7 +110,7 @@ class Dnsmasq:
             self._wait_for(marker)
 
     def queries(self, name: str, rdtype: str) -> int:
-        """How often it was asked for a name."""
+        """Count the queries for a name."""
         return self._log.read_text().count(f"query[{rdtype}] {name} from ")
 
     def __enter__(self) -> Self:
@@ -167,7 +167,7 @@ class Dnsmasq:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port that was free for UDP and TCP a moment ago."""
+    """Return a port that was free for UDP and TCP a moment ago."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     while True:
         with (

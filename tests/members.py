@@ -6,7 +6,7 @@
         primary.kill()
         passive.promote()
 
-Every call returns when what it says has happened: the process listens, is stopped, or is gone.
+Every call returns when its effect is complete: the process listens, is stopped, or is gone.
 Calls block, so a test on an event loop that must go on meanwhile puts them on a thread.  A
 member that a test forgets is killed, by its pid, at the end; and the kernel kills it when the
 tests die.
@@ -96,17 +96,17 @@ class Member:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """The address, ``host:port``."""
         return self._listen.authority
 
     @property
     def url(self) -> str:
-        """With its scheme, as ``--primary`` and a redirect want it."""
+        """The URL, in the form of ``--primary`` and redirects."""
         return f"{'amqps' if self.certificate else 'amqp'}://{self.address}"
 
     @property
     def endpoint(self) -> Endpoint:
-        """As events name it."""
+        """The endpoint, in the form of events."""
         return Endpoint(self._listen.host, self._listen.port, self.certificate is not None)
 
     @property
@@ -118,7 +118,7 @@ class Member:
     # -- the process --------------------------------------------------------------------------
 
     def start(self, *, role: str | None = None, primary: str | None = None, **options: Any) -> None:
-        """Start, and wait until it listens.  What is given here holds for this start only."""
+        """Start, and wait until it listens.  The arguments hold for this start only."""
         self._users.write_text("".join(f"{user}:{word}\n" for user, word in self._passwords.items()))
         role, primary = role or self._role, primary or self._primary
         changed = {"role": role, "listen": self.address, "log-level": self._log_level, **options}
@@ -129,27 +129,27 @@ class Member:
         self._listen = parse_endpoint(self._first_line()["address"])
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait for the end."""
         self.process.kill()
         self._reap()
 
     def stop(self) -> int:
-        """SIGTERM, and wait until it has said goodbye; its exit code."""
+        """Send SIGTERM, wait for the orderly end, and return the exit code."""
         self.process.terminate()
         self.process.wait(_PATIENCE)
         return self._reap()
 
     def pause(self) -> None:
-        """SIGSTOP: its kernel accepts and acknowledges, and nobody answers."""
+        """Send SIGSTOP: the kernel still accepts and acknowledges, and the process never answers."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
-        """Kill it, if it is there."""
+        """Kill it, if it runs."""
         if self._process is not None:
             self.kill()
 
@@ -198,29 +198,29 @@ class Member:
     # -- as its cluster-admin -----------------------------------------------------------------
 
     def status(self) -> MemberStatus:
-        """What it says of itself, and of its queues."""
+        """Return its status, with its queues."""
         return self.ask(status_with_queues)
 
     def promote(self, *, at_least: int = 0) -> MemberStatus:
-        """Make it the primary."""
+        """Promote it."""
         return self.ask(lambda admin: admin.promote(at_least=at_least))
 
     def follow(self, primary: Member, *, generation: int) -> MemberStatus:
-        """Tell it where the primary is."""
+        """Configure the address of the primary."""
         where = parse_endpoint(primary.url)
         return self.ask(lambda admin: admin.set_primary(where, generation=generation))
 
     def demote(self, successor: Member) -> MemberStatus:
-        """Make it passive; its clients are sent to the other one."""
+        """Demote it; it redirects its clients to the other one."""
         return self.ask(lambda admin: admin.demote(parse_endpoint(successor.url)))
 
     def depth(self, queue: str) -> int:
-        """Messages in a queue, those that a consumer holds included."""
+        """Count the messages in a queue, including those that a consumer holds."""
         queues = self.status().facts["queues"]
         return next((int(each["depth"]) for each in queues if each["name"] == queue), 0)
 
     def ask(self, question: Callable[[AdminClient], Coroutine[Any, Any, T]]) -> T:
-        """Ask its management node something."""
+        """Send a request to its management node."""
 
         async def asking() -> T:
             credentials = Credentials(user=ADMIN_USER, password=ADMIN_PASSWORD)
@@ -233,11 +233,11 @@ class Member:
         return _on_a_thread(asking())
 
     def bodies(self, queue: str) -> list[Any]:
-        """What stands in a queue, in its order; everything stays there."""
+        """Browse the bodies of a queue, in order."""
         return [message.body for message in self.messages(queue)]
 
     def messages(self, queue: str) -> list[Any]:
-        """The same, as whole messages."""
+        """Browse the messages of a queue, in order."""
 
         async def browsing() -> list[Any]:
             found = []
@@ -255,7 +255,7 @@ class Member:
         return _on_a_thread(browsing())
 
     def wait_for(self, true: Callable[[MemberStatus], bool]) -> MemberStatus:
-        """Ask for its status until something is true of it."""
+        """Poll its status until a condition is true."""
         end = time.monotonic() + _PATIENCE
         while not true(status := self.status()):
             if time.monotonic() > end:
@@ -264,35 +264,35 @@ class Member:
 
 
 class Members:
-    """Starts members, and ends those that are left."""
+    """Starts members, and ends the remaining ones."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._members: list[Member] = []
         # Linux takes the end of the thread that started a child for the end of its parent, and
-        # tests start members on threads that do not last.
+        # tests start members on short-lived threads.
         self._spawner = ThreadPoolExecutor(1, thread_name_prefix="spawner")
 
     def start(self, name: str, **arguments: Any) -> Member:
-        """A new member; ``arguments`` are those of ``Member``."""
+        """Start a new member; ``arguments`` are those for ``Member``."""
         member = self.make(name, **arguments)
         member.start()
         return member
 
     def make(self, name: str, **arguments: Any) -> Member:
-        """The same, not started yet."""
+        """Make a new member without starting it."""
         member = Member(self._folder, name, self._spawner, **arguments)
         self._members.append(member)
         return member
 
     def logs(self) -> list[str]:
-        """What every member wrote to its standard error."""
+        """Return the standard error of every member."""
         return [member.log.read_text(errors="replace") for member in self._members if member.log.exists()]
 
     def pair(self, *, advertised: bool = False, **arguments: Any) -> tuple[Member, Member]:
-        """A primary, and a passive member that knows it.
+        """Start a primary, and a passive member that knows it.
 
-        :param told: both tell clients in their Open where the members are.
+        :param told: True if both announce the members to clients in their Open.
         """
         where = free_addresses((Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", 0)))
         scheme = "amqps" if arguments.get("certificate") else "amqp"
@@ -316,7 +316,7 @@ class Members:
 
 
 def _context(certificate: Certificate | None, clients: Authority | None) -> ssl.SSLContext | None:
-    """How the admin reaches a member with this certificate, which may want to see one as well."""
+    """Return the admin's TLS context for a member with this certificate, which may require one as well."""
     if certificate is None:
         return None
     context = certificate.authority.client_context()

@@ -25,7 +25,7 @@ _TOOLS = ("unshare", "nsenter", "mount", "sleep")
 
 
 class SmallDisk:
-    """One, mounted at a path.
+    """A small disk, mounted at a path.
 
     :param size: as ``mount`` takes it.
     """
@@ -61,14 +61,14 @@ class SmallDisk:
         return found.f_bavail * found.f_frsize
 
     def fill(self, leave: int = 0) -> None:
-        """Take all room but so many bytes; without any left, a write of one byte fails."""
+        """Fill it except for this many bytes; with none left, a write of one byte fails."""
         with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while not leave or self.free > leave:
                 file.write(_BLOCK[: max(1, min(len(_BLOCK), self.free - leave))])
         assert self.free <= leave
 
     def make_room(self) -> None:
-        """Give back what was taken."""
+        """Delete the filler."""
         self._filler.unlink()
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""What is in the store of a member that does not run, for comparing members.
+"""The store contents of a stopped member, for comparing members.
 
-A store is read from a copy: a look changes nothing, and a member may be started again on it.
+A store is read from a copy: reading changes nothing, and a member may be restarted on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row = tuple[int, bytes, int]
 
 
 class Wiring(NamedTuple):
-    """The wiring, without what has a life of its own: by name, or as a set."""
+    """The wiring without its ids: by name, or as a set."""
 
     queues: dict[str, QueueRecord]
     exchanges: dict[str, ExchangeRecord]
@@ -29,7 +29,7 @@ class Wiring(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """What decides over a promotion."""
+    """The facts that decide a promotion."""
 
     generation: int | None
     pending: Pending | None
@@ -37,9 +37,9 @@ class Generation(NamedTuple):
 
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[Store]:
-    """A copy of the store of a directory.
+    """Open a copy of the store of a directory.
 
-    :raises AssertionError: when the store is damaged.
+    :raises AssertionError: if the store is damaged.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "store"
@@ -53,14 +53,14 @@ async def opened(path: Path) -> AsyncIterator[Store]:
 
 
 async def contents(path: Path) -> dict[str, list[Row]]:
-    """The messages of every queue, by the queue's name."""
+    """Return the messages of every queue, by the queue's name."""
     async with opened(path) as store:
         snapshot = await store.load()
         return {queue.record.name: await _rows(store, queue.key) for queue in snapshot.queues}
 
 
 async def wiring(path: Path) -> Wiring:
-    """Queues, exchanges and bindings."""
+    """Return queues, exchanges and bindings."""
     snapshot = await _load(path)
     return Wiring(
         {queue.record.name: queue.record for queue in snapshot.queues},
@@ -70,7 +70,7 @@ async def wiring(path: Path) -> Wiring:
 
 
 async def generation(path: Path) -> Generation:
-    """The member's number and pending claim."""
+    """Return the member's generation and pending claim."""
     snapshot = await _load(path)
     return Generation(snapshot.generation, snapshot.pending)
 

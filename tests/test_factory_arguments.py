@@ -1,4 +1,4 @@
-"""The typed keyword arguments are exactly those that the factory takes."""
+"""The typed keyword arguments equal the factory's arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README and docs are true: their tables are those of the code, programs compile, paths exist."""
+"""README and docs are true: their tables equal the code's, programs compile, paths exist."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ README = (ROOT / "README.md").read_text()
 
 
 def test_every_option_is_in_the_table_with_its_default() -> None:
-    """``scripts/readme_tables.py`` writes it anew."""
+    """``scripts/readme_tables.py`` writes it."""
     assert options_table().strip() in (ROOT / "docs" / "options.md").read_text()
 
 
 def documented_errors() -> dict[str, tuple[str, str, str]]:
-    """Name of the error: usable?, delivered?, again?"""
+    """Return by name of the error: usable?, delivered?, again?"""
     page = (ROOT / "docs" / "errors.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", page, re.MULTILINE)
     return {name: (usable, delivered, again) for name, usable, delivered, again in rows}

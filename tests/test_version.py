@@ -1,4 +1,4 @@
-"""The version is the installed package's, everywhere."""
+"""Every version number equals the installed package's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is installed, and what is sent to a cluster, has all that is in the tree: templates and styles too.
+"""The wheel, and the package for a cluster, have all files of the tree, including templates and styles.
 
-And it works alone: in a virtual environment with nothing but the wheel, what it says it needs, and pytest.
+The wheel also works alone, in a virtual environment with only its requirements and pytest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(wheel_file: Path) -> set[str]:
-    """The names in the wheel."""
+    """Return the names in the wheel."""
     return set(zipfile.ZipFile(wheel_file).namelist())
 
 
@@ -64,7 +64,7 @@ def test_the_package_for_spark_has_every_file_of_the_analysis(tmp_path: Path) ->
 
 
 def needed(names: list[str]) -> set[str]:
-    """These distributions, and whatever they need without any extra."""
+    """Return these distributions and their requirements without any extra."""
     found: set[str] = set()
     while names:
         name = names.pop().lower().replace("_", "-")
@@ -78,7 +78,7 @@ def needed(names: list[str]) -> set[str]:
 
 
 def lend(distribution: str, site_packages: Path) -> None:
-    """Put links to an installed distribution into another environment: proton takes a minute to compile."""
+    """Link an installed distribution into another environment: proton takes a minute to compile."""
     files = metadata.files(distribution) or ()
     for top in {Path(file).parts[0] for file in files} - {"..", "__pycache__"}:
         source = Path(str(metadata.distribution(distribution).locate_file(top)))
@@ -88,7 +88,7 @@ def lend(distribution: str, site_packages: Path) -> None:
 
 
 class Alone:
-    """A virtual environment with the wheel, what it needs, and pytest."""
+    """A virtual environment with the wheel, its requirements, and pytest."""
 
     def __init__(self, folder: Path, wheel: Path) -> None:
         subprocess.run(
@@ -103,7 +103,7 @@ class Alone:
         subprocess.run([*pip, *quiet, str(wheel)], check=True, timeout=PATIENCE)
 
     def run(self, program: str, *arguments: str, cwd: Path) -> str:
-        """Run a program of the environment; what it prints."""
+        """Run a program of the environment; return its output."""
         done = subprocess.run(
             [str(self.bin / program), *arguments],
             cwd=cwd,
@@ -117,7 +117,7 @@ class Alone:
         return done.stdout
 
     def variables(self) -> dict[str, str]:
-        """The environment variables, without any that lead back to the checkout."""
+        """Return the environment variables, without any that lead back to the checkout."""
         return {
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))
         }

@@ -27,7 +27,7 @@ from tests.dnsmasq import free_port
 # A JVM on a busy machine with two cores starts in about 3 seconds.
 _PATIENCE = 60.0
 _JARS = ("zookeeper.jar", "slf4j-simple.jar")
-# The port is open before this line, and what connects then is never answered nor closed.
+# The port is open before this line; earlier connections are neither answered nor closed.
 _STARTED = "PrepRequestProcessor (sid:0) started"
 # After it, and until all of the server runs, every connection is closed: a client tries again this often.
 _POLL = 0.05
@@ -43,7 +43,7 @@ admin.enableServer=false
 
 
 def find_classpath() -> str:
-    """What the server needs; Debian's jar names the rest in its manifest."""
+    """Return the server's class path; Debian's jar names the rest in its manifest."""
     jars = [Path("/usr/share/java") / jar for jar in _JARS]
     missing = [jar for jar in jars if not jar.exists()]
     if missing or shutil.which("java") is None:
@@ -52,12 +52,12 @@ def find_classpath() -> str:
 
 
 class ZooKeeper:
-    """One server, an ensemble of its own.
+    """One server, which is an ensemble by itself.
 
     :param folder: an empty folder for its files.
     :param host: the address to listen on.
-    :param port: of that address; a free one is found if there is none.
-    :param wrapper: a command that executes the arguments behind it.
+    :param port: the port; a free one if none is given.
+    :param wrapper: a command that executes its arguments.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ZooKeeper:
         return self._process
 
     def url(self, path: str) -> str:
-        """As ``open_arbiter`` wants it."""
+        """Return a URL for ``open_arbiter``."""
         return f"zookeeper:{self.address}{path}"
 
     def start(self) -> None:
@@ -108,7 +108,7 @@ class ZooKeeper:
             raise AssertionError("ZooKeeper does not start:\n" + "".join(self._log[-20:]))
 
     def stop(self) -> None:
-        """End it, whatever state it is in; its data stay for the next start."""
+        """Stop it in any state; its data stay for the next start."""
         if self._process is None or self._reader is None:
             return
         self._process.kill()
@@ -119,12 +119,12 @@ class ZooKeeper:
         self._process = None
 
     def pause(self) -> None:
-        """A server that takes connections and does not answer."""
+        """Pause it: it takes connections and does not answer."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let it answer again, what it got meanwhile too."""
+        """Resume it; it also answers the requests of the meantime."""
         self.process.send_signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
@@ -137,15 +137,15 @@ class ZooKeeper:
         self.stop()
 
     def _command(self, configuration: Path) -> list[str]:
-        # A small and quickly started JVM; what it says goes where the test can read it.
+        # A small and quickly started JVM; its output goes where the test can read it.
         options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        # The process is killed here, never the machine: what it wrote is there, without waiting for the disk.
+        # The tests kill the process, never the machine: its writes survive without waiting for the disk.
         options.append("-Dzookeeper.forceSync=no")
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         return [*self._wrapper, "java", *options, "-cp", find_classpath(), main, str(configuration)]
 
     def _answers(self) -> bool:
-        """Whether it answers a client in time, which tries as long as the process is there."""
+        """Return whether it answers a client in time; the client retries as long as the process runs."""
         again = KazooRetry(max_tries=-1, delay=_POLL, backoff=1, max_jitter=0)
         client = KazooClient(self.address, connection_retry=again)
         end = time.monotonic() + _PATIENCE
@@ -163,5 +163,5 @@ class ZooKeeper:
             self._log.append(line)
             if _STARTED in line:
                 self._started.set()
-        # Who waits for a server that has ended waits no longer.
+        # Wakes a caller that waits for a server that has ended.
         self._started.set()

@@ -1,8 +1,8 @@
-"""A second producer of telemetry, which imports nothing of the first: docs/telemetry.md is all it knows.
+"""A second producer of telemetry, which imports nothing of the first: its only source is docs/telemetry.md.
 
-Each story has one thing to find, at times that are round numbers, so that the truth can be computed by hand;
-``test_by_hand`` has it.  Times are seconds after eight o'clock.  Two watchers are heard at 1000: that is
-``as_of``.
+Each story has one result to find, at round times, so that it can be computed by hand;
+``test_by_hand`` has the results.  Times are seconds after eight o'clock.  Two observers write lines at 1000,
+which is ``as_of``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 EIGHT = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
-BOOTED = 5000.0  # s; how long the machines were up at eight
+BOOTED = 5000.0  # s; uptime of the machines at eight
 
 
 class Process:
     """One process with one connection.
 
-    :param source: its name; ``client``: that of its client, where it is another.
-    :param clock: by how many seconds its wall clock is wrong.
+    :param source: its name; ``client``: the client's name, if it differs.
+    :param clock: error of its wall clock in seconds.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Process:
         self._attempts = 0
 
     def line(self, at: float, kind: str, **facts: Any) -> None:
-        """Write one; names of facts have ``_`` for ``.``."""
+        """Write one line; names of facts have ``_`` for ``.``."""
         self.number += 1
         given = {
             "messaging.client.id": self._client,
@@ -63,7 +63,7 @@ class Process:
         self.lines.append(json.dumps(line))
 
     def failed(self, at: float, host: str) -> None:
-        """An attempt that was refused."""
+        """Write an attempt that was refused."""
         self._attempt(at, host, error_type="refused")
 
     def connected(self, at: float, host: str) -> None:
@@ -116,7 +116,7 @@ def watchers() -> Iterator[Process]:
 
 
 def ends() -> Iterator[Process]:
-    """One outage of each end, and one client that was never there."""
+    """Tell one outage of each end, and one client that never connected."""
     back, gave_up, closed, replaced, silent, is_open = (
         Process(f"ends-{name}", cluster="ends")
         for name in ("back", "gave-up", "closed", "replaced", "silent", "open")
@@ -149,7 +149,7 @@ def ends() -> Iterator[Process]:
 
 
 def loop() -> Iterator[Process]:
-    """An endpoint that loses its four connections three times, each time for a second."""
+    """Let an endpoint lose its four connections three times, each time for a second."""
     for number in range(4):
         one = Process(f"loop-{number}", cluster="loop")
         one.connected(10.0, "loop-a")
@@ -161,7 +161,7 @@ def loop() -> Iterator[Process]:
 
 
 def restart() -> Iterator[Process]:
-    """A failover of four connections that takes two seconds."""
+    """Let four connections fail over in two seconds."""
     for number in range(4):
         one = Process(f"restart-{number}", cluster="restart")
         one.connected(10.0, "restart-a")
@@ -172,7 +172,9 @@ def restart() -> Iterator[Process]:
 
 
 def night() -> Iterator[Process]:
-    """100 connections lost at 300: 99 are back by 310, one at 700.  Of another 100 at 500 all are by 510."""
+    """Lose 100 connections at 300: 99 are back by 310, one at 700.  Lose another 100 at 500: all are back by
+    510.
+    """
     for number in range(101):
         one = Process(f"night-{number}", cluster="night")
         back = 10.0 if number >= 98 else (number + 1) / 10
@@ -190,7 +192,7 @@ def night() -> Iterator[Process]:
 
 
 def delays() -> Iterator[Process]:
-    """60 equal delays, and 60 that are spread as evenly as they can be."""
+    """Write 60 equal delays, and 60 delays that are spread as evenly as possible."""
     one = Process("delays", cluster="delays")
     for number in range(60):
         common = {
@@ -207,7 +209,7 @@ def delays() -> Iterator[Process]:
 
 
 def clocks() -> Iterator[Process]:
-    """One is an hour fast; one is set 30 s ahead while it runs."""
+    """Write one clock that is an hour fast, and one that is set 30 s ahead while it runs."""
     fast = Process("fast", cluster="clocks", clock=3600.0)
     fast.connected(10.0, "clocks-a")
     fast.alive(990.0)
@@ -221,7 +223,7 @@ def clocks() -> Iterator[Process]:
 
 
 def files() -> list[list[str]]:
-    """The lines of three files: with copies, and with three lines that are in quarantine."""
+    """Return the lines of three files: with copies, and with three lines that are in quarantine."""
     stories = (watchers(), ends(), loop(), restart(), night(), delays(), clocks())
     lines = [line for story in stories for process in story for line in process.lines]
     assert max(Counter(lines).values()) == 1

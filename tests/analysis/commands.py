@@ -1,4 +1,4 @@
-"""The command ``haclient`` as a process of its own."""
+"""The command ``haclient`` as a separate process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def environment() -> dict[str, str]:
 
 
 def haclient(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
+    """Run the command to its end."""
     command = [*COMMAND, *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=LONGEST, check=False, env=environment()

@@ -1,7 +1,7 @@
 """One Spark session for the whole suite.
 
-A test that times out in a call to the JVM leaves the session out of step for all that follow, so that
-the limit here is far from what a test takes on a busy machine.
+A test that times out in a call to the JVM leaves the session out of step for all later tests.  So
+the limit here is far above the time of any test on a busy machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that compare tables and figures: what a report shows takes a third of a job on few rows."""
+    """Skip reports, for tests that compare tables and figures: a report takes a third of a job on few
+    rows.
+    """
     from haclient.analysis.report import data
 
     monkeypatch.setattr(data, "report_tables", lambda *_: {})
@@ -37,7 +39,7 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two cores, and no more partitions than small tables need."""
+    """A session with two cores, and only as many partitions as small tables need."""
     from haclient.analysis.io.session import spark_session
     from tests.analysis.spark_processes import SMALL
 

@@ -1,4 +1,4 @@
-"""One batch job on this machine, which the jobs elsewhere are compared with; it runs once in a suite."""
+"""One batch job on this machine, the reference for jobs elsewhere; it runs once in a suite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.analysis import small_fleet
 
 @dataclass(frozen=True)
 class Done:
-    """A job that is done."""
+    """A finished job."""
 
     telemetry: Path
     out: Path
@@ -28,7 +28,7 @@ DONE = pytest.StashKey[Done]()
 def local(
     spark: SparkSession, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Done:
-    """The job.  pytest makes the fixture for each module that imports it; the first one runs the job."""
+    """Run the job.  pytest makes the fixture for each module that imports it; the first one runs the job."""
     kept = request.config.stash
     if DONE not in kept:
         kept[DONE] = _run(spark, tmp_path_factory.mktemp("telemetry"), tmp_path_factory.mktemp("local"))

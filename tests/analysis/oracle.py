@@ -1,6 +1,6 @@
-"""Every table once more, in SQL on DuckDB, from the same files.
+"""A second computation of every table, in SQL on DuckDB, from the same files.
 
-Nothing of the pipeline is used here, not even its reading of JSON.  Times are microseconds since the epoch.
+It shares nothing with the pipeline, not even the parsing of JSON.  Times are microseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -488,7 +488,7 @@ STEPS = ("lives", "heavy", "losses", "extents", "marks", "seconds", "rates", "fl
 
 
 def answers(files: str) -> dict[str, list[dict[str, Any]]]:
-    """The rows of every table, from the JSON files that match the pattern."""
+    """Return the rows of every table, from the JSON files that match the pattern."""
     with duckdb.connect() as connection:
         connection.execute(_READ.format(files=files, columns=", ".join(_columns())))
         for name, query in _TABLES.items():
@@ -497,7 +497,7 @@ def answers(files: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def pattern(folder: Path) -> str:
-    """The files of a folder that Spark wrote."""
+    """Return the pattern of the files in a folder that Spark wrote."""
     return str(folder / "part-*")
 
 

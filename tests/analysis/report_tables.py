@@ -1,4 +1,4 @@
-"""Tables as the report takes them, made by hand."""
+"""Input tables of the report, made by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STORM = {
 
 
 def stream(link: str | None, **facts: Any) -> dict[str, Any]:
-    """What the report shows of one stream, over a hundred minutes."""
+    """Return the report's data of one stream, over a hundred minutes."""
     levels = {f"lag_seconds_{name}": value for name, value in (("p50", 0.11), ("p99", 2.4), ("max", 9.5))}
     if link is None:
         levels |= {f"lag_events_{name}": value for name, value in (("p50", 40), ("p99", 900), ("max", 2100))}
@@ -65,7 +65,7 @@ def stream(link: str | None, **facts: Any) -> dict[str, Any]:
 
 
 def tables() -> dict[str, list[dict[str, Any]]]:
-    """One storm of two thousand connections, with something in every table."""
+    """Return one storm of two thousand connections, with rows in every table."""
     return {
         "headline": [
             {

@@ -1,6 +1,6 @@
-"""Telemetry of a small fleet as text, made without Spark: what the jobs are fed with, file by file.
+"""Telemetry of a small fleet as text, made without Spark: input for jobs, file by file.
 
-It has what jobs must stand: copies of a line in another file, lines of one outage in several files,
+It has the difficult cases: copies of a line in another file, lines of one outage in several files,
 lines that are no telemetry, and clients that never came back.
 """
 
@@ -32,7 +32,7 @@ class Client:
         self.down = False
 
     def lines(self, outages: int) -> Iterator[str]:
-        """A first connect, and some outages."""
+        """Yield the lines of a first connect, and some outages."""
         yield from self._connect(0)
         for _ in range(outages):
             self._at += self._prng.uniform(20, 40)
@@ -112,7 +112,7 @@ class Client:
 
 
 def files(clients: int, outages: int, seed: int, *, count: int = 4) -> list[list[str]]:
-    """The lines of ``count`` files: each client's in order, and gone on with from file to file."""
+    """Return the lines of ``count`` files: each client's in order, and continued from file to file."""
     prng = random.Random(seed)
     made: list[list[str]] = [[] for _ in range(count)]
     for number in range(clients):

@@ -19,7 +19,7 @@ STARTING = 60.0  # s; a JVM takes 3 s on an idle machine
 STOPPING = 20.0
 JVM = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {SHORT_LIFE}"
 FEW_ROWS = {"spark.driver.extraJavaOptions": JVM, "spark.sql.shuffle.partitions": "2"}
-# Not what else a light session does: shuffles and adaptive plans are shown here, as on large inputs.
+# A light session also changes shuffles and adaptive plans, which run here as on large inputs.
 INTERPRETED = {name: value for name, value in LIGHT.items() if ".codegen." in name}
 SMALL_PAGES = {name: value for name, value in LIGHT.items() if ".buffer." in name}
 SMALL = INTERPRETED | SMALL_PAGES | FEW_ROWS
@@ -30,7 +30,7 @@ WORKER = "org.apache.spark.deploy.worker.Worker"
 
 @contextmanager
 def standalone(folder: Path, *, workers: int = 2, memory: str = "640m") -> Iterator[str]:
-    """A master and its workers, one core each; the master's URL."""
+    """Start a master and its workers, one core each; return the master's URL."""
     with ExitStack() as stack:
         log = stack.enter_context(_spark_class(folder / "master.log", MASTER, "--port", "0"))
         url = _wait_for(log, r"Starting Spark master at (spark://\S+)")
@@ -44,7 +44,7 @@ def standalone(folder: Path, *, workers: int = 2, memory: str = "640m") -> Itera
 
 @contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
-    """A Spark Connect server; its URL.  It compiles queries, as users' servers do."""
+    """Start a Spark Connect server; return its URL.  It compiles queries, as users' servers do."""
     options = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
@@ -61,7 +61,7 @@ def connect_server(folder: Path) -> Iterator[str]:
 
 
 def settings(options: Mapping[str, str]) -> list[str]:
-    """Options of Spark, as its commands and ours take them."""
+    """Return options of Spark, for its commands and ours."""
     return [part for name, value in options.items() for part in ("--conf", f"{name}={value}")]
 
 
@@ -82,7 +82,7 @@ def _spark_class(log: Path, name: str, *options: str) -> Iterator[Path]:
 
 @contextmanager
 def _process(log: Path, command: list[str]) -> Iterator[Path]:
-    """``spark-class`` and ``spark-submit`` exec the JVM, so that the process is the JVM itself."""
+    """Start a process; ``spark-class`` and ``spark-submit`` exec the JVM, so it is the JVM itself."""
     environment = os.environ | {
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -104,7 +104,7 @@ def _process(log: Path, command: list[str]) -> Iterator[Path]:
 
 
 def _wait_for(log: Path, pattern: str) -> str:
-    """The first group of ``pattern`` in the log."""
+    """Wait for ``pattern`` in the log; return its first group."""
     deadline = time.monotonic() + STARTING
     while time.monotonic() < deadline:
         found = re.search(pattern, log.read_text(errors="replace"))

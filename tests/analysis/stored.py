@@ -1,4 +1,4 @@
-"""Stored tables as plain rows, so that those of two jobs can be compared."""
+"""Stored tables as plain rows, to compare two jobs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ DIGITS = 9  # sums of doubles depend on the order, which a cluster chooses
 
 
 def tables(out: Path) -> dict[str, list[Any]]:
-    """The rows of every table that a job stored in ``out``, in an order of their own."""
+    """Return the sorted rows of every table that a job stored in ``out``."""
     found = {path.name: path for path in (out / "tables").iterdir()}
     return {name: rows(found[name]) for name in sorted(found)}
 
 
 def rows(path: Path) -> list[Any]:
-    """The rows of one table."""
+    """Return the rows of one table."""
     table = [
         json.loads(json.dumps(plain(row), default=_time)) for row in parquet.read_table(path).to_pylist()
     ]
@@ -27,12 +27,12 @@ def rows(path: Path) -> list[Any]:
 
 
 def lines(path: Path) -> int:
-    """How many rows a table has as JSON."""
+    """Count the rows of a table as JSON."""
     return sum(len(file.read_text().splitlines()) for file in path.glob("*.json"))
 
 
 def plain(value: Any) -> Any:
-    """Without what may differ between two jobs on the same lines: digits of doubles, order in maps."""
+    """Remove differences between two jobs on the same lines: digits of doubles, order in maps."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
@@ -45,5 +45,5 @@ def plain(value: Any) -> Any:
 
 
 def _time(value: datetime) -> str:
-    """In UTC: Arrow's Parquet says so, and Spark's doesn't."""
+    """Return a time in UTC: Arrow's Parquet says so, and Spark's doesn't."""
     return value.replace(tzinfo=None).isoformat()

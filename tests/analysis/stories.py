@@ -1,4 +1,4 @@
-"""Short stories of a client or two, each in a cluster of its own, so that one set of tables tells them all.
+"""Short stories of one or two clients, each in its own cluster, so that one set of tables has them all.
 
 A query takes Spark as long for five lines as for a thousand: tables of each story would take a minute.
 """
@@ -19,7 +19,7 @@ START = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 SCHEMA = ", ".join(f"{key.column} {key.type.value}" for key in KEYS)
 
 Line = tuple[Kind, float, Mapping[str, Any]]
-"""A kind, seconds from the start, and the facts that matter."""
+"""A kind, seconds from the start, and the relevant facts."""
 
 Row = tuple[Any, ...]
 
@@ -31,7 +31,7 @@ class Stories:
         self._rows: list[Row] = []
 
     def tell(self, name: str, lines: Iterable[Line], **everywhere: Any) -> str:
-        """Keep a story; returns its name, which is its cluster's.
+        """Keep a story; return its name, which is its cluster's.
 
         :param everywhere: facts of all its lines.
         """
@@ -39,12 +39,12 @@ class Stories:
         return name
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The lines of all of them."""
+        """Return the lines of all stories."""
         return framed(spark, self._rows)
 
 
 def rows(name: str, lines: Iterable[Line], **everywhere: Any) -> list[Row]:
-    """Lines of the schema; no client is in two stories."""
+    """Return lines of the schema; no client is in two stories."""
     made = []
     for number, (kind, at, facts) in enumerate(lines, start=1):
         fixed = {
@@ -66,10 +66,10 @@ def rows(name: str, lines: Iterable[Line], **everywhere: Any) -> list[Row]:
 
 
 def framed(spark: SparkSession, lines: list[Row]) -> DataFrame:
-    """As the ingest makes them; each line is written when it happens."""
+    """Return lines as the ingest makes them; each line is written when it happens."""
     return spark.createDataFrame(lines, SCHEMA).withColumns({"date": sf.to_date("time"), "t": sf.col("time")})
 
 
 def all_tables(events: DataFrame, options: Options | None = None) -> dict[str, DataFrame]:
-    """Every table by its name."""
+    """Return every table by its name."""
     return dict(zip(NAMES, each(events, options or Options()), strict=True))

@@ -1,4 +1,4 @@
-"""Advice only where the data supports it and a replay shows it; the facts are made by hand."""
+"""Advice only if the data supports it and a replay confirms it; the facts are made by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FACTS = Facts(
 
 
 def constant(*outcomes: tuple[float, float, int]) -> Replay:
-    """Before and after, again and again: last one back, attempts, clients that gave up."""
+    """Return equal results before and after: last one back, attempts, clients that gave up."""
     made = iter(outcomes * 3)
 
     def play(setting: Setting, /) -> Outcome | None:
@@ -134,7 +134,7 @@ def test_the_simulator_replays_a_storm_with_fewer_clients_at_the_same_best_time(
     again = replay(replace(small, storm=Storm(clients=20_000, rate=1000.0, outage=2.0)))
     assert outcome == again, "the same part of either"
     assert outcome is not None
-    assert 22.0 <= outcome.last < 60.0  # nobody can be back before the outage and N/rate
+    assert 22.0 <= outcome.last < 60.0  # no client can be back before the outage and N/rate
     assert outcome.gave_up == 0
     hasty = replay(replace(small, deadline=5.0))
     assert hasty is not None

@@ -1,4 +1,4 @@
-"""What alarms mean; the jobs of ``test_by_hand`` and ``test_flapping`` raise them."""
+"""The meaning of alarms; the jobs of ``test_by_hand`` and ``test_flapping`` raise them."""
 
 from __future__ import annotations
 

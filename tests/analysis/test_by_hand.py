@@ -1,4 +1,4 @@
-"""The whole job on the telemetry of the second producer; every number here was computed by hand."""
+"""The whole job on the telemetry of the second producer; every expected number was computed by hand."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_each_outage_has_its_end(done: Done) -> None:
 
 
 def test_a_kill_a_clean_stop_and_a_silence_are_told_apart(done: Done) -> None:
-    """Of the last one the line does not say it: an older client wrote it."""
+    """The line of the last one lacks it: an older client wrote it."""
     lost = where(done.tables["episodes"], lambda row: row["outage"] > 1)
     assert Counter((row["cluster"], row["lost_kind"]) for row in lost) == {
         ("loop", "cut"): 12,
@@ -122,7 +122,7 @@ def test_the_summary(done: Done) -> None:
 
 
 def test_two_floods_of_a_night_are_two_storms_and_one_of_the_first_is_a_straggler(done: Done) -> None:
-    """Whatever else is lost: four connections are no storm."""
+    """Four further connections are no storm, whatever else is lost."""
     columns = ("cluster", "started_at", "ended_at", "clients_hit", "attempts", "stragglers", "saturated")
     found = [tuple(row[name] for name in columns) for row in done.tables["storms"]]
     assert sorted(found) == [

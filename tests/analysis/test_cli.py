@@ -34,7 +34,7 @@ def lines(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands use the suite's session, and leave it running."""
+    """Run the commands in the suite's session, and leave it running."""
 
     class Session:
         def __getattr__(self, name: str) -> Any:
@@ -65,7 +65,7 @@ FOUND = dict.fromkeys(METRICS, 2) | {"p99_downtime": 1.25, "max_downtime": None}
 
 @pytest.fixture
 def done(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job is done without Spark; the tests of the job and of Spark Connect run a real one."""
+    """Fake the job without Spark; the tests of the job and of Spark Connect run a real one."""
 
     def finish(_: Any, given: job.Job, *__: Any) -> dict[str, Any]:
         given.out.mkdir(exist_ok=True)

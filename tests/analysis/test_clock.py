@@ -1,4 +1,4 @@
-"""When things happened, on processes whose clocks are wrong in every way; the truth is computed by hand."""
+"""The times of events of processes with all kinds of wrong clocks; the truth is computed by hand."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ STORIES: dict[str, Story] = {
     ],
     "a strange line, and then it was set": [
         *((at, at, at) for at in (1, 2, 3)),
-        (4, 9999.0, 4),  # it is of the piece before the three that agree
+        (4, 9999.0, 4),  # belongs to the piece before the three lines that agree
         *((at, at + 60, at + 60) for at in (5, 6, 7)),
     ],
     "no time before it got one": [

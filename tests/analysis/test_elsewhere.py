@@ -1,6 +1,6 @@
 """The batch job on a standalone cluster and on a Spark Connect server: the same tables as on one machine.
 
-Each takes one core to plan its queries, so that the two run beside each other.
+Each needs one core to plan its queries, so both run side by side.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Process = subprocess.CompletedProcess[str]
 
 
 class Jobs(NamedTuple):
-    """What runs, and its folders."""
+    """The running jobs, and their folders."""
 
     on_cluster: Future[Process]
     cluster: Path
@@ -47,7 +47,7 @@ def jobs(local: Done, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs
 
 
 def on_cluster(telemetry: Path, folder: Path) -> Process:
-    """Submit the package; its driver is one without Jinja2."""
+    """Submit the package; its driver lacks Jinja2."""
     script = build(folder / "haclient.zip")
     (folder / "sitecustomize.py").write_text("import sys\nsys.modules['jinja2'] = None\n")
     home = str(spark_processes.SPARK_HOME)
@@ -68,13 +68,13 @@ def on_cluster(telemetry: Path, folder: Path) -> Process:
 
 
 def on_server(telemetry: Path, folder: Path) -> Process:
-    """The command, with a Spark Connect server that was started for it."""
+    """Run the command with a Spark Connect server that was started for it."""
     with spark_processes.connect_server(folder / "server") as url:
         return commands.haclient("analyze", telemetry, "--out", folder / "out", "--remote", url, "--json")
 
 
 def same_results(done: Process, out: Path, local: Done) -> dict[str, list[Any]]:
-    """The tables, which are those of the local job."""
+    """Assert that the tables equal the local job's."""
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout) == pytest.approx(local.summary)
     found = stored.tables(out)

@@ -1,4 +1,4 @@
-"""Endpoints that lose their clients again and again, and those that only seem to; counted by hand."""
+"""Endpoints that lose their clients repeatedly, and endpoints that only seem to; counted by hand."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ STORIES = Stories()
 STAYS = float("inf")
 
 Stay = tuple[float, float]
-"""When a connection came to the endpoint, and when it was lost to it; seconds."""
+"""When a connection reached the endpoint, and when it was lost there; seconds."""
 
 
 def client(endpoint: str, number: int, *stays: Stay, after: str | None = None) -> Iterator[Line]:
-    """The lines of one client.
+    """Return the lines of one client.
 
-    :param after: the endpoint that it comes to after its last loss.
+    :param after: the endpoint of its connection after the last loss.
     """
     here = {"client_id": f"client-{number}", "server_address": endpoint, "server_port": 1}
     for outage, (came, lost) in enumerate(stays, start=1):
@@ -39,7 +39,7 @@ def tell(endpoint: str, clients: Iterator[Iterator[Line]]) -> None:
 
 
 def loops(period: float) -> Iterator[Stay]:
-    """Twenty crashes, each three quarters of a period after everybody came."""
+    """Return twenty crashes, each three quarters of a period after all clients are back."""
     return ((period * number, period * (number + 0.75)) for number in range(20))
 
 

@@ -1,4 +1,4 @@
-"""The telemetry that ``generate`` makes says what its truth says, as DuckDB reads it without our tables."""
+"""The telemetry of ``generate`` agrees with its truth, as DuckDB reads it without our tables."""
 
 from __future__ import annotations
 

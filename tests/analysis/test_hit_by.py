@@ -1,4 +1,4 @@
-"""Who was hit: by hand, and against DuckDB."""
+"""The affected groups of clients: by hand, and against DuckDB."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ CONNECTIONS = 130
 
 
 def story(number: int) -> Iterable[Line]:
-    """Connected; lost at 10 s; back after some seconds, or gave up, or never.  Some end before any loss."""
+    """Return the lines of clients that are lost at 10 s; some return, give up, never return, or end
+    before.
+    """
     yield Kind.CONNECTED, 1.0, {"outage": 1, "outage_duration": 1.0}
     if number % 2:
         yield Kind.LOST, 10.0, {}
@@ -39,7 +41,7 @@ def story(number: int) -> Iterable[Line]:
 
 
 def attributes(number: int) -> dict[str, str]:
-    """A pod of its own each; a version that the last five do not know."""
+    """Return attributes: a pod for each; a version that the last five lack."""
     version = {} if number >= CONNECTIONS - 5 else {"service_version": f"1.{number % 3}"}
     return {"instance": f"i{number}", "k8s_pod": f"pod-{number}", "service": "orders", **version}
 
@@ -103,7 +105,7 @@ def test_who_lacks_an_attribute_that_others_have_has_a_row(tables: dict[str, lis
     assert {name: lacking[name] for name in expected} == expected
     assert (lacking["p50_downtime"], lacking["p50_is_bound"]) == (129.0, False)
     assert (lacking["max_downtime"], lacking["max_is_bound"]) == (190.0, True)
-    assert lacking["p90_is_bound"]  # it lies between both
+    assert lacking["p90_is_bound"]  # between both
 
 
 _EXPECTED = """

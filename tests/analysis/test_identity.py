@@ -1,4 +1,4 @@
-"""Lines that are not what they seem, through the batch job and a stream that starts again in the middle.
+"""Lines with a misleading identity, through the batch job and a stream that restarts in the middle.
 
 The truth is computed by hand.
 """
@@ -29,7 +29,7 @@ BEFORE_ITS_TIME = 60  # lines of each
 def line(
     process: str, number: int, kind: str, at: float, *, moment: str = "", **facts: Any
 ) -> dict[str, Any]:
-    """A line of the only connection of a process, in its first episode."""
+    """Return a line of the only connection of a process, in its first episode."""
     given = {
         "client_id": process,
         "instance": process,
@@ -41,7 +41,7 @@ def line(
         **facts,
     }
     return {
-        "id": f"id-{number}",  # the same in each process, as of writers that were given one seed
+        "id": f"id-{number}",  # the same in each process, as with writers that got one seed
         "source": f"/haclient/{process}",
         "type": kind,
         "time": moment or (START + timedelta(seconds=at)).isoformat().replace("+00:00", "Z"),
@@ -54,7 +54,7 @@ def without(key: str, from_: dict[str, Any]) -> dict[str, Any]:
 
 
 def life(process: str) -> list[dict[str, Any]]:
-    """Four lines, one of them of a type of the future."""
+    """Return four lines, one of them of a type of the future."""
     return [
         line(process, 1, Kind.ATTEMPT, 1.0, server_address="a", server_port=5672.0, attempt_duration=0.5),
         line(process, 2, Kind.CONNECTED, 1.5, moment="2026-11-21t08:00:01.500000z", outage_duration=1.0),
@@ -64,7 +64,7 @@ def life(process: str) -> list[dict[str, Any]]:
 
 
 def sensor(process: str) -> list[dict[str, Any]]:
-    """A device that starts in 1970, and gets the time in its first outage, which takes 70 s."""
+    """Return a device that starts in 1970, and gets the time in its first outage, which takes 70 s."""
     early = [
         line(process, number, Kind.ATTEMPT, number / 10, moment=f"1970-01-01T00:00:{number // 2:02}Z")
         for number in range(1, BEFORE_ITS_TIME)

@@ -1,4 +1,4 @@
-"""A signal while Spark starts or works: an exit code of its own, and no word of py4j or the JVM."""
+"""A signal while Spark starts or works: a separate exit code, and no text of py4j or the JVM."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_ctrl_c_while_a_job_writes_ends_analyze_with_130_and_no_traceback(tmp_pa
 
 @pytest.mark.slow
 def test_a_group_that_is_terminated_while_spark_starts_ends_with_143_and_no_traceback(tmp_path: Path) -> None:
-    """As a service manager ends a service: the JVM gets the signal too, and Spark cannot start without it."""
+    """A service manager ends services so: the JVM gets the signal too, and Spark cannot start without it."""
     arguments = ["telemetry", "generate", "--clients", "10", "--out", str(tmp_path / "out")]
     ended = end_by(signal.SIGTERM, arguments, starts_spark, TMPDIR=str(tmp_path))
     assert ended == (128 + signal.SIGTERM, "", [])

@@ -1,4 +1,4 @@
-"""Which groups of delays are marked.  Judges: published tables, values by hand, and scipy's ``kstest``."""
+"""Groups of delays that are marked.  References: published tables, values by hand, and scipy's ``kstest``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_p_is_the_exact_one(judged: int, distance: float, expected: float, digit
 
 
 def test_holm_by_hand() -> None:
-    """Holm's own way: the smallest times 4, the next times 3, and never less than the one before."""
+    """Holm's correction: the smallest times 4, the next times 3, and never less than the one before."""
     assert marks.holm([0.02, 0.01, 0.9, 0.011]) == pytest.approx([0.04, 0.04, 0.9, 0.04])
     assert marks.holm([0.5, 0.6]) == [1.0, 1.0]
 
@@ -76,7 +76,7 @@ SCHEMA = (
 )
 MANY = 1_000_000
 BIAS = 1.02
-"""Places are those of an even draw to the power of it: 0.0073 away from even at most, by calculus."""
+"""Positions are even draws to the power of it: at most 0.0073 away from even, by calculus."""
 
 
 def evenly(count: int, seed: int = 0) -> list[float]:
@@ -97,7 +97,7 @@ def told() -> Iterator[Delay]:
         ("equal", 50.0, 50.0 * place, None, 3) for place in evenly(200, 1)
     )  # drawn from too far below
     yield from (("equal", 60.0, 30.0 + 30.0 * place, 30.0, 3) for place in evenly(200, 2))
-    yield from (  # each ceiling is thrice the delay before
+    yield from (  # each ceiling is three times the delay before
         ("decorrelated", 1.0 + number, 0.1 + (0.9 + number) * place, 0.1, 4)
         for number, place in enumerate(DECORRELATED)
     )
@@ -144,7 +144,7 @@ def one(found: list[dict[str, Any]], strategy: str, base: float | None, number: 
 
 @pytest.mark.slow
 def test_a_million_delays_with_a_tiny_bias_are_not_marked(spark: SparkSession) -> None:
-    """Significant beyond doubt, and nothing that anybody would act on."""
+    """The bias is significant, and too small to act on."""
     few = spark.createDataFrame(list(told()), SCHEMA)
     row = one(judged(million(spark).unionByName(few)), "full", 80.0, 9)
     assert row["ks_statistic"] == pytest.approx(0.0072849, abs=1e-6)

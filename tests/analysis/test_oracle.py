@@ -1,6 +1,6 @@
-"""Every table equals what DuckDB makes of the same files, of three fleets; and both equal the truth.
+"""Every table equals DuckDB's result on the same files, for three fleets; and both equal the truth.
 
-The first fleet has all the faults.  Of the second no line is lost and no clock is wrong but one, so that
+The first fleet has all the faults.  In the second no line is lost and no clock is wrong except one, so that
 storms, flapping and ends are exactly the true ones.  Clocks of the third are wrong and are set.
 """
 
@@ -92,14 +92,14 @@ def test_a_table_equals_an_independent_computation(fleet: Fleet, name: str) -> N
 
 
 def same_rows(table: DataFrame, rows: list[dict[str, Any]], order: list[str]) -> None:
-    """Whether a table has these rows of the oracle's, in the columns that they have."""
+    """Return whether a table has the oracle's rows, in their common columns."""
     found = plain(table).select(*rows[0])
     expected = table.sparkSession.createDataFrame([tuple(row.values()) for row in rows], found.schema)
     assertDataFrameEqual(found.orderBy(order), expected.orderBy(order), checkRowOrder=True, rtol=1e-9)
 
 
 def plain(table: DataFrame) -> DataFrame:
-    """With times as microseconds since the epoch."""
+    """Return rows with times as microseconds since the epoch."""
 
     def column(name: str, kind: str) -> Column:
         return sf.unix_micros(name).alias(name) if kind == "timestamp" else sf.col(name)
@@ -110,7 +110,7 @@ def plain(table: DataFrame) -> DataFrame:
 def test_no_outage_is_missing_and_none_is_invented(fleet: Fleet) -> None:
     key = ["client_id", "connection", "outage"]
     episodes = fleet.tables["episodes"].where("client_id LIKE 'client%'").select(*key)
-    # an outage of which every line was lost, or cut, cannot be known
+    # an outage of which every line was lost or cut cannot be known
     truth = fleet.made.truth.where("lost_lines = 0").select(*key)
     assert episodes.exceptAll(fleet.made.truth.select(*key)).count() == 0
     assert truth.exceptAll(episodes).count() == 0
@@ -138,7 +138,7 @@ def test_clients_that_died_or_gave_up_are_distinguished(fleet: Fleet) -> None:
     )
     found = fleet.tables["episodes"].select(*key, "episode_result")
     wrong = lost.exceptAll(found).join(found.withColumnRenamed("episode_result", "instead"), key)
-    # one that died in the last outage may have been heard of just before the end
+    # a client that died in the last outage may have written a line just before the end
     assert {row["instead"] for row in wrong.collect()} <= {"open"}
     assert lost.count() > 10
 
@@ -193,7 +193,7 @@ def test_clocks_are_set_where_they_truly_were(fleet: Fleet) -> None:
 
 
 def test_the_lines_keep_the_contract_of_telemetry(fleet: Fleet) -> None:
-    """Those that are whole: the last ones of clients that died are cut."""
+    """Only whole lines count: the last ones of clients that died are cut."""
     now = datetime(2026, 11, 23, tzinfo=UTC)
     verdicts = Counter(check(row["value"], now).reason for row in fleet.ends.lines.collect())
     assert verdicts.keys() == {None, Reason.NOT_JSON}

@@ -1,4 +1,4 @@
-"""Percentiles of more values than one task keeps: how far their ranks are off."""
+"""The rank error of percentiles over more values than one task keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARES = (0.5, 0.9, 0.99, 1.0)
 def test_of_a_sketch_the_rank_is_off_by_less_than_a_thousandth(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, spread: str
 ) -> None:
-    """The judge counts the values below and up to what was found; values that are equal share their ranks."""
+    """The reference counts the values up to the result; equal values share their ranks."""
     monkeypatch.setattr(percentiles, "EXACT", VALUES - 1)
     values = spark.range(0, VALUES, 1, 4).select(sf.expr(spread).alias("value")).localCheckpoint()
     found = values.agg(percentiles.percentiles("value", SHARES, VALUES).alias("found"))
@@ -37,7 +37,7 @@ def test_of_a_sketch_the_rank_is_off_by_less_than_a_thousandth(
 
 
 def downtimes(spark: SparkSession) -> DataFrame:
-    """99 that are back after 1 to 99 s, and one that is not back after 200 s."""
+    """Return 99 downtimes of 1 to 99 s, and one open downtime of 200 s."""
     seconds = sf.col("id").cast("double")
     there = sf.col("id") < 100
     return spark.range(1, 101).select(
@@ -53,7 +53,7 @@ def test_the_summary_takes_a_sketch_of_too_many_outages(
         for most in (100, percentiles.EXACT + 1)
     )
     assert exact["p50_downtime"] == 50.5
-    assert sketched["p50_downtime"] == 50  # a value that was measured, and none between two
+    assert sketched["p50_downtime"] == 50  # a measured value, and none between two
     same = ("max_downtime", "p50_is_bound", "p90_is_bound", "max_is_bound")
     assert [exact[name] for name in same] == [sketched[name] for name in same] == [200.0, 0, 0, 1]
 

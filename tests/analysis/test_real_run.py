@@ -1,4 +1,4 @@
-"""Two hundred real clients, a pair whose primary is killed twice: the analysis says what they measured."""
+"""Two hundred real clients, a pair whose primary is killed twice: the analysis reports their measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Outage = tuple[str, int, int]  # client id, connection, number of the outage
 
 
 class Watch:
-    """What the clients measured themselves."""
+    """The clients' own measurements."""
 
     def __init__(self) -> None:
         self.downtime: dict[Outage, float] = {}
@@ -30,7 +30,7 @@ class Watch:
         self.closed = 0
 
     def see(self, event: Event) -> None:
-        """Called with every event, on one thread of each factory."""
+        """Record every event; called on one thread of each factory."""
         if isinstance(event, Connected | Reconnected):
             outage = event.stamp.client_id, event.stamp.connection, event.stamp.episode
             self.downtime[outage] = event.duration

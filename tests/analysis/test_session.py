@@ -1,4 +1,4 @@
-"""A Spark session in a program of somebody else's changes nothing for the other processes of that program."""
+"""A Spark session in a foreign program changes nothing for that program's other processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def test_processes_that_the_program_starts_later_find_what_lies_beside_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Spark's own processes do not look there: ``tests/command_line/test_working_directory.py``."""
+    """Spark's own processes do not search there: ``tests/command_line/test_working_directory.py``."""
     assert spark.range(3).count() == 3
     (tmp_path / "beside.py").write_text("found = True\n")
     (tmp_path / "program.py").write_text("import beside; assert beside.found\n")

@@ -1,4 +1,4 @@
-"""Lines are not spread evenly: one client, and one member, may have nearly all of them."""
+"""Uneven lines: one client, and one member, may have nearly all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a storm, who is in it, and whether the accept rate limited it; counted by hand."""
+"""Storms, their clients, and whether the accept rate limited them; counted by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 def client(number: int, *outages: Outage, came: float = -10.0) -> Iterator[Line]:
-    """The lines of one client."""
+    """Return the lines of one client."""
     one = {"client_id": f"client-{number}", "server_address": "b", "server_port": 1}
     yield Kind.CONNECTED, came, one | {"outage": 1}
     for outage, (lost, back) in enumerate(outages, start=2):
@@ -43,7 +43,7 @@ def tell(name: str, clients: Iterable[Iterable[Line]], *more: Line, **everywhere
 
 
 def refusals(seconds: Iterable[int], where: str = "b", **facts: Any) -> Iterator[Line]:
-    """One of them in the middle of each second; the attempt of a client that is in an outage."""
+    """Return one refusal in the middle of each second, of a client that is in an outage."""
     given = {"client_id": "client-0", "outage": 2, "attempt_duration": 0.01, "error_type": "closed"}
     for second in seconds:
         yield Kind.ATTEMPT, second + 0.5, given | {"server_address": where, "server_port": 1} | facts
@@ -58,7 +58,7 @@ def tables(spark: SparkSession) -> Iterator[Tables]:
 
 
 def storms(tables: Tables, story: str | None) -> list[dict[str, Any]]:
-    """Of one story, the earliest first."""
+    """Return the storms of one story, the earliest first."""
     found = [row for row in tables["storms"] if row["cluster"] == story]
     return sorted(found, key=lambda row: row["started_at"])
 
@@ -68,16 +68,16 @@ def picked(row: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
 
 
 def at(row: Mapping[str, Any], name: str) -> float:
-    """A time, in seconds from the start of the story."""
+    """Return a time, in seconds from the start of the story."""
     seconds: float = (row[name].replace(tzinfo=UTC) - START).total_seconds()
     return seconds
 
 
-# -- who is in a storm ----------------------------------------------------------------------------
+# -- clients of a storm ------------------------------------------------------------------------------
 
 
 def test_losses_that_are_spread_are_no_storm(spark: SparkSession) -> None:
-    """10,000 in an hour, of as many clients; and a million in three days."""
+    """Two cases: 10,000 in an hour, of as many clients; and a million in three days."""
     compiled = spark.newSession()  # a million rows are too many for an interpreter
     for name in INTERPRETED:
         compiled.conf.unset(name)
@@ -122,7 +122,9 @@ def test_a_storm_ends_when_99_percent_are_back(tables: Tables) -> None:
 
 
 def lost(*times: float, live: int = 0) -> list[Iterator[Line]]:
-    """A client lost at each of the times, and back 30 s later; and others, up to ``live``, that stay."""
+    """Return clients lost at these times and back 30 s later, and others, up to ``live``, that stay
+    connected.
+    """
     hit = [client(number, (time, time + 30.0)) for number, time in enumerate(times)]
     return hit + [client(number) for number in range(len(times), live)]
 
@@ -205,7 +207,7 @@ def test_the_connections_of_a_storm_end_in_one_of_six_ways(tables: Tables) -> No
     ends = ("back", "gave_up", "closed", "replaced", "open", "silent")
     assert picked(row, *ends) == (2, 1, 1, 1, 1, 1)
     assert row["clients_hit"] == 7
-    # of the four that percentiles are of, one is back
+    # of the four clients in the percentiles, one is back
     assert picked(row, "back_50", "back_99", "last_back", "ended_at", "stragglers") == (
         None,
         None,
@@ -278,7 +280,7 @@ NOT_SATURATED = (False, None, None, None)
 
 
 def even(clients: int, apart: float, first: float = 0.0) -> list[list[Line]]:
-    """All lost at 0, and back one after the other."""
+    """Return clients that are all lost at 0, and return one after the other."""
     made: list[list[Line]] = []
     for number in range(clients):
         one = {"client_id": f"client-{number}", "server_address": "b", "server_port": 1}

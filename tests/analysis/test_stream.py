@@ -1,4 +1,4 @@
-"""The stream is killed wherever it can be, and ends with the tables of the batch job."""
+"""The stream is killed at every possible place, and ends with the tables of the batch job."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ SEED = int(os.environ.get("STREAM_SEED", "7"))
 STARTING = 180.0  # s; Spark takes 6 s on an idle machine
 NOTHING = "nothing new"
 TORN = '{"specversion": "1.0", "ty'
-LARGEST_TIME = 4e9  # s; files that are copied have any, and a disk without a clock says 1970
-MOMENTS = (  # what appears while a round goes on, in this order
+LARGEST_TIME = 4e9  # s; copied files have any time, and a disk without a clock says 1970
+MOMENTS = (  # files that appear during a round, in this order
     "segments/*",
     "checkpoint/offsets/*",
     "quarantine/*/batch=*",
@@ -62,7 +62,7 @@ MOMENTS = (  # what appears while a round goes on, in this order
 class Feeder:
     """Writes files as a recorder does: grows them, rotates them, dies in the middle of a line.
 
-    :param going: of these files each is removed when it is whole.
+    :param going: of these files each is removed when it is complete.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Feeder:
             path.parent.mkdir(parents=True)
 
     def step(self) -> bool:
-        """Grow, rotate or remove one file; whether there is more to come."""
+        """Grow, rotate or remove one file; return whether more steps remain."""
         if not self._rest:
             return False
         path, text = self._rest.pop(self._prng.randrange(len(self._rest)))
@@ -116,7 +116,7 @@ class Feeder:
 
 
 def tables(out: Path) -> dict[str, list[Any]]:
-    """The tables of a job; a rotated file under the name that it had before, without its folder."""
+    """Return the tables of a job; a rotated file has its former name, without its folder."""
     found = stored.tables(out)
     source = json.loads((out / "summary.json").read_text())["source"]
     for row in found["quarantine"]:
@@ -151,7 +151,7 @@ def stream(spark: SparkSession, telemetry: Path, out: Path) -> Iterator[Stream]:
 
 @contextmanager
 def without_tables(spark: SparkSession, telemetry: Path, out: Path) -> Iterator[Stream]:
-    """One that has made its tables just now: they take longest, and show nothing here."""
+    """Make a stream that has just made its tables, which take longest and prove nothing here."""
     with stream(spark, telemetry, out) as made:
         made._refreshed = time.monotonic()
         yield made
@@ -162,11 +162,11 @@ def write(telemetry: Path, place: int, lines: list[str]) -> None:
 
 
 class KilledError(Exception):
-    """Stands for SIGKILL: nothing after it runs, and the process does not come back."""
+    """Stands for SIGKILL: no further code runs, and the process does not return."""
 
 
 def killed_at(step: int) -> Callable[..., None]:
-    """``Batches._write`` that is cut off at its ``step``-th call, with half of the work done."""
+    """Cut off ``Batches._write`` at its ``step``-th call, with half of the work done."""
     calls = 0
     real = Batches._write
 
@@ -184,12 +184,12 @@ def killed_at(step: int) -> Callable[..., None]:
 def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
     spark: SparkSession, local: Done, telemetry: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each life does the cut batch again, takes one more file, and is cut off a step later."""
+    """Each life repeats the cut batch, takes one more file, and is cut off a step later."""
     monkeypatch.setattr(batches, "MANY", 2)
     for life, file in enumerate(sorted(local.telemetry.iterdir())):
         shutil.copy(file, telemetry)
         last = life == len(CUTS) - 1
-        killed = KilledError if last else StreamingQueryException  # a batch is inside of Spark's query
+        killed = KilledError if last else StreamingQueryException  # a batch runs inside Spark's query
         with monkeypatch.context() as dying, without_tables(spark, telemetry, out) as mortal:
             dying.setattr(Batches, "_write", killed_at(CUTS[life]))
             with pytest.raises(killed):
@@ -227,7 +227,7 @@ def test_a_stream_that_is_killed_at_random_points_ends_with_the_tables_of_the_ba
 
 
 def killed(telemetry: Path, out: Path, feeder: Feeder, prng: random.Random) -> str:
-    """Kill a stream soon after something new is there; returns what that was."""
+    """Kill a stream soon after a new file appears; return the file."""
     with follower(telemetry, out) as process:
         before = {moment: seen(out, moment) for moment in MOMENTS}
         for _ in range(3):
@@ -235,7 +235,7 @@ def killed(telemetry: Path, out: Path, feeder: Feeder, prng: random.Random) -> s
         moment = prng.choice(MOMENTS)
         try:
             until(lambda: seen(out, moment) - before[moment], process, 60)
-        except TimeoutError:  # whole lines may not have come, or not be enough for all moments
+        except TimeoutError:  # whole lines may not have arrived, or not suffice for all moments
             moment = NOTHING
         time.sleep(prng.uniform(0, 1))
         os.killpg(process.pid, signal.SIGKILL)
@@ -246,8 +246,8 @@ class Disordered(NamedTuple):
     """The lines of a fleet as a stream meets them.
 
     :param files: the same lines in another order, some twice, some again with another time.
-    :param going: more files of copies, which go away.
-    :param late: lines that come when all others are in the tables, and more with another time.
+    :param going: more files of copies, which are removed.
+    :param late: lines that arrive when all others are in the tables, and more with another time.
     """
 
     files: list[list[str]]
@@ -277,7 +277,7 @@ def dated_again(line: str, prng: random.Random) -> str:
 def same_as_oracle(
     spark: SparkSession, out: Path, files: list[list[str]], bad: list[str], path: Path
 ) -> None:
-    """All tables, as DuckDB computes them from the lines in order, without copies and what was re-dated."""
+    """Assert that all tables equal DuckDB's on the ordered lines, without copies and re-dated lines."""
     path.write_text("\n".join(line for lines in files for line in lines) + "\n")
     found = {name: spark.read.parquet(str(out / "tables" / name)) for name in KEYS}
     assert Counter(row["line"] for row in found.pop("quarantine").collect()) == Counter(bad)
@@ -289,7 +289,7 @@ def same_as_oracle(
 
 
 def seen(out: Path, moment: str) -> set[tuple[str, int]]:
-    """What is there, each with its age: tables are made again under the same name."""
+    """Return the files with their ages: tables are rewritten under the same name."""
     found = set()
     for path in (out / "state").glob(moment):
         with suppress(FileNotFoundError):
@@ -298,7 +298,7 @@ def seen(out: Path, moment: str) -> set[tuple[str, int]]:
 
 
 def made_at(out: Path) -> int:
-    """When the tables were made, in nanoseconds; 0 before that."""
+    """Return when the tables were made, in nanoseconds; 0 before that."""
     summary = out / "summary.json"
     return summary.stat().st_mtime_ns if summary.exists() else 0
 
@@ -314,7 +314,7 @@ def until(condition: Callable[[], object], process: subprocess.Popen[bytes], sec
 
 @contextmanager
 def follower(telemetry: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The command, once it looks for lines; it has a process group of its own, with Spark's JVM in it."""
+    """Start the command and wait until it reads lines; its process group includes Spark's JVM."""
     out.mkdir(exist_ok=True)
     command = [*commands.COMMAND, "analyze", str(telemetry), "--out", str(out), "--follow"]
     small = spark_processes.settings(spark_processes.SMALL)
@@ -358,7 +358,7 @@ def test_a_client_that_stays_down_has_one_alert(spark: SparkSession, telemetry: 
 
 
 def test_a_client_that_is_back_in_time_has_no_alert(spark: SparkSession, telemetry: Path, out: Path) -> None:
-    """The end of an outage is read before its beginning: the files of a fleet come in no order."""
+    """The end of an outage is read before its beginning: the files of a fleet arrive in no order."""
     lines = [line for file in small_fleet.files(3, 1, seed=1) for line in file if line.startswith("{")]
     begins = [line for line in lines if '"haclient.connection.lost"' in line]
     write(telemetry, 1, [line for line in lines if line not in begins])

@@ -1,4 +1,4 @@
-"""A sweep of the simulation on Spark; it is here for the suite's one session."""
+"""A sweep of the simulation on Spark; it is here to share the suite's session."""
 
 from __future__ import annotations
 

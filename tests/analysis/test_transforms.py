@@ -38,7 +38,7 @@ def tables(spark: SparkSession) -> Iterator[Tables]:
 
 
 def of(table: list[dict[str, Any]], story: str | None) -> list[dict[str, Any]]:
-    """The rows of one story."""
+    """Return the rows of one story."""
     return [row for row in table if row["cluster"] == story]
 
 
@@ -90,7 +90,7 @@ def test_a_later_outage_proves_that_the_client_was_back(tables: Tables) -> None:
 
 
 def ended(name: str, last: Kind, quiet: float) -> str:
-    """A loss, and a last line that many seconds before the question."""
+    """Return a loss, and a last line that many seconds before the end."""
     return STORIES.tell(name, [(Kind.LOST, 0.0, {}), (last, AS_OF - quiet, {})])
 
 
@@ -217,7 +217,7 @@ LAST_ERROR = STORIES.tell(
 
 
 def test_the_last_error_is_the_last_that_explains_with_the_endpoint_where_it_was_met(tables: Tables) -> None:
-    """Members that only redirect, and ends of the client's own making, say nothing while there is another."""
+    """Redirects, and ends that the client itself caused, count only if there is no other error."""
     found = {row["instance"]: row for row in of(tables["not_recovered"], LAST_ERROR)}
     said = {name: (row["last_error"], row["last_endpoint"]) for name, row in found.items()}
     assert said == {
@@ -268,7 +268,7 @@ def test_a_client_that_starts_again_under_its_name_is_another_connection(tables:
 
 
 def drawn(name: str, base: float, ratios: list[float]) -> float:
-    """Delays of one base; no other story has it."""
+    """Return delays of one base; no other story has it."""
     facts = {"backoff_base": base, "backoff_round": 1, "backoff_strategy": "full", "backoff_max": base}
     STORIES.tell(name, ((Kind.BACKOFF, 0.0, facts | {"backoff_delay": base * ratio}) for ratio in ratios))
     return base

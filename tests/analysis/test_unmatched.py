@@ -1,4 +1,4 @@
-"""What the stream remembers of outages that wait for their other end, and for how long."""
+"""The stream's memory of outages that wait for their other end, and its duration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Said = tuple[Kind, float, dict[str, Any]]
 
 
 def state(spark: SparkSession, now: datetime, *lines: Said) -> DataFrame:
-    """What one batch brings, as the stream stores it."""
+    """Return the state of one batch, as the stream stores it."""
     return unmatched_events(framed(spark, rows("s", lines)), now).localCheckpoint()
 
 
@@ -49,7 +49,7 @@ def ended(client: str, at: float, **facts: Any) -> Said:
 
 @pytest.mark.slow
 def test_a_week_in_the_state(spark: SparkSession) -> None:
-    """Each client is a story; ``down`` are those that an alert is due for."""
+    """Each client is a story; ``down`` lists the clients whose alert is due."""
 
     def after(before: DataFrame, now: datetime, *lines: Said) -> DataFrame:
         return merged(before, state(spark, now, *lines), now).localCheckpoint()
@@ -70,7 +70,7 @@ def test_a_week_in_the_state(spark: SparkSession) -> None:
         NOW + timedelta(seconds=60),
         *(began(client, 3500.0, source="/new", instance="two") for client in ("pod", "shared")),
         began("other", 3500.0, source="/new", instance="fixed"),
-        began("same", 5.0),  # read late: it is the life that has the loss
+        began("same", 5.0),  # read late: this life has the loss
     )
     assert down(second) == ["fast", "gone", "same"]
     later = NOW + timedelta(seconds=90)

@@ -1,4 +1,4 @@
-"""What proton's own client may ask for in an Attach, and how its answer is read."""
+"""Options of proton's own client for an Attach, and readers of the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNDESCRIBED: Any = None
 
 
 class Asks(LinkOption):
-    """Writes into the terminus that the peer has, before the Attach."""
+    """Writes into the remote terminus before the Attach."""
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
@@ -29,7 +29,7 @@ DURABLE = Asks(durability=Terminus.DELIVERIES, expiry_policy=Terminus.EXPIRE_NEV
 
 
 class Filter(LinkOption):
-    """The filters of a source, by name."""
+    """Sets the filters of a source, by name."""
 
     def __init__(self, filters: dict[str, Any]) -> None:
         self.filters = filters
@@ -39,7 +39,7 @@ class Filter(LinkOption):
 
 
 def value(data: Data) -> Any:
-    """What a field of an answer has, ``None`` for nothing."""
+    """Return a field of an answer, ``None`` if it is absent."""
     data.rewind()
     return data.get_object() if data.next() else None
 

@@ -1,4 +1,4 @@
-"""Clients for testing a broker with: proton's own blocking one in a thread, and a bare engine."""
+"""Clients for testing a broker: proton's own blocking one in a thread, and a bare engine."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ async def running(membership: Membership = PRIMARY, **options: Any) -> AsyncIter
 
 
 def queue_status(broker: Broker) -> list[dict[str, Any]]:
-    """Each queue with its depth and counters."""
+    """Return each queue with its depth and counters."""
     return [queue_facts(queue) for queue in broker.addresses]
 
 
 @asynccontextmanager
 async def member(directory: Path, *arguments: str) -> AsyncIterator[Endpoint]:
-    """A member in its own process.
+    """Run a member in its own process.
 
-    Cyrus reads its configuration once in a process, so a broker with users must have one of its own.
-    Clients without a name are let in as well, unless the arguments say otherwise.
+    Cyrus reads its configuration once in a process, so a broker with users needs its own process.
+    Anonymous clients are admitted as well, unless the arguments say otherwise.
     """
     [address] = free_addresses((Endpoint("127.0.0.1", 0, tls="--tls-cert" in arguments),))
     process = MemberProcess(
@@ -66,7 +66,7 @@ async def blocking(broker: Broker, use: Callable[[BlockingConnection], T], **opt
 
 
 def offered_mechanisms(authority: str) -> bytes:
-    """The frame in which a member offers its SASL mechanisms, read from a bare socket."""
+    """Read the frame with a member's SASL mechanisms from a bare socket."""
     host, _, port = authority.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as bare:
         bare.sendall(b"AMQP\x03\x01\x00\x00")
@@ -77,7 +77,7 @@ def offered_mechanisms(authority: str) -> bytes:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that nobody announces: a counter, the end of a stranger's process."""
+    """Poll a condition without an event: a counter, the end of a foreign process."""
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
@@ -116,7 +116,7 @@ class Client:
         link_properties: dict[Any, Any] | None = None,
         **source: Any,
     ) -> Any:
-        """A link of that role; returns it when it is answered, raises what it is refused with."""
+        """Attach a link of that role; return it when it is answered, or raise its refusal."""
         assert self.engine is not None
         link = getattr(self.engine, role)(self.session, name, self)
         link.endpoint.properties = link_properties

@@ -1,4 +1,4 @@
-"""The commands, run in this process; members that they talk to have their own."""
+"""The commands, run in this process; their members are separate processes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ async def run(*arguments: str, **environment: str) -> click.testing.Result:
 
 
 async def manage(*arguments: str) -> click.testing.Result:
-    """A command to a ``Cluster``, as its cluster-admin."""
+    """Run a command on a ``Cluster``, as its cluster-admin."""
     return await run(*arguments, **{PASSWORD_VARIABLE: ADMIN.password})
 
 
 async def json_of(*arguments: str) -> Any:
-    """What such a command says as JSON; it must be done."""
+    """Return such a command's JSON output; it must succeed."""
     result = await manage(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)

@@ -1,4 +1,4 @@
-"""A client of bytes: every frame is written by hand, so that it may do what no library lets it do.
+"""A client of bytes: every frame is hand-written, so it may do things that no library allows.
 
 Source: AMQP 1.0 part 2, section 2.7 (performatives), and section 2.3.1 (frames).
 """
@@ -20,14 +20,14 @@ DISPOSITION, DETACH, END, CLOSE = 0x15, 0x16, 0x17, 0x18
 _INIT, _SOURCE, _TARGET = 0x41, 0x28, 0x29
 _HEADER = 8
 _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
-# Handles, windows and ids of one size, whatever their value.
+# Handles, windows and ids have one encoded size, whatever their value.
 WINDOW = uint(2**31 - 1)
 
 
 def frame(
     code: int, fields: Sequence[Any], payload: bytes = b"", *, channel: int = 0, kind: int = 0
 ) -> bytes:
-    """One frame with a performative."""
+    """Encode one frame with a performative."""
     data = Data()
     data.put_object(Described(ulong(code), list(fields)))
     body = data.encode() + payload
@@ -81,13 +81,13 @@ def transfer(
 
 
 def message(size: int) -> bytes:
-    """A message whose body is one data section of that many bytes."""
+    """Encode a message whose body is one data section of that many bytes."""
     return b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
 
 
 @dataclass(frozen=True, slots=True)
 class Performative:
-    """One that the peer sent; ``code`` 0 for an empty frame."""
+    """A performative of the peer; ``code`` is 0 for an empty frame."""
 
     code: int
     fields: Sequence[Any]
@@ -96,7 +96,7 @@ class Performative:
 
     @property
     def condition(self) -> str | None:
-        """The condition of a Close, an End or a Detach."""
+        """Return the condition of a Close, an End or a Detach."""
         found = [each for each in self.fields if isinstance(each, Described)]
         return str(found[0].value[0]) if found else None
 
@@ -107,30 +107,30 @@ class Performative:
 
 
 class RawClient:
-    """A connection of bytes, past SASL; ``open`` or ``write`` comes next."""
+    """A connection of bytes, after SASL; call ``open`` or ``write`` next."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def write(self, *parts: bytes) -> None:
-        """Send all of them in one segment, as far as they fit."""
+        """Send all of them in one segment, if they fit."""
         self.writer.write(b"".join(parts))
         await self.writer.drain()
 
     def reading(self, *, on: bool) -> None:
-        """Take bytes from the socket, or leave them there."""
+        """Start or stop reading from the socket."""
         transport: Any = self.writer.transport
         (transport.resume_reading if on else transport.pause_reading)()
 
     async def open(self, *parts: bytes, idle_ms: int | None = None, container: str = "raw") -> Performative:
-        """Send Open, and more with it; the peer's Open."""
+        """Send Open and further frames; return the peer's Open."""
         idle = None if idle_ms is None else uint(idle_ms)
         await self.write(frame(OPEN, [container, None, None, ushort(0xFFFF), idle]), *parts)
         return await self.next(OPEN)
 
     async def read_frame(self) -> bytes:
-        """The next frame that is not empty, without its size."""
+        """Read the next frame that is not empty, without its size."""
         while True:
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             rest = await self.reader.readexactly(size - 4)
@@ -138,7 +138,7 @@ class RawClient:
                 return rest
 
     async def read(self) -> Performative:
-        """The next performative."""
+        """Read the next performative."""
         rest = await self.read_frame()
         data = Data()
         used = data.decode(rest[4:])
@@ -149,13 +149,13 @@ class RawClient:
         return Performative(int(found.descriptor), found.value, rest[4 + used :], channel)
 
     async def skip(self, code: int, count: int) -> None:
-        """Read until so many of them have arrived; none is decoded."""
+        """Read ``count`` frames without decoding them."""
         async with asyncio.timeout(60):
             while count:
                 count -= (await self.read_frame())[6] == code
 
     async def next(self, *codes: int) -> Performative:
-        """The next one of these; others are dropped."""
+        """Return the next performative with one of these codes; drop the others."""
         async with asyncio.timeout(20):
             while (found := await self.read()).code not in codes:
                 pass

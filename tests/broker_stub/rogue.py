@@ -1,4 +1,4 @@
-"""A listener at a member's address that is no member, and keeps every byte that it is sent."""
+"""A stranger that listens at a member's address, and keeps every received byte."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PIECE = 4
 
 @dataclass
 class Rogue:
-    """What came of it.
+    """The record of a rogue listener.
 
-    :ivar heard: the bytes of each connection, TLS taken off.
+    :ivar heard: the bytes of each connection, decrypted.
     """
 
     mechanisms: tuple[str, ...]
@@ -30,21 +30,21 @@ class Rogue:
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def wait_ended(self, connections: int) -> None:
-        """Wait until so many connections came and went."""
+        """Wait until ``count`` connections have ended."""
         async with asyncio.timeout(30), self._changed:
             await self._changed.wait_for(lambda: self.ended >= connections)
 
     def knows_of(self, password: str) -> bool:
-        """Whether any piece of the password was sent, in clear or in base64."""
+        """Return whether any piece of the password was sent, in clear or in base64."""
         forms = [password.encode(), *(base64.b64encode(b"." * n + password.encode()) for n in range(3))]
-        # Base64 differs with what stands before; its rim depends on that, and is left out.
+        # Base64 depends on the preceding bytes; its edges depend on them and are left out.
         sent = b"\n".join(self.heard)
         inner = [forms[0], *(form[4:-4] for form in forms[1:])]
         return any(form[i : i + _PIECE] in sent for form in inner for i in range(len(form) - _PIECE + 1))
 
     @property
     def was_sent_amqp(self) -> bool:
-        """Whether anybody took it for a member: what is sent inside AMQP follows this header."""
+        """Return whether a client took it for a member: this header precedes AMQP frames."""
         return any(_AMQP_HEADER in heard for heard in self.heard)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -60,7 +60,7 @@ class Rogue:
     async def _talk(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: bytearray
     ) -> None:
-        """Play through SASL, lie that it succeeded, listen once more, and hang up."""
+        """Play through SASL, claim success, read once more, and close."""
 
         async def take(size: int) -> bytes:
             data = await reader.readexactly(size)
@@ -82,7 +82,7 @@ class Rogue:
         signature = _binary(b"v=" + base64.b64encode(b"\0" * 32))
         writer.write(_sasl(0x44, b"\x50\x00", signature))
         writer.write(_AMQP_HEADER)
-        # What is sent after SASL, and no answer to it.
+        # Reads the bytes after SASL, and answers nothing.
         heard.extend(await reader.read(65536))
 
 

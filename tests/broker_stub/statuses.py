@@ -1,4 +1,4 @@
-"""A member's status with its queues, which it reports apart from it."""
+"""A member's status, completed with its queues, which it reports separately."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from broker_stub.management_client import AdminClient, MemberStatus
 
 
 async def status_with_queues(admin: AdminClient) -> MemberStatus:
-    """The status, and every queue in ``facts["queues"]``."""
+    """Return the status, with every queue in ``facts["queues"]``."""
     status = await admin.status()
     status.facts["queues"] = await admin.query(QUEUE_TYPE)
     return status

@@ -1,4 +1,4 @@
-"""What a member writes is its user's alone, whatever the umask says."""
+"""Files of a member are accessible to its user alone, whatever the umask."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def names(folder: Path) -> set[str]:
 
 
 def modes(folder: Path) -> dict[str, str]:
-    """The mode of everything below it, and of itself, that somebody else could use."""
+    """Return the modes of a path, and of everything below, that give access to another user."""
     found = {str(path.relative_to(folder)): path.lstat().st_mode for path in (folder, *folder.rglob("*"))}
     return {name: f"{stat.S_IMODE(mode):04o}" for name, mode in found.items() if mode & 0o077}
 
@@ -115,7 +115,7 @@ async def test_an_arbiter_whose_directory_others_may_write_to_is_not_used(tmp_pa
     assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
 
 
-# Takes the lock as somebody who may only read does, and says so; ends with its input.
+# Takes the lock as a user with read access; reports it, and ends with its input.
 _HOLD = """
 import fcntl, os, sys
 uid, path = int(sys.argv[1]), sys.argv[2]
@@ -138,7 +138,7 @@ def holder(path: Path, uid: int) -> subprocess.Popen[str]:
 async def test_a_reader_who_is_another_user_cannot_hold_the_lock() -> None:
     """The directory and the lock of an older version: every user could open it for reading."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)  # pytest's are closed to others already
+        Path(folder).chmod(0o755)  # pytest's directories are already closed to others
         await reader_is_refused(Path(folder) / "arbiter")
 
 
@@ -160,7 +160,7 @@ async def reader_is_refused(directory: Path) -> None:
 
 
 async def test_members_of_one_user_share_an_arbiter_between_hosts(tmp_path: Path) -> None:
-    """What hosts share is the directory; a process in a mount namespace of its own sees the same one."""
+    """Hosts share the directory; a process in a separate mount namespace sees the same one."""
     script = (
         "import asyncio, sys\n"
         "from broker_stub.election.arbiter import open_arbiter\n"

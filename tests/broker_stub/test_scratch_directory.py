@@ -19,7 +19,7 @@ import pytest
 from broker_stub import scratch_directory
 from broker_stub.scratch_directory import OWNER, PREFIX, Owner
 
-# Writes who it is as a stranger to the code would: from its own /proc.
+# Writes its identity without the product's code: from its own /proc.
 _MAKE = """
 import sys, time
 from broker_stub import scratch_directory
@@ -30,7 +30,7 @@ time.sleep(600)
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary directories are."""
+    """The parent of temporary directories."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return tmp_path
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def other() -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Another process, and its directory."""
+    """Start another process; return it and its directory."""
     with subprocess.Popen([sys.executable, "-c", _MAKE], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -66,7 +66,7 @@ def test_the_directory_of_a_process_stays_while_it_lives_and_is_removed_after_it
     scratch_directory.sweep()
     assert directory.is_dir()
     process.kill()
-    # Dead, and not waited for: its id is not free yet.
+    # Dead and not reaped: its id is not free yet.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     scratch_directory.sweep()
     assert not directory.exists()
@@ -79,7 +79,7 @@ def test_another_process_that_got_the_id_is_not_the_owner(
 ) -> None:
     process, directory = other
     owner = Owner(**json.loads((directory / OWNER).read_text()))
-    # Of /proc/PID/stat; the name in it has no space here.
+    # From /proc/PID/stat; the name in it has no space here.
     assert owner.started == int(Path(f"/proc/{process.pid}/stat").read_text().split()[21])
     reused = left_behind(folder, replace(owner, started=owner.started - 1))
     scratch_directory.sweep()
@@ -142,7 +142,7 @@ def test_another_users_directory_stays(folder: Path, monkeypatch: pytest.MonkeyP
     directory = left_behind(folder, gone())
     if os.geteuid() == 0:
         os.chown(directory, 65534, 65534)
-    else:  # only root gives files away
+    else:  # only root may give files away
         monkeypatch.setattr(os, "geteuid", lambda: -1)
     scratch_directory.sweep()
     assert directory.is_dir()

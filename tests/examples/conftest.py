@@ -9,6 +9,6 @@ from broker_stub.local_cluster.supervisor import LocalCluster
 
 @pytest.fixture
 async def pair() -> AsyncIterator[LocalCluster]:
-    """Two members of its own for every test, one of them primary."""
+    """A separate pair of members for every test, one of them primary."""
     async with LocalCluster() as pair:
         yield pair

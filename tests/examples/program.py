@@ -1,4 +1,4 @@
-"""An example as a process of its own, followed by the lines that it prints."""
+"""An example as a separate process, followed by its printed lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 30.0
 
 
 class Program:
-    """``async with Program("worker", url) as program``; what still runs at the end is killed."""
+    """``async with Program("worker", url) as program``; a process that still runs at the end is killed."""
 
     def __init__(self, name: str, *arguments: str) -> None:
         self._command: tuple[str, ...] = (sys.executable, str(EXAMPLES / f"{name}.py"), *arguments)
@@ -27,14 +27,14 @@ class Program:
 
     @classmethod
     def of(cls, *command: str | Path, **environment: str | Path) -> Self:
-        """Any other command."""
+        """Wrap any other command."""
         program = cls("")
         program._command = tuple(map(str, command))
         program._environment |= {name: str(value) for name, value in environment.items()}
         return program
 
     async def line(self, pattern: str) -> re.Match[str]:
-        """Read on until a line has this in it."""
+        """Read lines up to one that contains a text."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while raw := await self._stdout.readline():
@@ -46,7 +46,7 @@ class Program:
         raise AssertionError(f"no line with {pattern!r} in:\n{''.join(self._printed)}")
 
     async def end(self) -> str:
-        """Wait until it has ended, in good order; what it printed, the lines read before included."""
+        """Wait until it has exited with 0; return all its output, including lines read before."""
         async with asyncio.timeout(PATIENCE):
             self._printed.append((await self._stdout.read()).decode())
             code = await self._process.wait()
@@ -55,7 +55,7 @@ class Program:
         return printed
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to it."""
         self._process.send_signal(number)
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""``make demo``, shorter: the same program with one kill."""
+"""``make demo``, shortened: the same program with one kill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEMO = EXAMPLES / "failover_demo.py"
 
 
 async def demo(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
-    """Start it; what it prints is read in one piece or line by line."""
+    """Start it; its output is read at once or line by line."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         str(DEMO),
@@ -36,7 +36,7 @@ async def demo(*arguments: str, **environment: str) -> asyncio.subprocess.Proces
 
 
 def count(output: str, row: str) -> int:
-    """The number in a row of the table at the end."""
+    """Return the number in a row of the final table."""
     found = re.search(rf"[│|] {row} +[│|] ([\d,]+)", output)
     assert found, f"no row {row!r} in:\n{output}"
     return int(found[1].replace(",", ""))
@@ -92,10 +92,10 @@ async def test_ctrl_c_ends_the_demo_and_its_members_without_a_traceback() -> Non
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> ModuleType:
-    """The program as a module, without a run."""
+    """Import the program as a module, without a run."""
     monkeypatch.syspath_prepend(EXAMPLES)
     for name in ("haclient", "broker_stub"):
-        caplog.set_level(logging.NOTSET, name)  # the program sets them; this puts them back
+        caplog.set_level(logging.NOTSET, name)  # the program sets them; this restores them
     spec = importlib.util.spec_from_file_location("failover_demo", DEMO)
     assert spec is not None
     assert spec.loader is not None

@@ -19,7 +19,7 @@ TEA = {"item": "tea", "quantity": 2}
 
 
 def load(url: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, as a server would import it."""
+    """Import the module as a server would."""
     monkeypatch.setenv("HACLIENT_URL", url)
     spec = importlib.util.spec_from_file_location("fastapi_app", EXAMPLES / "fastapi_app.py")
     assert spec is not None
@@ -32,7 +32,7 @@ def load(url: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @contextlib.asynccontextmanager
 async def client_of(module: ModuleType) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application, started and stopped as a server would do it."""
+    """Make a client of the application, which starts and stops as in a server."""
     transport = httpx.ASGITransport(module.app)
     async with (
         module.app.router.lifespan_context(module.app),

@@ -20,6 +20,6 @@ async def test_both_connections_report_their_events_and_numbers_flow_again(pair:
     for name in ("producer", "consumer"):
         assert f"{name}: lost amqp://" in printed
     sent = [line for line in printed.splitlines() if line.startswith("sent ")]
-    if sent[-1].endswith("the connection is closed"):  # it was on its way when Ctrl-C came
+    if sent[-1].endswith("the connection is closed"):  # the message was in transit when Ctrl-C arrived
         sent.pop()
     assert sent == [f"sent {number}: accepted" for number in range(1, len(sent) + 1)]

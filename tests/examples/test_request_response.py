@@ -14,7 +14,7 @@ async def test_lost_replies_are_asked_for_again_at_the_new_address(pair: LocalCl
         old = await program.line(r"reply to (temporary/\S+)")
         await program.line("the square of 3 is 9")
 
-        # A primary that is silent and then dead has lost whatever was asked meanwhile.
+        # A primary that is paused and then killed has lost every request of that time.
         pair.primary.process.signal(signal.SIGSTOP)
         number = int((await program.line(r"no reply for (\d+) within"))[1])
         await pair.kill_primary()

@@ -1,4 +1,4 @@
-"""The picture at the end of ``make demo``, without a run."""
+"""The strip at the end of ``make demo``, without a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from examples.settled_strip import SettledStrip, summary
 
 
 def printed(strip: SettledStrip, *, width: int = 80, encoding: str = "utf-8") -> list[str]:
-    """The lines of a terminal of this width and encoding."""
+    """Return the lines on a terminal of this width and encoding."""
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     Console(file=file, width=width, color_system=None).print(strip)
     file.seek(0)
@@ -19,7 +19,7 @@ def printed(strip: SettledStrip, *, width: int = 80, encoding: str = "utf-8") ->
 
 
 def steady(begin: float, end: float) -> list[float]:
-    """A message each 10 ms."""
+    """Return a message each 10 ms."""
     return [begin + 0.01 * number for number in range(round((end - begin) * 100))]
 
 

@@ -30,7 +30,7 @@ async def test_a_signal_stops_it_after_the_job_in_hand(number: signal.Signals, p
 
         assert printed.endswith("done\nstopped\n")
         assert "working for 2 s" not in printed
-        # It went back to the queue, untouched.
+        # The message went back to the queue unchanged.
         receiver = await connection.create_receiver("jobs")
         assert (await receiver.receive(timeout=10)).message.body == 2
 

@@ -1,1 +1,1 @@
-"""Faults, clients that write down what they saw, and a judge who reads it: see ``docs/faults.md``."""
+"""Faults, clients that record their calls, and a checker of the records: see ``docs/faults.md``."""

@@ -34,7 +34,7 @@ from tests.faults.history import Fate, History, Link, Name, Receipt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the checker found."""
+    """The result of the checker."""
 
     sent: int
     acknowledged: int
@@ -57,7 +57,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing happened that must not."""
+        """Return whether no rule was broken."""
         confirmed = (self.confirmed_twice, self.confirmed_again, self.confirmed_late)
         wrong = (self.lost, self.twice, self.hung, self.unexpected, self.disordered, self.disputes)
         return not any((*confirmed, *wrong))
@@ -93,7 +93,7 @@ def check(history: History) -> Verdict:
 
 
 def _first_confirmed(history: History) -> dict[Name, Receipt]:
-    """By message, in the order in which they were confirmed."""
+    """Return confirmed messages in the order of their first confirmation."""
     confirmed = [receipt for receipt in history.receipts if receipt.confirmed_at is not None]
     first: dict[Name, Receipt] = {}
     for receipt in sorted(confirmed, key=lambda receipt: receipt.confirmed_at or 0.0):
@@ -134,12 +134,12 @@ def _is_missing(history: History, name: Name, times: Counter[Name]) -> bool:
 
 
 def _is_forced(history: History, name: Name) -> bool:
-    """Whether a forced promotion may have lost it."""
+    """Return whether a forced promotion may have lost it."""
     return _in_force(history, history.ended.get(name))
 
 
 def _in_force(history: History, at: float | None) -> bool:
-    """Whether a forced promotion may have lost what was known then."""
+    """Return whether a forced promotion may have lost messages known at that time."""
     return at is not None and any(begin <= at <= end for begin, end in history.forced)
 
 
@@ -174,7 +174,7 @@ def _disordered(history: History, times: Counter[Name]) -> Iterator[str]:
 
 
 def _shows_order(history: History, receipt: Receipt) -> bool:
-    """Whether nobody had given back by then what another one receives late."""
+    """Return whether no message had been given back by then, so that order counts."""
     left, drained = (times.get(receipt.queue, math.inf) for times in (history.left, history.drained))
     return receipt.at < left or receipt.at >= drained
 

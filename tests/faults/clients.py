@@ -31,11 +31,11 @@ from tests.faults.impatient import BlockingProducer, fate_of, is_impatient, send
 
 STEADY_QUEUE = "steady"
 RESTLESS_QUEUE = "restless"
-"""Its consumers detach and attach again: order says nothing from the first time on."""
+"""Its consumers detach and attach again: order has no meaning after the first time."""
 CONFIRMED_QUEUE = "confirmed"
 """One for each process: its only consumer has its accepts confirmed."""
 KEPT_QUEUE = "kept"
-"""Nobody consumes from it before the drain, so that the stores have something to be equal in."""
+"""Without consumers before the drain, so that the stores have comparable contents."""
 BLOCKING_QUEUE = "blocking"
 """The same, filled over the blocking API."""
 
@@ -48,9 +48,9 @@ _MAX_FILLING = 3000
 # What a catch-up from nothing is about, and small enough for a soak of any length.
 _KEPT_MOST = 3000
 _NEW_QUEUE = 5
-# How long a consumer waits before it looks whether it is to end, in seconds.
+# Seconds that a consumer waits before it checks for the end.
 _GLANCE = 0.2
-# What is sent and not settled is settled once the cluster is whole, or never.
+# Unsettled messages are settled once the cluster is whole, or never.
 _SETTLING = 30.0
 _QUIET = 0.5
 _DRAIN_CREDIT = 500
@@ -124,13 +124,13 @@ class Load:
         await self._stack.__aexit__(kind, error, trace)
 
     def check(self) -> None:
-        """Raise what a client failed with."""
+        """Raise the error of a failed client."""
         for task in (*self._producers, *self._consumers):
             if task.done():
                 task.result()
 
     async def make_queue(self, name: str) -> None:
-        """A new queue with a few messages, whose fates are noted as they come."""
+        """Make a new queue with a few messages, whose fates are recorded."""
         self._history.keeps(name)
         connection = await self._stack.enter_async_context(aio.connect(self._url))
         self._producers.append(asyncio.create_task(self._fill(name, connection), name=f"fill {name}"))
@@ -146,7 +146,7 @@ class Load:
         await connection.close()
 
     async def finish(self) -> None:
-        """Send no more, wait for every outcome, then consume no more and go."""
+        """Stop the producers, wait for every outcome, then stop the consumers."""
         self._producing.set()
         await asyncio.gather(*self._producers)
         self._consuming.set()
@@ -271,12 +271,12 @@ async def _settle(delivery: aio.Delivery, receipt: Receipt, chance: float, histo
 
 
 def fate_of_call(future: asyncio.Future[Outcome]) -> Fate:
-    """What the end of a send means."""
+    """Return the fate that the result of a send implies."""
     return Fate.UNKNOWN if future.cancelled() else fate_of(future.exception())
 
 
 def note_receipt(history: History, delivery: aio.Delivery, consumer: str, serial: int, queue: str) -> Receipt:
-    """Write down what came."""
+    """Record a received delivery."""
     message = delivery.message
     link = Link(consumer, serial, delivery._core.session_number)
     receipt = Receipt(decode(message.body), queue, link, message.delivery_count, time.monotonic())
@@ -285,9 +285,9 @@ def note_receipt(history: History, delivery: aio.Delivery, consumer: str, serial
 
 
 async def drain(url: str, history: History) -> None:
-    """Receive and accept whatever is left in the queues, until the primary says that they have no more.
+    """Receive and accept all messages left in the queues, until the primary reports that they are empty.
 
-    Their other consumers have left them.
+    Their other consumers have detached.
     """
     async with aio.connect(url) as connection:
         queues = sorted(set(history.sent.values()))
@@ -323,12 +323,12 @@ async def _has_sent_all(receiver: aio.Receiver) -> bool:
 
 
 def encode(name: Name, filling: int) -> str:
-    """A message's body: its name, and so much that can be checked."""
+    """Encode a message's body: its name, and filler that can be checked."""
     return f"{name.producer} {name.number} {filling} {_filling(name, filling)}"
 
 
 def decode(body: object) -> Name:
-    """The name in a body; a body that is not as it was sent has a name that nobody sent."""
+    """Decode the name in a body; a changed body gives a name that was never sent."""
     try:
         text = body.decode() if isinstance(body, bytes) else str(body)
         producer, number, size, filling = text.split(" ", 3)

@@ -63,15 +63,15 @@ _DISK = "256m"
 
 
 class NotWholeError(AssertionError):
-    """The cluster did not get over its faults."""
+    """The cluster did not recover from its faults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """What kind of cluster.
+    """The options of a cluster.
 
     :param small_disks: a tmpfs of ``_DISK`` for each store, which can be filled (root only).
-    :param heartbeat: of every connection, in seconds; with ``backup_timeout``, how long one may be silent.
+    :param heartbeat: of every connection, in seconds; with ``backup_timeout``, the longest allowed silence.
     """
 
     members: int = 2
@@ -86,7 +86,7 @@ PLAIN = ClusterOptions()
 
 
 class Cluster:
-    """What ``cluster`` makes."""
+    """The cluster that ``cluster`` makes."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """For clients."""
+        """The URL for clients."""
         return f"amqp://{','.join(self.network.client_addresses())}/?{self._client_options}"
 
     @property
@@ -153,7 +153,7 @@ class Cluster:
 
     @property
     def primary(self) -> Member:
-        """The primary; there is one whenever the cluster is whole."""
+        """The primary; a whole cluster always has one."""
         primary = self.pair.primary
         if primary is None:
             raise NotWholeError(f"there is no primary: {self.states()}")
@@ -169,7 +169,7 @@ class Cluster:
         return self.folder / member.name
 
     def states(self) -> str:
-        """Every member's state, for people."""
+        """Describe every member's state."""
         return ", ".join(f"{m.name} {m.state} generation {m.generation}" for m in self.members)
 
     async def whole(self, timeout: float = PATIENCE) -> None:
@@ -207,12 +207,12 @@ class Cluster:
         await self.pair.wait_until(lambda p: p.primary is not None and p.primary.generation > than, timeout)
 
     async def status(self, member: Member) -> MemberStatus:
-        """Ask a member how it is, and its queues."""
+        """Return a member's status with its queues."""
         async with await AdminClient.connect(member.address, self.pair.credentials) as admin:
             return await status_with_queues(admin)
 
     async def record(self) -> ArbiterRecord:
-        """What the arbiter has."""
+        """Return the arbiter's record."""
         arbiter = open_arbiter(self.arbiter.url)
         try:
             return await arbiter.read()
@@ -220,7 +220,7 @@ class Cluster:
             await arbiter.close()
 
     async def until_disk(self, member: Member, level: str, timeout: float = PATIENCE) -> None:
-        """Wait until a member reports that its disk is so full."""
+        """Wait until a member reports this disk state."""
         async with asyncio.timeout(timeout):
             while True:
                 found = (await self.status(member)).facts["replication"]["disk"]
@@ -231,7 +231,7 @@ class Cluster:
     # -- acting ---------------------------------------------------------------------------------
 
     def expect_end(self, *members: Member) -> None:
-        """These members will end, and that is no failure."""
+        """Expect the end of these members, so that it is no failure."""
         self._killed.update(member.name for member in members)
 
     async def kill(self, *members: Member) -> None:
@@ -310,7 +310,7 @@ class Cluster:
                 shutil.copy(self.pair.directory / f"{member.name}.log", self.folder)
 
     def wake(self) -> None:
-        """Let nothing stopped or cut stand in the route of the end."""
+        """Resume every paused process and heal every route, so that the end can proceed."""
         self.heal()
         for member in self.members:
             self.resume(member)
@@ -346,7 +346,7 @@ async def cluster(folder: Path, options: ClusterOptions = PLAIN) -> AsyncIterato
 
 
 def may_mount() -> bool:
-    """Whether small disks can be had."""
+    """Return whether this machine allows small disks."""
     return os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
 
 
@@ -358,7 +358,7 @@ def _mount(stack: AsyncExitStack, path: Path) -> None:
 
 
 def _unmount(path: Path) -> None:
-    """Take the small disk away, and leave what was on it."""
+    """Unmount the small disk, and keep its files."""
     kept = path.with_name(f"{path.name}.kept")
     shutil.copytree(path, kept, dirs_exist_ok=True)
     subprocess.run(["umount", "--lazy", str(path)], check=True, capture_output=True, timeout=10)

@@ -1,4 +1,4 @@
-"""What can happen to the store of a member that does not run."""
+"""Damage to the store of a stopped member."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _BLOCK = bytes(64 * 1024)
 
 
 def wipe(store: Path, rng: random.Random) -> None:
-    """Nothing is left."""
+    """Remove everything."""
     for path in store.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def truncate(store: Path, rng: random.Random) -> None:
-    """The end of the database is missing."""
+    """Cut the end of the database."""
     database = store / "store.db"
     with database.open("r+b") as file:
         file.truncate(rng.randrange(database.stat().st_size))
 
 
 def flip(store: Path, rng: random.Random) -> None:
-    """Some bytes of the database, or of its log, are others."""
+    """Change some bytes of the database, or of its log."""
     files = [path for path in (store / "store.db", store / "store.db-wal") if path.stat().st_size]
     data = bytearray((path := rng.choice(files)).read_bytes())
     for _ in range(16):
@@ -33,7 +33,7 @@ def flip(store: Path, rng: random.Random) -> None:
 
 
 def lose_log(store: Path, rng: random.Random) -> None:
-    """The write-ahead log is missing."""
+    """Remove the write-ahead log."""
     (store / "store.db-wal").unlink(missing_ok=True)
 
 
@@ -41,7 +41,7 @@ KINDS: tuple[Callable[[Path, random.Random], None], ...] = (wipe, truncate, flip
 
 
 def apply(store: Path, rng: random.Random) -> str:
-    """Damage a store in one of these routes; in which."""
+    """Damage a store in one of these ways; return which."""
     for earlier in store.glob("damaged-*"):
         shutil.rmtree(earlier)
     kind = rng.choice(KINDS)

@@ -73,9 +73,9 @@ async def primary_killed(cluster: Cluster, rng: random.Random) -> AsyncIterator[
 
 
 async def _kill_succeeded(cluster: Cluster) -> Member:
-    """Kill a primary whom another member may succeed, and wait for that; returns the killed one.
+    """Kill a primary that another member may succeed, and wait for that; return the killed one.
 
-    On a busy machine it may have gone on alone since the cluster was whole, and then nobody would.
+    On a busy machine it may have shrunk the in-sync set to itself meanwhile; then no member may succeed it.
     """
     while True:
         await cluster.whole()

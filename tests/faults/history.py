@@ -1,4 +1,4 @@
-"""What clients saw, written down while it happens.  Plain facts: no I/O, no judgement.
+"""The clients' record of a run, written while it happens.  Plain facts: no I/O, no judgement.
 
 A message is named by its producer and its number in that producer's order.  Its fate, as its
 producer knows it:
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Fate(enum.Enum):
-    """What a producer knows of one of its messages."""
+    """A producer's knowledge of one of its messages."""
 
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "refused"
@@ -25,7 +25,7 @@ class Fate(enum.Enum):
 
 
 class Name(NamedTuple):
-    """A message."""
+    """The name of a message."""
 
     producer: str
     number: int
@@ -65,9 +65,9 @@ class Receipt:
 
 @dataclass(slots=True)
 class History:
-    """Of all clients together.
+    """The record of all clients together.
 
-    :param sent: each message that was given to a sender, the queue it went to; in the order of its producer.
+    :param sent: the queue of each message that was given to a sender, in the order of its producer.
     """
 
     sent: dict[Name, str] = field(default_factory=dict)
@@ -78,11 +78,11 @@ class History:
     drained: dict[str, float] = field(default_factory=dict)
     """When the drain of a queue began, whose other consumers have all left it."""
     serving: dict[int, str] = field(default_factory=dict)
-    """Which member was seen to serve in a generation."""
+    """The member that was seen to serve in each generation."""
     disputes: list[str] = field(default_factory=list)
     """Generations that went back, or that two members served in."""
     kept: set[str] = field(default_factory=set)
-    """Queues that nobody consumes from before the drain: a message that comes twice was stored twice."""
+    """Queues without consumers before the drain: a message received twice was stored twice."""
     impatient: Counter[str] = field(default_factory=Counter)
     """How the calls ended that were cancelled, or had little time."""
     hung: list[Name] = field(default_factory=list)
@@ -95,53 +95,53 @@ class History:
     """When the arbiter was last seen to hold a generation."""
 
     def sends(self, name: Name, queue: str) -> None:
-        """A message is given to a sender."""
+        """Record that a message is given to a sender."""
         self.sent[name] = queue
 
     def ends(self, name: Name, fate: Fate, at: float) -> None:
-        """Its fate is known."""
+        """Record the fate of a message."""
         self.fates[name] = fate
         self.ended[name] = at
 
     def receives(self, receipt: Receipt) -> None:
-        """A delivery arrived."""
+        """Record a delivery."""
         self.receipts.append(receipt)
 
     def accepts(self, receipt: Receipt) -> None:
-        """It was accepted over the connection that it came on."""
+        """Record an accept over the connection of the delivery."""
         receipt.accepted = True
 
     def confirms(self, receipt: Receipt, at: float) -> None:
-        """The primary has confirmed that the message is gone."""
+        """Record that the primary has confirmed the removal."""
         receipt.confirmed_at = at
 
     def returns(self, receipt: Receipt) -> None:
-        """Its consumer gives it back."""
+        """Record that a consumer gives a message back."""
         receipt.returned = True
 
     def hangs(self, name: Name) -> None:
-        """A call did not return in time."""
+        """Record a call that did not return in time."""
         if name not in self.hung:
             self.hung.append(name)
 
     def keeps(self, *queues: str) -> None:
-        """Nobody consumes from these before the drain."""
+        """Record queues without consumers before the drain."""
         self.kept.update(queues)
 
     def leaves(self, queue: str, at: float) -> None:
-        """A consumer detaches by its own will, from now on: what it has prefetched comes to another one."""
+        """Record that a consumer begins to detach: another one may receive its prefetched messages."""
         self.left[queue] = min(at, self.left.get(queue, at))
 
     def drains(self, queue: str, at: float) -> None:
-        """All consumers have left: only one that attaches from now on receives."""
+        """Record that all consumers have left: only later ones receive."""
         self.drained[queue] = max(at, self.drained.get(queue, at))
 
     def fate(self, name: Name) -> Fate:
-        """What is known of a message; nothing yet is unknown."""
+        """Return the fate of a message, by default unknown."""
         return self.fates.get(name, Fate.UNKNOWN)
 
     def serves(self, generation: int, member: str) -> None:
-        """A member was seen to serve in a generation."""
+        """Record a member that serves in a generation."""
         before = self.serving.setdefault(generation, member)
         if before != member:
             self.disputes.append(f"{before} and {member} both served in generation {generation}")

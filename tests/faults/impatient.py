@@ -1,7 +1,7 @@
-"""Callers who do not wait: little time, or a cancellation.  A tenth of all sends are theirs.
+"""Callers that do not wait: little time, or a cancellation.  They make a tenth of all sends.
 
-What such a call reports must be true (the checker knows: accepted is there once, not delivered is not
-there), and it returns: one that does not within ``_HUNG`` after its time is written down as hung.
+The report of such a call must be true (the checker knows: accepted is there once, not delivered is not
+there).  The call must return: if it takes ``_HUNG`` seconds beyond its time, it is recorded as hung.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TIMEOUT, _CANCELLED, _FUTURE_CANCELLED = _WAYS = ("timeout", "cancelled", "futu
 
 
 def is_impatient(rng: random.Random) -> bool:
-    """Whether the next send is by such a caller."""
+    """Return whether the next send is by such a caller."""
     return rng.random() < _SHARE
 
 
@@ -39,7 +39,7 @@ def _seconds(rng: random.Random) -> float:
 async def send_impatiently(
     sender: aio.Sender, message: Message, name: Name, rng: random.Random, history: History
 ) -> asyncio.Future[Outcome]:
-    """Send with little time; returns when the call has, so that the next message does not overtake it."""
+    """Send with little time; return when the call has, so that the next message does not overtake it."""
     way, seconds = rng.choice(_WAYS), _seconds(rng)
     call: asyncio.Future[Outcome]
     if way == _TIMEOUT:
@@ -72,7 +72,7 @@ def _told(error: BaseException | None) -> str:
 
 
 class BlockingProducer:
-    """Sends over the blocking API, from a thread; what it sees is written down on the event loop.
+    """Sends over the blocking API, from a thread; records its results on the event loop.
 
     :param name: of its messages.
     :param pause: seconds between two messages.
@@ -101,7 +101,7 @@ class BlockingProducer:
         self._loop = asyncio.get_running_loop()
 
     async def run(self, url: str, producing_ends: asyncio.Event) -> None:
-        """Produce until the event; a thread that does not end then is written down as hung."""
+        """Produce until the event; a thread that does not end then is recorded as hung."""
         ended: asyncio.Future[None] = self._loop.create_future()
 
         def work() -> None:
@@ -176,7 +176,7 @@ def _end(ended: asyncio.Future[None], error: Exception | None) -> None:
 
 
 def fate_of(error: BaseException | None) -> Fate:
-    """What the end of a send means."""
+    """Return the fate that the result of a send implies."""
     if error is None:
         return Fate.ACKNOWLEDGED
     refused = isinstance(error, MessageNotAccepted)

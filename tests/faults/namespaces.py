@@ -27,7 +27,7 @@ _HOST = 254
 
 
 def unavailable() -> str:
-    """Why there can be no namespaces here, empty when there can."""
+    """Return why this machine allows no namespaces, empty if it does."""
     if shutil.which("ip") is None:
         return "iproute2 is not installed"
     probe = f"haclient-{os.getpid()}"
@@ -88,7 +88,7 @@ class NamespaceNetwork:
             _ip(*cut)
 
     def build(self, stack: ExitStack) -> None:
-        """Make the bridge and the namespaces; the stack takes them away."""
+        """Make the bridge and the namespaces; the stack removes them."""
         bridge = self._stem
         _ip("link", "add", bridge, "type", "bridge")
         stack.callback(_ip, "link", "delete", bridge)
@@ -112,7 +112,7 @@ class NamespaceNetwork:
                 _ip(*place, "address", "add", f"{_address(self._subnet, kind, number)}/24", "dev", device)
 
     def _place(self, party: str) -> tuple[str, ...]:
-        """Where to run ``ip`` for a party, and its device."""
+        """Return where to run ``ip`` for a party, and its device."""
         return (self._stem,) if party == CLIENTS else ("-n", self._namespace(self._numbers[party]), "eth0")
 
     def _namespace(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Which fault comes when: a pure function of the seed."""
+"""The order of the faults: a pure function of the seed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Step:
 
 
 def schedule(seed: int, faults: Sequence[str]) -> Iterator[Step]:
-    """Faults without end: every one once in random order, then every one once again.
+    """Yield faults without end: every one once in random order, then all again.
 
-    A cycle begins with any of them, and none is forgotten for longer than two cycles.
+    Each cycle has its own order, so a fault recurs within two cycles.
     """
     rng = random.Random(seed)
     number = 0

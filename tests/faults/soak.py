@@ -61,7 +61,7 @@ _RECKONING_PER_FAILOVER = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is asked for.
+    """The parameters of a soak.
 
     :param seconds: for the faults, after which no new one begins; ``None`` for a limit by ``failovers``.
     """
@@ -83,7 +83,7 @@ class Plan:
 
     @property
     def faults(self) -> list[str]:
-        """The faults that this options can have."""
+        """The faults that these options allow."""
         return [f.name for f in FAULTS.values() if all(getattr(self.options, need) for need in f.needs)]
 
 
@@ -124,7 +124,7 @@ class Result:
 
 
 async def soak(plan: Plan, folder: Path, report: Report) -> Result:
-    """Run a plan; what goes wrong is in the result, never raised."""
+    """Run a plan; the result has the violations, and nothing is raised."""
     result, history = Result(seed=plan.seed), History()
     began = time.monotonic()
     limit = asyncio.timeout(plan.bound)
@@ -142,7 +142,7 @@ async def soak(plan: Plan, folder: Path, report: Report) -> Result:
 
 
 def conclude(result: Result, history: History) -> None:
-    """The verdict of what was received, also where not everything was."""
+    """Judge the messages received by then, even if some were not drained."""
     verdict = result.verdict = check(history)
     result.missing = len(verdict.lost)
     result.impatient = dict(sorted(history.impatient.items()))
@@ -215,7 +215,7 @@ async def _faults(plan: Plan, members: Cluster, load: Load, result: Result, repo
 
 
 async def apply(members: Cluster, step: Step) -> None:
-    """One step, from a whole cluster to a whole cluster."""
+    """Apply one step, from a whole cluster to a whole cluster."""
     await asyncio.sleep(step.calm)
     fault = FAULTS[step.fault]
     try:
@@ -238,7 +238,7 @@ async def _lag(members: Cluster) -> int:
 
 
 async def compare(members: Cluster, result: Result) -> list[str]:
-    """What differs between the stores of the members, which do not run."""
+    """Return the differences between the stores of the stopped members."""
     model, *others = members.members
     wiring = await stores.wiring(members.store_of(model))
     contents = await _messages(members.store_of(model))
@@ -257,7 +257,7 @@ async def compare(members: Cluster, result: Result) -> list[str]:
 
 
 async def _messages(store: Path) -> dict[str, dict[int, bytes]]:
-    """Ids and bytes; how often something was delivered is not what equal means."""
+    """Return ids and bytes, without delivery counts, which may differ."""
     found = await stores.contents(store)
     return {queue: {number: data for number, data, *_ in rows} for queue, rows in found.items()}
 
@@ -283,7 +283,7 @@ def _difference(here: dict[int, bytes], there: dict[int, bytes]) -> str:
 def main(
     *, failovers: int, seed: int | None, members: int, arbiter: Any, network: Any, seconds: float | None
 ) -> None:
-    """Break a cluster again and again, and count what its clients lost."""
+    """Break a cluster repeatedly, and count the messages that its clients lost."""
     console = Console(soft_wrap=True, highlight=False)
     seed = secrets.randbits(32) if seed is None else seed
     options = ClusterOptions(members=members, arbiter=arbiter, network=network, small_disks=may_mount())

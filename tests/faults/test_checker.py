@@ -1,4 +1,4 @@
-"""The checker sees each thing that must not happen, and nothing else."""
+"""The checker reports each violation, and nothing else."""
 
 from __future__ import annotations
 

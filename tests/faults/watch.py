@@ -1,4 +1,4 @@
-"""Watches what must only ever grow: the arbiter's number, and who serves in which generation."""
+"""Watches values that must only grow: the arbiter's number, and the serving member of each generation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _INTERVAL = 0.02
 async def watching(
     cluster: Cluster, history: History, *, interval: float = _INTERVAL, outages: bool = False
 ) -> AsyncIterator[None]:
-    """Note what is seen, until the body is over.
+    """Record the values until the body ends.
 
-    :param interval: seconds between two looks.
-    :param outages: the arbiter may be away.
+    :param interval: seconds between two observations.
+    :param outages: True if the arbiter may be unreachable.
     """
     work = _watch(cluster, history, interval, outages=outages)
     task = asyncio.create_task(work, name="watch the generations")

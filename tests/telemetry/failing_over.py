@@ -19,7 +19,7 @@ FAST = "backoff_base=0.01&backoff_max=0.1"
 
 @dataclass
 class Watched:
-    """What the client's own events say of it."""
+    """The client's own events of the failover."""
 
     events: list[Event] = field(default_factory=list)
 
@@ -28,7 +28,7 @@ class Watched:
 
     @property
     def results(self) -> Counter[str]:
-        """How the attempts ended, by the events; one that succeeded has the event of the connection."""
+        """Count the results of the attempts; a success has the event of the connection."""
         failed = [
             event.record.failure.kind.value for event in self.events if isinstance(event, AttemptFailed)
         ]
@@ -43,7 +43,7 @@ class Watched:
 
     @property
     def durations(self) -> list[float]:
-        """Seconds of the episodes."""
+        """Return the durations of the episodes in seconds."""
         return [event.duration for event in self.events if isinstance(event, Connected | Reconnected)]
 
 

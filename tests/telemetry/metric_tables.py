@@ -27,7 +27,7 @@ _HERE, _THERE = Endpoint("broker-a", 5672), Endpoint("broker-b", 5672)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One metric, as a page or an exporter has it."""
+    """One metric of a page or an exporter."""
 
     name: str
     type: str
@@ -36,7 +36,7 @@ class Row:
 
 
 def rows(section: str) -> list[Row]:
-    """The metrics of a section of the page.  A label's values stand behind a colon."""
+    """Return the metrics of a section of the page.  A label's values stand behind a colon."""
     text = (DOCS / "metrics.md").read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     cells = (
         line.strip("| ").split(" | ") for line in text.replace("| |", "|  |").splitlines() if "| `" in line
@@ -54,7 +54,7 @@ def _stamp(sequence: int, episode: int = 1) -> Stamp:
 
 
 def events_of_every_metric() -> list[Event]:
-    """Each metric gets a value by them, with all its labels; numbers 3 and 4 were dropped."""
+    """Send events that give each metric a value, with all its labels; numbers 3 and 4 were dropped."""
     failed = AttemptRecord(
         number=1, endpoint=_HERE, started=1.0, ended=1.5, failure=Failure(kind=FailureReason.REFUSED)
     )

@@ -1,4 +1,4 @@
-"""The vectors of the contract, and lines that were made of them by changing something."""
+"""The vectors of the contract, and mutated lines derived from them."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ _NAMES = st.sampled_from([*(key.name for key in KEYS), "data", "haclient.hint", 
 
 
 def is_quarantined(verdict: Verdict) -> bool:
-    """Whether the analysis takes neither the line nor its time."""
+    """Return whether the analysis takes neither the line nor its time."""
     return verdict.reason not in {None, Reason.VIOLATION, Reason.TOO_LONG}
 
 
 @cache
 def vectors() -> tuple[dict[str, Any], ...]:
-    """``name``, ``line`` (text), ``reason`` (null for a line that is right) and ``detail``."""
+    """Return ``name``, ``line`` (text), ``reason`` (null for a valid line) and ``detail``."""
     return tuple(map(json.loads, VECTORS.read_text().splitlines()))
 
 
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
-    """A right line with some keys changed, left out or added; or cut, or with something behind it."""
+    """Draw a valid line with some keys changed, left out or added; or cut, or with a suffix."""
     line = json.loads(draw(st.sampled_from([each["line"] for each in vectors() if each["reason"] is None])))
     for _ in range(draw(st.integers(0, 3))):
         name = draw(_NAMES)

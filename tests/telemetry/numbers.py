@@ -26,7 +26,7 @@ from haclient.telemetry.writer import Alive
 
 
 class Numbers:
-    """Puts numbers, which come out as the sequence of ``alive`` lines."""
+    """Writes numbers, which appear as the sequence of ``alive`` lines."""
 
     def __init__(self, settings: TelemetrySettings, connection: int = 1) -> None:
         self.dropped = 0
@@ -41,7 +41,7 @@ class Numbers:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """The writer stands still meanwhile."""
+        """Stop the writer inside the block."""
         reached, go_on = threading.Event(), threading.Event()
         self.channel.put(self, (reached, go_on))
         assert reached.wait(30)
@@ -81,7 +81,7 @@ def _in_a_fork(source: Numbers, count: int) -> None:
 
 
 def main(folder: str, count: int, mode: str) -> None:
-    warnings.simplefilter("ignore")  # of forks in a process with threads, which is what is tried here
+    warnings.simplefilter("ignore")  # forks in a process with threads are the case under test
     source = Numbers(TelemetrySettings(Path(folder), fsync="always" if mode == "always" else "no"))
     if mode == "forever":
         for number in itertools.count():

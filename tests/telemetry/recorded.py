@@ -1,4 +1,4 @@
-"""OpenTelemetry's own SDK, and what it recorded."""
+"""OpenTelemetry's own SDK, and its recorded data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 
 class Recorded:
-    """Providers of the SDK, and what they got."""
+    """Providers of the SDK, and their data."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -34,7 +34,7 @@ class Recorded:
         return list(self._exporter.get_finished_spans())
 
     def named(self, name: str) -> ReadableSpan:
-        """The one span of that name."""
+        """Return the one span of that name."""
         (span,) = (span for span in self.spans if span.name == name)
         return span
 

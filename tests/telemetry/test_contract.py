@@ -1,4 +1,4 @@
-"""The contract: schemas, vectors and our judge agree with jsonschema, and with what is written."""
+"""The contract: schemas, vectors and our validator agree with jsonschema, and with written lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FORMATS = jsonschema.FormatChecker(formats=())
 
 @FORMATS.checks("date-time", raises=ValueError)
 def _is_time(text: object) -> bool:
-    """The standard library's reading of a time, which has no leap second and no large year."""
+    """Read a time with the standard library, which has no leap second and no large year."""
     if isinstance(text, str):
         at, zone = text.upper().replace(":60", ":59").lstrip("+"), text[19:]
         if len(text) < len("2026-11-21T02:00:00Z") or not ("Z" in zone.upper() or ":" in zone):
@@ -52,7 +52,7 @@ def _is_time(text: object) -> bool:
 
 
 def judges() -> Mapping[str, Any]:
-    """The library's validators, by type."""
+    """Return the library's validators, by type."""
     made = jsonschema.Draft202012Validator
     return {name: made(schema, format_checker=FORMATS) for name, schema in check.schemas().items()}
 
@@ -61,7 +61,7 @@ JUDGES = judges()
 
 
 def test_the_files_are_what_the_tables_say_and_are_schemas_of_2020_12() -> None:
-    """``scripts/readme_tables.py`` writes them anew."""
+    """``scripts/readme_tables.py`` writes them."""
     assert check.schemas() == json_schema.documents()
     assert {path.stem for path in json_schema.FOLDER.iterdir()} == {*map(str, Kind), check.READERS}
     for schema in check.schemas().values():
@@ -94,7 +94,7 @@ def test_a_vector_is_judged_as_it_says_by_us_and_by_the_library(vector: dict[str
 
 
 def by_the_library(text: str) -> str | None:
-    """What jsonschema says, in our words, but for the time that depends on the day."""
+    """Return jsonschema's verdict in our words, except for the time that depends on the day."""
     try:
         line = json.loads(text, parse_constant=lambda _: 1 / 0)
     except (ValueError, ZeroDivisionError):
@@ -141,7 +141,7 @@ def run(*arguments: object, given_: bytes | None = None) -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Seven lines that are right, and five complaints, in plain and compressed files."""
+    """Make seven valid lines and five faults, in plain and compressed files."""
     (tmp_path / "below").mkdir()
     (tmp_path / "a.jsonl").write_text(f"{right(2)}\nno line\n{right(1)}")
     broken = right(1).replace('"haclient.unsettled":4', '"x":4')
@@ -196,7 +196,7 @@ def test_what_cannot_be_read_exits_with_3(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded_whatever_the_lines_are(tmp_path: Path) -> None:
-    """A line of 64 MiB, and more different complaints than are remembered."""
+    """The input has a line of 64 MiB, and more different faults than are remembered."""
     path = tmp_path / "a.jsonl"
     with path.open("w") as file:
         file.write('{"id":"' + "x" * 2**26 + '"}\n')
@@ -213,14 +213,14 @@ def test_memory_is_bounded_whatever_the_lines_are(tmp_path: Path) -> None:
     assert len(found.unknown_types) == paths.MOST + 1
 
 
-# -- what is written ------------------------------------------------------------------------------
+# -- written lines ----------------------------------------------------------------------------------
 
 HERE, THERE = Endpoint("broker-a", 5672), Endpoint("broker-b", 5673)
 FAILED = Failure(kind=FailureReason.CLOSED, detail="x", condition="amqp:connection:forced", retry_after=1.5)
 
 
 def client_events() -> Iterator[events.Event]:
-    """Something of each type, in an order that makes sense."""
+    """Return an event of each type, in a plausible order."""
 
     def stamp(number: int, episode: int = 1, connection: int = 1) -> events.Stamp:
         return events.Stamp(
@@ -249,7 +249,7 @@ def client_events() -> Iterator[events.Event]:
 
 
 def write_all(folder: Path) -> None:
-    """A line of every type, by the client's recorder and a member's."""
+    """Write a line of every type, by the client's recorder and a member's."""
     attributes = {key.name: "x" for key in RESOURCE}
     settings = TelemetrySettings(folder, attributes=attributes, alive_interval=0.01)
     recorder = Recorder(settings, Redactor(), backoff_max=30.0)
@@ -290,6 +290,6 @@ def test_every_type_that_is_written_is_as_its_schema_says(tmp_path: Path) -> Non
     assert run(tmp_path).exit_code == 0
 
 
-# What no line above has, because it excludes something else that one of them has, or comes later.
+# Keys that no line above has, because another key excludes them, or they follow later.
 NOT_HERE = {"haclient.close.condition", "haclient.close.reason", "haclient.cluster", "haclient.retry_after"}
 NOT_HERE |= {"server.address", "server.port", "haclient.generation", "messaging.client.id"}

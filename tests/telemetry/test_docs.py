@@ -1,4 +1,4 @@
-"""The documentation's page is the code's."""
+"""The documentation's page agrees with the code."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "telemetry.md")
 
 
 def test_the_table_of_keys_is_the_schema() -> None:
-    """``scripts/readme_tables.py`` writes it anew."""
+    """``scripts/readme_tables.py`` writes it."""
     assert f"<!-- keys -->\n{markdown_table()}<!-- /keys -->" in PAGE
     assert f"<!-- attributes -->\n{attributes_table()}<!-- /attributes -->" in PAGE
 
 
 def test_the_tables_of_the_contract_are_those_of_the_schemas() -> None:
-    """Also read back: what the page says is required, and which values there are, is what the files say."""
+    """The page is also read back: required keys and allowed values equal the files'."""
     assert f"<!-- contract -->\n{keys_table()}<!-- /contract -->" in PAGE
     assert f"<!-- values -->\n{values_table()}<!-- /values -->" in PAGE
     rows = [row.split("|")[1:-1] for row in keys_table().splitlines()[2:]]

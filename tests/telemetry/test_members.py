@@ -1,4 +1,4 @@
-"""The server's side: what members write down."""
+"""The server's side: lines that members write."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_members_say_whom_they_let_in_refused_and_what_they_became(
 
 
 async def test_members_report_the_client_whichever_connection_it_is(members: Members, tmp_path: Path) -> None:
-    """The container id of each is another one; the lines of client and members have one id."""
+    """The container ids of the connections differ; the lines of client and members have one id."""
     folder = tmp_path / "telemetry"
     primary, _ = members.pair(telemetry=folder)
     async with aio.ConnectionFactory(f"amqp://{primary.address}", telemetry=folder) as factory:
@@ -109,7 +109,7 @@ async def test_a_pair_hands_it_to_its_members_and_their_own_links_are_no_clients
     assert clients == {"me"}
     roles = [line["data"]["haclient.member.role"] for line in lines(folder, "role")]
     assert "primary" in roles
-    # The backup was let in, the manager's probes are not in it.
+    # The backup was admitted; the supervisor's probes are not included.
     assert len({line["data"]["messaging.client.id"] for line in lines(folder, "admitted")}) == 2
 
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry's own SDK says the same as the client's events, through a failover too."""
+"""OpenTelemetry's own SDK agrees with the client's events, through a failover too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.telemetry.recorded import Recorded
 PASSWORD = "Vq7PlantedPasswordZx"
 BODY = "Vq7PlantedBodyZx"
 HERE, THERE = Endpoint("broker-a", 5672), Endpoint("broker-b", 5672)
-# A kind of data of the SDK, and whether it only grows.
+# The SDK's kind of data, and whether it only grows.
 TYPES = {(Sum, True): "counter", (Sum, False): "up-down counter", (Histogram, None): "histogram"}
 OWN_NAMES = {"messaging.system", "haclient.episode", "haclient.backoff.retry_after"}
 
@@ -91,7 +91,7 @@ async def test_each_episode_of_a_failover_is_a_span_with_its_attempts(
     results = Counter(each.get("error.type", "connected") for each in attempts(first) + attempts(second))
     assert results == watched.results
 
-    # The span of the second begins with the loss, and is as long as the client was away.
+    # The second span begins with the loss, and lasts as long as the downtime.
     assert second.start_time is not None
     assert second.end_time is not None
     assert (second.end_time - second.start_time) / 1e9 == pytest.approx(watched.durations[1], abs=1e-5)
@@ -141,7 +141,7 @@ async def test_a_client_that_gives_up_leaves_a_span_with_the_cause(recorded: Rec
 
 
 def every_kind(recorded: Recorded, redactor: Redactor, echo: str = "x") -> None:
-    """Every event that a peer can put words into."""
+    """Return every event that can contain a peer's text."""
     listen = sink_of(recorded).listener(redactor)
     failure = Failure(
         kind=FailureReason.CLOSED, detail=f"said {echo}", condition="amqp:connection:forced", retry_after=0.5

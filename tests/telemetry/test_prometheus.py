@@ -1,4 +1,4 @@
-"""Prometheus's own library says the same as the client's events, through a failover too."""
+"""Prometheus's own library agrees with the client's events, through a failover too."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def labels(registry: CollectorRegistry, name: str, label: str) -> set[str]:
 
 
 def check_against(registry: CollectorRegistry, watched: Watched) -> None:
-    """Every figure is that of the events."""
+    """Assert that every figure equals the events' figure."""
     results = watched.results
     families = {
         each.name: each for each in text_string_to_metric_families(generate_latest(registry).decode())
@@ -201,7 +201,7 @@ def test_the_table_of_the_page_is_what_the_exporter_emits(registry: CollectorReg
             f"{family.name}_total" if family.type == "counter" else family.name,
             family.type,
             frozenset(label for sample in family.samples for label in sample.labels) - {"le"},
-            family.unit or family.documentation.split()[0].lower(),  # what is counted
+            family.unit or family.documentation.split()[0].lower(),  # the counted thing
         )
         for family in registry.collect()
     ]
@@ -257,7 +257,7 @@ def heard(events: list[Event], kind: type[Event]) -> bool:
 
 
 class Broken:
-    """A sink whose listener does this with each event."""
+    """A sink whose listener runs a function with each event."""
 
     def __init__(self, do: Callable[[], object]) -> None:
         self.heard = 0

@@ -1,4 +1,4 @@
-"""What clients of real members write down agrees with what they saw."""
+"""Lines of clients of real members agree with their events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PYTHON = {Type.STRING: str, Type.LONG: int, Type.DOUBLE: int | float, Type.BOOL
 
 
 def check_form(found: list[Line]) -> None:
-    """Every key is the schema's, and its value has the key's type."""
+    """Assert that every key is the schema's, and that its value has the key's type."""
     types = {key.name: _PYTHON[key.type] for key in DATA}
     for line in found:
         assert list(line) == [key.name for key in ENVELOPE] + ["data"]
@@ -50,7 +50,7 @@ def check_form(found: list[Line]) -> None:
 
 
 def check_numbers(found: list[Line]) -> None:
-    """Without gaps within a connection."""
+    """Assert that the numbers have no gap within a connection."""
     by_connection: dict[int, list[int]] = {}
     for line in found:
         data = line["data"]
@@ -60,7 +60,7 @@ def check_numbers(found: list[Line]) -> None:
 
 
 def check_against(found: list[Line], events: list[Event]) -> None:
-    """The lines are those of the events, with the figures that the client measured."""
+    """Assert that the lines equal the events, with the figures that the client measured."""
     ends = [each for each in events if isinstance(each, Connected | Reconnected)]
     back = [line["data"] for line in found if words([line]) == ["connected"]]
     assert [each["haclient.outage.duration"] for each in back] == [each.duration for each in ends]
@@ -104,7 +104,7 @@ async def test_a_failover_is_written_as_the_client_measured_it(members: Members,
     check_numbers(found)
     check_against(found, events)
     happened = words(found)
-    # The passive member comes first in the URL, and names the primary.
+    # The passive member comes first in the URL, and redirects to the primary.
     assert happened[:4] == ["attempt", "redirect", "attempt", "connected"]
     assert happened[4] == "lost"
     assert happened[-3:] == ["attempt", "connected", "closed"]

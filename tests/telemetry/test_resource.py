@@ -1,4 +1,4 @@
-"""What a fleet is grouped by is on every line, and is what OpenTelemetry's SDK reads."""
+"""The attributes that group a fleet are on every line, and equal those that OpenTelemetry's SDK reads."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ PIECES = st.one_of(
 
 
 def format_attributes(attributes: Mapping[str, str]) -> str:
-    """The list of some attributes: the inverse of ``parse_attributes``."""
+    """Format attributes as a list: the inverse of ``parse_attributes``."""
     return ",".join(f"{quote(key, safe='/:')}={quote(value, safe='/:')}" for key, value in attributes.items())
 
 
 def by_the_sdk(text: str, service: str = "") -> dict[str, Any]:
-    """What OpenTelemetry's SDK makes of the variables."""
+    """Return the SDK's reading of the variables."""
     with patch.dict(os.environ, {"OTEL_RESOURCE_ATTRIBUTES": text, "OTEL_SERVICE_NAME": service}):
         return dict(OTELResourceDetector().detect().attributes)
 
@@ -57,7 +57,7 @@ def by_the_sdk(text: str, service: str = "") -> dict[str, Any]:
 @given(st.lists(PIECES, max_size=6).map(",".join))
 @example("service.version=a=b,service.version=2,host.name=")
 def test_a_list_without_an_error_is_what_the_sdk_reads(text: str) -> None:
-    """The SDK takes what it can of a list with an error; the specification says that all of it is void."""
+    """The SDK takes parts of a list with an error; the specification says that all of it is void."""
     try:
         found = parse_attributes(text)
     except ValueError:
@@ -132,7 +132,7 @@ def test_settings_win_over_the_option_and_the_option_over_the_variables(
 
 
 def written_by(url: str, **arguments: Any) -> Mapping[str, str]:
-    """The data of the line that a factory writes last."""
+    """Return the data of the last line that a factory writes."""
     recorder = FactoryCore(url, **arguments)._recorder
     assert recorder is not None
     recorder.put(Closed(stamp(next(NUMBERS))))
@@ -164,7 +164,9 @@ def test_the_attributes_are_encoded_once_for_a_process(tmp_path: Path) -> None:
 
 
 def test_an_attribute_with_a_password_is_left_out_from_when_it_is_known(tmp_path: Path) -> None:
-    """Also on lines of other factories, and on those about dropped lines, which no factory writes."""
+    """This also holds for lines of other factories, and for lines about dropped lines, which no factory
+    writes.
+    """
     attributes = {"host.name": "db-hunter22", "cloud.region": "eu", "service.instance.id": "hunter22"}
     settings = TelemetrySettings(tmp_path, attributes=attributes, queue_size=1)
     knowing, other = (Recorder(settings, Redactor(), backoff_max=1.0) for _ in range(2))
@@ -186,7 +188,7 @@ def test_an_attribute_with_a_password_is_left_out_from_when_it_is_known(tmp_path
 
 
 def test_a_child_has_the_attributes_and_an_instance_of_its_own(tmp_path: Path) -> None:
-    """As OpenTelemetry's SDK does: no two instances may have the same id."""
+    """OpenTelemetry's SDK does the same: no two instances may have the same id."""
     given_ = "service.instance.id=pod-7,service.version=1.4,k8s.pod.name=orders-7"
     command = [sys.executable, "-m", "tests.telemetry.numbers", str(tmp_path), "5", "fork"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OTEL_RESOURCE_ATTRIBUTES": given_}

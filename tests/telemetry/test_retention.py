@@ -1,4 +1,4 @@
-"""What is removed of old telemetry, and what never is."""
+"""Old telemetry that is removed, and files that are never removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NUMBERS = itertools.count(1)
 def old(
     folder: Path, age: float, *, size: int = 10, service: str = "orders", ending: str = ".jsonl.gz"
 ) -> Path:
-    """A file of another process of the service, last written so many seconds ago."""
+    """Make a file of another process of the service, last written this many seconds ago."""
     path = folder / f"{service}-{uuid.uuid4()}-{os.getpid()}-{next(NUMBERS)}{ending}"
     path.write_bytes(bytes(size))
     os.utime(path, (time.time() - age,) * 2)
@@ -55,7 +55,7 @@ def test_without_a_bound_everything_stays(tmp_path: Path) -> None:
 
 
 def test_nothing_of_others_goes(tmp_path: Path) -> None:
-    """Another service, one whose name begins alike, and what only looks like telemetry."""
+    """Cases: another service, one with a similar prefix, and files that only look like telemetry."""
     others = {old(tmp_path, age=9 * DAY, service=name) for name in ("bills", "orders-eu", "xorders")}
     for name in ("orders-1.jsonl.gz", "orders.jsonl", "notes.txt"):
         (tmp_path / name).write_text("mine")
@@ -78,7 +78,7 @@ def test_a_directory_that_is_gone_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_writer_stays_within_its_bounds_for_ever(tmp_path: Path) -> None:
-    """The file that is written, one that is compressed, and what is kept of full ones."""
+    """They cover the file being written, a file being compressed, and the kept full ones."""
     settings = TelemetrySettings(tmp_path, rotate_size=1000, keep_size=5000)
     stem = f"orders-{uuid.uuid4()}-{os.getpid()}"
     files = Files(settings, "orders", stem, itertools.count(1))

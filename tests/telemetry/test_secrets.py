@@ -1,4 +1,4 @@
-"""Secrets are planted, and what was written is searched for them."""
+"""Secrets are planted, and all written telemetry is searched for them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def stamp(number: int) -> Stamp:
 
 @pytest.mark.parametrize("echo", ["{}", "refused 'user={} code 7'", "x{}x"])
 def test_the_descriptions_of_peers_are_never_written(tmp_path: Path, echo: str) -> None:
-    """A peer may quote what was sent to it: a body that nobody else knows, or a password in any form."""
+    """A peer may quote the client's data: a secret body, or a password in any form."""
     sink = recorder(tmp_path, password=PASSWORD)
     here = Endpoint("broker-a", 5672)
     heard = echo.format(BODY)

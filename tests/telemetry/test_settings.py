@@ -1,4 +1,4 @@
-"""Where telemetry goes, and whether."""
+"""Where telemetry is written, and whether it is on."""
 
 from __future__ import annotations
 

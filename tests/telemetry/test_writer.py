@@ -1,4 +1,4 @@
-"""The writer: nothing lost that need not be, whatever becomes of process and disk."""
+"""The writer loses no line without need, whatever happens to process and disk."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class TestDisks:
             source.put(number)
         flush()
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        # What stands there plus half a line: the next write is cut in the middle.
+        # The current content plus half a line: the next write is cut in the middle.
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(text(tmp_path)) + 100, hard))
         try:
             for number in range(10, 30):
@@ -277,7 +277,7 @@ class TestDisks:
             assert [record.levelname for record in caplog.records] == ["WARNING"]
             assert "No space left" in caplog.text
         finally:
-            # The file that is written keeps the file system busy until it is rotated.
+            # The open file keeps the file system busy until it is rotated.
             subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
     def test_a_directory_that_cannot_be_made_is_one_warning(

@@ -1,4 +1,4 @@
-"""A forked child that ends by ``sys.exit`` leaves the broker of its parent as it is."""
+"""A forked child that ends by ``sys.exit`` does not change the broker of its parent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ with in_process_broker() as member:
     check(member)
 """
 
-# In proton's API, whose loop has a finalizer at the end of the process.
+# proton's API, whose loop has a finalizer at the end of the process.
 DROP_IN = """
 from proton import Message
 from haclient.utils import BlockingConnection
@@ -82,7 +82,7 @@ def run(program: str, temporary: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
-    assert list(temporary.iterdir()) == []  # the parent has removed what is its own
+    assert list(temporary.iterdir()) == []  # the parent has removed its own files
 
 
 @pytest.mark.parametrize(

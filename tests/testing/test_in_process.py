@@ -1,4 +1,4 @@
-"""A broker on a thread of the test's process: what it leaves behind, and what it does not disturb."""
+"""A broker on a thread of the test's process: its leftovers, and its independence of the test."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_connection_that_a_test_leaks_is_closed() -> None:
 
 
 async def test_a_client_that_an_asynchronous_test_leaks_does_not_hold_the_end_up() -> None:
-    """Its event loop stands still, as it does while a fixture ends, and answers no Close."""
+    """The client's event loop is stopped, as during a fixture's end, and answers no Close."""
     with in_process_broker() as broker:
         connection = aio.connect(broker.url, deadline=1)
         leaked = await connection

@@ -14,13 +14,13 @@ from haclient import Message, aio
 from haclient.errors import AuthenticationFailed, SendTimeout
 from haclient.testing import Broker, HAPair
 
-# On a machine that does other things too; nothing here waits for it to pass.
+# Seconds for a busy machine; no test waits for them to pass.
 PATIENCE = 60.0
 
 
 @pytest.fixture
 def pair(haclient_module_pair: HAPair) -> HAPair:
-    """The module's pair, as new."""
+    """The module's pair, reset to its initial state."""
     haclient_module_pair.restore()
     return haclient_module_pair
 
@@ -52,7 +52,7 @@ FAILURES = [kill, hang, isolate, isolate_with_resets, switch_over]
 
 
 def roles(pair: HAPair) -> tuple[str, str]:
-    """The primary, and the backup."""
+    """Return the primary and the backup."""
     primary = pair.primary
     assert primary is not None
     (backup,) = set(pair.members) - {primary}
@@ -60,7 +60,7 @@ def roles(pair: HAPair) -> tuple[str, str]:
 
 
 def bodies(url: str, queue: str, count: int) -> list[object]:
-    """So many messages of a queue, taken out of it."""
+    """Receive and accept ``count`` messages of a queue; return their bodies."""
     found = []
     with haclient.connect(url) as connection, connection.create_receiver(queue) as receiver:
         for _ in range(count):

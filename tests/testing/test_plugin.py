@@ -1,4 +1,4 @@
-"""The plugin in projects of its users: each test here runs a pytest of its own."""
+"""The plugin in projects of its users: each test here runs a separate pytest."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ URL = "amqp://nowhere.invalid"
 
 
 def options(url: str = URL, **arguments: object) -> Options:
-    """The options of a factory that is made now."""
+    """Return the options of a new factory."""
     return aio.ConnectionFactory(url, **arguments)._core.options
 
 

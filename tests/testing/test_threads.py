@@ -1,4 +1,4 @@
-"""What a thread with an event loop leaves behind."""
+"""Leftovers of a thread with an event loop."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.peers import Peer, primary, url
 
 
 def sockets_to(peer: Peer) -> list[object]:
-    """The connections of this process to a peer, as the kernel has them."""
+    """Return the connections of this process to a peer, as the kernel lists them."""
     found = psutil.Process().net_connections("tcp")
     return [each for each in found if each.raddr and each.raddr[:2] == (peer.host, peer.port)]
 
 
 def test_the_end_cancels_what_still_runs_there() -> None:
-    """A connection that a test left must not outlive the loop."""
+    """A connection left by a test must not outlive the loop."""
 
     async def leave() -> aio.Connection:
         return await aio.connect(url(peer)).__aenter__()
@@ -26,4 +26,4 @@ def test_the_end_cancels_what_still_runs_there() -> None:
             left = loop.call(leave())
             assert sockets_to(Peer(peer.host, peer.port))
         assert not sockets_to(Peer(peer.host, peer.port))
-    left._closed = True  # else its collection warns
+    left._closed = True  # without this, its collection warns

@@ -99,7 +99,7 @@ def test_a_socket_that_only_listens_does_not_hold_time_up(haclient_virtual_time:
         async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0):
             await asyncio.sleep(HOUR)
 
-    haclient_virtual_time.settle = HOUR  # in real time: who waits for that fails by the timeout of this test
+    haclient_virtual_time.settle = HOUR  # in real time: a wait for that fails by the timeout of this test
     haclient_virtual_time.run(main())
     assert haclient_virtual_time.elapsed == HOUR
 

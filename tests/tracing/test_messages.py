@@ -63,7 +63,7 @@ def traceparent(span: ReadableSpan) -> str:
 
 
 def check_path_of_a_message(recorded: Recorded, member: Member) -> None:
-    """Sent inside a request, received, processed."""
+    """Check the spans of a message sent inside a request, received and processed."""
     request, sent = recorded.named("request"), recorded.named("send orders")
     received, processed = recorded.named("receive orders"), recorded.named("process orders")
     inside = recorded.named("inside")
@@ -268,7 +268,7 @@ async def test_a_send_that_fails_is_an_error_by_its_type_alone(member: Member, r
         assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "LinkClosed")
         assert dict(span.attributes or {})["error.type"] == "LinkClosed"
         assert not span.events
-    # They never left, so they were not sent.
+    # The messages never left, so they were not sent.
     assert not recorded.points("messaging.client.sent.messages")
     assert SECRET not in recorded.everything()
 

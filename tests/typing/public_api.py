@@ -1,6 +1,6 @@
-"""Everything public, used as an application would, for mypy and pyright to check; nothing here runs.
+"""The whole public API, used as an application would, for mypy and pyright to check; nothing here runs.
 
-What must be refused has a ``type: ignore``, which both report where it is not needed.
+Calls that must be refused have a ``type: ignore``; both checkers report needless ones.
 """
 
 from __future__ import annotations

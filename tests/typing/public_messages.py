@@ -128,7 +128,7 @@ def body_of_a_delivery(delivery: Delivery, other: aio.Delivery) -> str:
 
 
 def shown(body: Body) -> str:  # noqa: C901 - one case for each type
-    """A case for every type of body, and none is left."""
+    """Handle every type of body, so that none is left."""
     match body:
         case None:
             return "nothing"

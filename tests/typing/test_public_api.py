@@ -23,7 +23,7 @@ def test_the_public_api_has_the_types_that_applications_rely_on() -> None:
 
 
 def test_pyright_finds_no_fault_in_it_and_nothing_unknown() -> None:
-    """In its strict mode, where a type that is not known in every part is an error."""
+    """The strict mode makes an incompletely known type an error."""
     pyright = Path(sys.executable).with_name("basedpyright")
     command = [pyright, "--project", str(HERE), "--pythonpath", sys.executable]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)

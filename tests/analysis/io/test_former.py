@@ -1,4 +1,4 @@
-"""Telemetry that was written before keys, columns and types got the names that they have today."""
+"""Telemetry that was written under the old names of keys, columns and types."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parsed(spark: SparkSession, folder: Path, lines: tuple[str, ...]) -> ingest.
 
 
 def as_before(events: DataFrame) -> DataFrame:
-    """The rows as they were stored before."""
+    """Return the rows in their old stored form."""
     kind = sf.col("type")
     for former, today in FORMER_KINDS.items():
         kind = sf.when(kind == today.value, former).otherwise(kind)

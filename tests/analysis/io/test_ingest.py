@@ -1,4 +1,4 @@
-"""Lines as they come from files, and stores of them."""
+"""Lines from files, and stores of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_compressed_file_that_is_cut_short_does_not_stop_the_others(
 
 
 def test_each_file_is_read_once_and_each_line_parsed_once(spark: SparkSession, tmp_path: Path) -> None:
-    """What is gone from the disk after the first look is there for the second."""
+    """A file removed after the first action is still there for the second."""
     line = '{{"id": "{}", "type": "t", "time": "2026-11-21T02:00:00Z"}}\n'
     (tmp_path / "some.jsonl").write_text(line.format(1) + "no telemetry\n" + line.format(1) + "\n \n")
     (tmp_path / "more.jsonl.gz").write_bytes(gzip.compress(f"\n{line.format(2)}bad\n\n".encode()))
@@ -153,7 +153,9 @@ NOW = datetime.now(UTC)
 
 
 def test_the_quarantine_is_what_the_contract_says(spark: SparkSession, tmp_path: Path) -> None:
-    """On the vectors, and on lines that hypothesis makes of them: all at once, for Spark is slow to begin."""
+    """The test takes the vectors, and lines derived by hypothesis, all at once, since Spark is slow to
+    start.
+    """
     texts = [each["line"] for each in vectors()]
 
     @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
@@ -170,11 +172,11 @@ def test_the_quarantine_is_what_the_contract_says(spark: SparkSession, tmp_path:
         verdict = check(text, NOW)
         assert (text in quarantined) == is_quarantined(verdict), (text, verdict, quarantined.get(text))
     for each in vectors():
-        # where JSON breaks off inside the data, Spark has the id and the type by then
+        # if JSON ends inside the data, Spark has the id and the type by then
         also = (Reason.OTHER_TYPE,) if each["reason"] == Reason.NOT_JSON else ()
         assert quarantined.get(each["line"]) in {_quarantined(each["reason"]), *also}, each["name"]
 
 
 def _quarantined(reason: str | None) -> str | None:
-    """The reason in the quarantine; readers take what only violates the schema of its type."""
+    """Return the reason in the quarantine; readers take lines that only violate the schema of their type."""
     return None if reason == Reason.VIOLATION else reason

@@ -1,4 +1,4 @@
-"""What the session says when something is missing."""
+"""The session's errors for missing prerequisites."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from haclient.analysis.io.tail import Tail
 
 
 def taken(segments: Path) -> bytes:
-    """All lines that were copied, in the order of the sources."""
+    """Return all copied lines, in the order of the sources."""
     paths = sorted(segments.glob("*.jsonl"), key=tail._span)
     return b"".join(path.read_bytes() for path in paths)
 
@@ -118,7 +118,7 @@ def test_what_was_read_is_forgotten_and_not_copied_again(folder: Path, segments:
 def test_no_line_is_lost_or_repeated_by_a_kill(
     folder: Path, segments: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The rename is the only step that counts: a kill is before it or after it."""
+    """Only the rename counts: a kill is before it or after it."""
     prng = random.Random(seed)
     lines = [b"line %d\n" % number for number in range(60)]
     path = folder / "a.jsonl"

@@ -1,4 +1,6 @@
-"""What the report says in words: the seven answers, and what to do; the figures are counted by hand."""
+"""The sentences of the report: the seven answers, and the recommended actions; figures are counted by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +136,7 @@ def test_a_version_that_never_comes_back_is_to_be_rolled_back() -> None:
 
 
 def test_shares_leave_out_processes_that_ended_unhurt_and_say_so() -> None:
-    """A deploy replaces 200 of 900 processes: 1,100 connections, of which 900 are there at a time."""
+    """A deploy replaces 200 of 900 processes: 1,100 connections, of which 900 exist at a time."""
     headline = {"connections": 1100, "ended": 200, "outages": 7, "clients_hit": 207, "away": 200}
     given: Given = {
         "headline": [{**headline, "never_connected": 200}],
@@ -201,7 +203,9 @@ def test_a_bar_has_its_whole_name_where_the_pointer_rests() -> None:
 
 
 def _deployed() -> Given:
-    """Two hundred with a wrong password ask the primary a, and the passive b that sends them on to it."""
+    """Let 200 clients with a wrong password dial the primary a, and the passive b that redirects them to
+    it.
+    """
     common: dict[str, Any] = {"server_port": 5671, "attempts": 27_730}
     return {
         "headline": [
@@ -235,7 +239,7 @@ def _deployed() -> Given:
 
 
 def test_the_reason_is_what_those_say_that_may_be_primary() -> None:
-    """A redirect of a passive member is how a search looks, also where it is the most frequent end."""
+    """A passive member's redirect is a normal part of a search, even if it is the most frequent end."""
     said = _said(_deployed())
     assert said["why"] == (
         "The attempts of 200 that are away fail mostly with authentication: wrong credentials; "
@@ -281,7 +285,7 @@ def test_first_connects_are_no_single_losses() -> None:
 
 
 def test_nothing_is_tuned_while_somebody_is_away() -> None:
-    """Figures of those who are back say nothing about those who are not."""
+    """Figures of connected clients say nothing about disconnected ones."""
     given = _deployed()
     assert "deadline" not in [row["what"] for row in actions(given)]
     given["headline"][0] |= {"away": 0, "never_connected": 0}
@@ -334,8 +338,8 @@ def test_all_services_of_those_who_are_away_are_named() -> None:
         ((("zone", "a", 50, 0, 45), ("zone", "b", 50, 0, 5)), ["a"]),  # nine tenths, nine times as likely
         ((("zone", "a", 50, 0, 44), ("zone", "b", 50, 0, 6)), []),
         ((("zone", "a", 100, 0, 50),), []),  # the whole fleet has it
-        ((("zone", "a", 90, 0, 45), ("zone", "b", 10, 0, 5)), []),  # as likely with as without
-        ((("zone", None, 50, 0, 50), ("zone", "b", 50, 0, 0)), []),  # the others together are no value
+        ((("zone", "a", 90, 0, 45), ("zone", "b", 10, 0, 5)), []),  # as likely with the attribute as without
+        ((("zone", None, 50, 0, 50), ("zone", "b", 50, 0, 0)), []),  # a missing value forms no group
         ((("zone", "a", 50, 0, 0), ("zone", "b", 50, 0, 0)), []),
     ],
 )
@@ -346,7 +350,9 @@ def test_what_those_who_are_away_share_makes_it_likelier(
 
 
 def test_lost_minutes_are_set_against_the_objective() -> None:
-    """Ten connections for an hour are 600 minutes; of 99 % six may be lost, and nine were."""
+    """Ten connections for an hour are 600 minutes; the objective of 99 % allows six lost ones, and nine were
+    lost.
+    """
     headline = {"connections": 10, "outages": 9, "clients_hit": 9, "seconds": 36_000.0, "lost": 540.0}
     assert findings.how_long(headline, 0.99) == (
         "9 connection-minutes were lost of 600 (1.5 %); an objective of 99 % allows 6: 150 % of that."
@@ -382,14 +388,14 @@ def test_a_former_run_is_compared_metric_by_metric() -> None:
 
 
 def test_a_larger_fleet_is_compared_by_its_shares() -> None:
-    """1,000 of 1,000 lost once are as many as 600 of 600; 499 away are more than 3."""
+    """1,000 of 1,000 lost once equal 600 of 600; 499 disconnected are more than 3."""
     now = {"outages": 1000.0, "open": 499.0, "max_ratio_to_ideal": 3.0}
     before = {"outages": 600.0, "open": 3.0, "max_ratio_to_ideal": 9.0}
     rows = {row["metric"]: row for row in baseline.compared(now, before, (1000, 600))}
     assert {name: row["verdict"] for name, row in rows.items()} == {
         "outages": "",
         "open": "worse",
-        "max_ratio_to_ideal": "",  # of a storm that half of its connections are not back from
+        "max_ratio_to_ideal": "",  # of a storm after which half of its connections are not back
     }
     assert (rows["open"]["now"], rows["open"]["before"]) == ("499 of 1,000", "3 of 600")
     assert (rows["outages"]["now"], rows["outages"]["change"]) == ("1,000, 1 a connection", "none")
@@ -457,7 +463,7 @@ def test_an_alarm_has_its_own_severity_and_next_action() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_word_for_a_failure_fits_every_reason(kind: str) -> None:
-    """Nobody refuses a client that times out."""
+    """The word "refused" does not fit a client's timeout."""
     assert not re.search(r"\brefuses?\b", KINDS[kind].action)
 
 

@@ -1,4 +1,4 @@
-"""What the report says of the end of its period: its age, who is away, and which members nobody tries."""
+"""The report on the end of its period: its age, disconnected clients, and members that no client tries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Given = dict[str, list[dict[str, Any]]]
 
 
 def _half() -> Given:
-    """Of 600, 300 were back within 32 s, and 300 are away since 06:40; eight of those are silent."""
+    """Of 600, 300 were back within 32 s, and 300 are disconnected since 06:40; eight of those are silent."""
     away = {"service": "billing", "error": "timed-out", "since": "2026-11-23 06:40:00.000"}
     away |= {"latest": "2026-11-23 06:40:00.400"}
     return {

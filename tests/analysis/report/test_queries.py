@@ -1,4 +1,4 @@
-"""Each figure's query, run by DuckDB where the results are, finds what the figure shows."""
+"""Each figure's query, run by DuckDB on the results, yields the values of the figure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Result = list[dict[str, Any]]
 
 
 class Report:
-    """A report: its charts' rows, and what its queries find."""
+    """A report: its charts' rows, and the results of its queries."""
 
     def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         text = (out / "report.html").read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ class Report:
         return found
 
     def found(self, *words: str) -> Result:
-        """The rows of the first query that has all the words."""
+        """Return the rows of the first query that has all the words."""
         query = next(query for query in self.queries if all(word in query for word in words))
         cursor = self._duckdb.execute(query)
         names = [column[0] for column in cursor.description]
@@ -101,7 +101,9 @@ def test_who_was_hit_is_that_of_the_query(report: Report) -> None:
 
 def test_the_curve_and_the_failures_are_those_of_their_queries(report: Report) -> None:
     found = {row["downtime"]: row["share"] for row in report.found("cume_dist")}
-    for point in report.rows("chart-ecdf", "points")[:-1]:  # the last is how long somebody is away
+    for point in report.rows("chart-ecdf", "points")[
+        :-1
+    ]:  # the last is the downtime of a disconnected client
         nearest = min(found, key=lambda downtime: abs(downtime - point["downtime"]))
         assert (point["downtime"], point["share"]) == pytest.approx((nearest, found[nearest]), rel=1e-3)
     failed = {

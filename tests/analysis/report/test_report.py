@@ -1,4 +1,4 @@
-"""The report as a page: complete, self-contained, bounded, and safe against what telemetry says."""
+"""The report as a page: complete, self-contained, bounded, and safe against hostile telemetry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """What a page is made of: its elements with their attributes, its text, and whether tags match."""
+    """The structure of a page: its elements with their attributes, its text, and whether tags match."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -90,7 +90,7 @@ def _key(key: str, row: dict[str, Any], planted: str) -> str:
 
 
 def _charts(text: str) -> dict[str, dict[str, Any]]:
-    """The charts of a page, by their ids, as its script reads them."""
+    """Return the charts of a page, by their ids, as its script reads them."""
     [data] = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', text, re.DOTALL)
     found: dict[str, dict[str, Any]] = json.loads(data)
     return found
@@ -163,7 +163,7 @@ def test_no_percentile_is_marked_on_a_curve_that_counts_first_connects_too() -> 
 
 
 def test_wide_tables_are_lists_on_a_phone() -> None:
-    """Fourteen columns do not fit; each cell of such a table has the name of its column."""
+    """Fourteen columns are too wide; each cell of such a table has the name of its column."""
     text = _page()
     for name in ("Members", "Who is away", "Promotions"):
         [table] = re.findall(rf'aria-label="{name}"[^>]*>(<table.*?</table>)', text, re.DOTALL)
@@ -417,7 +417,7 @@ def _luminance(colour: str) -> float:
 
 
 def test_text_and_colours_stand_out_in_light_and_dark() -> None:
-    """WCAG 2.2: 4.5 for text, 3 for what is drawn."""
+    """WCAG 2.2: 4.5 for text, 3 for graphics."""
     blocks = re.findall(r":root[^{]*\{([^}]*)\}", _page())
     assert len(blocks) == 3
     for block in blocks:
@@ -431,7 +431,7 @@ def test_text_and_colours_stand_out_in_light_and_dark() -> None:
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_a_browser_draws_every_chart_in_a_page_that_is_never_wider_than_the_screen(tmp_path: Path) -> None:
-    """Tables may scroll in their own boxes; the page may not.  Nothing of the policy is violated."""
+    """Tables may scroll in their own boxes; the page may not.  The content policy is not violated."""
     widths = (320, 390, 1280)
     (tmp_path / "page.html").write_text(_page(), encoding="utf-8")
     frames = "".join(

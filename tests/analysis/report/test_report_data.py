@@ -1,4 +1,4 @@
-"""What the report shows of the analysis' tables: exact figures, in few rows however large the fleet."""
+"""The report's data from the analysis' tables: exact figures, in few rows however large the fleet."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_headline_counts_outages_and_their_exact_percentiles(spark: SparkSes
             [50.0, 1000.0, 1000.0, 1000.0],
             [0, 1, 1, 1],
         ),
-        ([5.0] * 10, [5.0], [5.0] * 4, [1, 1, 1, 1]),  # one of those that are equal is longer
+        ([5.0] * 10, [5.0], [5.0] * 4, [1, 1, 1, 1]),  # one of the equal values is longer
         ([], [7.0], [7.0] * 4, [1, 1, 1, 1]),
         ([7.0], [], [7.0] * 4, [0, 0, 0, 0]),
     ],
@@ -175,7 +175,8 @@ _RESOURCE = "resource long, service_version string, client_version string"
 
 @pytest.fixture(scope="module")
 def lives(spark: SparkSession) -> DataFrame:
-    """An hour: a and b lose their primary, b stays away; c never connects, d is closed; e is fine, f ends.
+    """Return an hour: a and b lose their primary, b stays away; c never connects, d is closed; e is fine, f
+    ends.
 
     Times are seconds after two o'clock.
     """
@@ -250,7 +251,7 @@ def lives(spark: SparkSession) -> DataFrame:
 def test_lost_time_is_counted_for_the_fleet_each_service_and_each_cluster(lives: DataFrame) -> None:
     """By hand: a 30 s of 3600, b 1799.5 of 3600, c 600 of 600, d nothing of 620, e of 3600 and f of 3470.
 
-    f was not heard in the last two minutes.
+    f wrote no line in the last two minutes.
     """
     found = {
         (row["grouped"], row["service"], row["cluster"]): (

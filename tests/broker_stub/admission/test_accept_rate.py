@@ -1,4 +1,4 @@
-"""The rate that adapts, in virtual time: a member that can do so many set-ups, and no more."""
+"""The adaptive accept rate, in virtual time: a member with a fixed capacity of setups a second."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_whatever_happens_it_stays_in_its_bounds(looks: list[tuple[float, float,
 
 @pytest.mark.parametrize("capacity", [60.0, 150.0, 500.0])
 def test_it_settles_near_what_the_member_can_do(capacity: float) -> None:
-    """Work that is not done in an interval makes the next look late, as in a real loop."""
+    """Work that is not done in an interval delays the next one's tick, as in a real loop."""
     auto, backlog, rates = AutoRate(200.0), 0.0, []
     for _ in range(400):
         auto.note_waiting()

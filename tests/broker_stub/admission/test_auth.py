@@ -1,4 +1,4 @@
-"""Who may connect to what, as a primary and as a passive member."""
+"""Permissions of users, at a primary and at a passive member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many set-ups a second this machine can do."""
+"""The measured number of setups a second of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A listener that requires client certificates: bytes written by hand, to real processes and to one here."""
+"""A listener that requires client certificates: hand-written bytes, to real processes and to one here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAME = b"CN=carol"
 
 
 def external(authority: bytes | None = b"") -> bytes:
-    """The frame of a client that chooses EXTERNAL."""
+    """Encode the frame of a client that chooses EXTERNAL."""
     authorization = b"\x40" if authority is None else b"\xa0" + bytes((len(authority),)) + authority
     return _frame(0x41, b"\xa3\x08EXTERNAL", authorization, kind=1)
 
@@ -53,7 +53,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def carol(authority: Authority) -> ssl.SSLContext:
-    """The context of a client with a certificate."""
+    """Return the TLS context of a client with a certificate."""
     mine = authority.issue("carol@example.test", common_name="carol")
     context = authority.client_context()
     context.load_cert_chain(mine.chain, mine.key)
@@ -102,7 +102,7 @@ OUT_OF_ORDER = {
 async def test_no_bytes_of_a_stranger_end_a_member_that_requires_certificates(
     tmp_path: Path, authority: Authority, carol: ssl.SSLContext, *, users: bool
 ) -> None:
-    """The first of them killed the process, without TLS and within it."""
+    """The first of them crashed the process, without TLS and within it."""
     async with exacting_process(tmp_path, authority, users=users) as address:
         for sent in OUT_OF_ORDER.values():
             for context in (None, authority.client_context(), carol):

@@ -1,4 +1,4 @@
-"""Newcomers over the accept rate: refused with the time to come, or sent on with it."""
+"""Newcomers over the accept rate: refused or redirected, with the time to come back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.broker_stub.clients import PRIMARY, Client, member, running
 
 ADMIN = Credentials(user=DEFAULT_ADMIN, password="secret of the admin")
 ELSEWHERE = Endpoint("127.0.0.9", 5999)
-# A slot a minute: what is refused in a test is refused for the whole test.
+# One slot a minute: a refusal lasts for the whole test.
 SLOW = AdmissionOptions(rate=1 / 60, burst=1)
 
 

@@ -1,4 +1,4 @@
-"""A primary that refuses nobody announces how many clients it has, and how fast it can set them up."""
+"""A primary that refuses no client announces the number of its clients, and its setup rate."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ COUNT, RATE = "haclient:connections", "haclient:setup-rate"
 
 
 async def announced(broker: Broker, name: str, **settings: Any) -> tuple[Client, Any]:
-    """A client, and what the Open of the member had for it."""
+    """Connect a client; return it with the fleet announcement in the member's Open."""
     client = await Client().connect(broker.address, container_id=name, **settings)
     await client.begun.wait()
     return client, client.properties
 
 
 async def test_each_client_learns_the_most_that_there_were() -> None:
-    """Not how many there are: a fleet is restarted one by one, at night few are there."""
+    """The current number would be too low: a fleet restarts client by client, and at night few are
+    connected.
+    """
     async with running(admission=ANNOUNCED) as broker:
         clients = [await announced(broker, f"client {number}") for number in range(5)]
         assert [properties[COUNT] for _, properties in clients] == [1, 2, 3, 4, 5]
@@ -51,7 +53,7 @@ async def test_it_refuses_nobody() -> None:
 
 @pytest.mark.parametrize("rate", [1000.0, float("inf"), RateSource.MEASURED, RateSource.AUTO], ids=str)
 async def test_a_primary_that_says_when_to_come_announces_nothing(rate: float | RateSource) -> None:
-    """And so does one without any limit."""
+    """A primary without any limit announces nothing, either."""
     async with running(admission=AdmissionOptions(rate=rate)) as broker:
         client, properties = await announced(broker, "me")
         assert not {COUNT, RATE} & set(properties)

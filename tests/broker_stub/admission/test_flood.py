@@ -1,4 +1,4 @@
-"""Half-open, slow and garbage connections by the hundred do not keep the good ones out."""
+"""Hundreds of half-open, slow and garbage connections do not keep the good ones out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_MEMORY = 150 * 2**20
 
 @contextlib.asynccontextmanager
 async def flooded(address: Endpoint, count: int) -> AsyncIterator[None]:
-    """So many bad connections; who is cut comes again."""
+    """Open ``_BAD`` bad connections; each reconnects when it is cut."""
     standing = asyncio.Event()
     came = itertools.count(1)
 
@@ -68,7 +68,9 @@ async def misbehave(kind: int, reader: asyncio.StreamReader, writer: asyncio.Str
 
 
 async def serves(address: Endpoint) -> None:
-    """A good client gets through; one that had to make room, as it may on a busy machine, comes again."""
+    """Assert that a good client gets through; it reconnects if it was cut for another, as on a busy
+    machine.
+    """
     async with asyncio.timeout(90):
         while not await is_served(address):
             pass
@@ -119,7 +121,7 @@ async def test_at_the_bound_the_oldest_half_open_connection_makes_room() -> None
 async def test_those_who_end_without_an_open_are_not_all_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "broker_stub")
     async with running() as broker:
-        broker._tick_timer.cancel()  # the count starts anew each second
+        broker._tick_timer.cancel()  # the count restarts each second
         for _ in range(60):
             _reader, writer = await asyncio.open_connection(broker.address.host, broker.address.port)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")

@@ -1,4 +1,4 @@
-"""How many half-open connections there may be, and which one makes room."""
+"""The limit of half-open connections, and the choice of the one to close."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_below_the_limit_there_is_room() -> None:
 
 
 def seen(limit: int, seconds: float) -> Handshakes:
-    """After a while in which handshakes took so long."""
+    """Return the state after a while in which handshakes took this long."""
     handshakes = Handshakes(limit)
     for _ in range(200):
         honest = Newcomer()
@@ -111,7 +111,7 @@ def test_at_the_limit_the_oldest_silent_one_is_aborted_before_those_that_have_sp
 
 
 def test_silent_ones_that_go_on_coming_are_accepted_and_aborted_fast_enough() -> None:
-    """Ten thousand of them, with 1,000 places, and a probe behind them that waits for two seconds at most."""
+    """Ten thousand connect, with 1,000 places, and a probe behind them that waits for two seconds at most."""
     handshakes, _ = silent_ones(1000)
     now, accepted = 0.0, 0
     while now < 2.0:

@@ -1,4 +1,4 @@
-"""Sockets are accepted one at a time, and accepting never stops for good."""
+"""The listener accepts sockets one at a time, and never stops accepting for good."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.broker_stub.clients import until
 
 
 class Door:
-    """A listener that writes down what it does."""
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.delays: list[float] = []
@@ -103,7 +103,7 @@ async def test_without_file_descriptors_it_makes_room_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Exhausted:
-        """A listening socket for which there are no descriptors, twice."""
+        """A listening socket that twice lacks a file descriptor."""
 
         def __init__(self, real: socket.socket) -> None:
             self.real, self.left = real, 2

@@ -1,4 +1,4 @@
-"""Newcomers are heard in portions until they are in, whatever they send and however they end."""
+"""Newcomers are read in time slices until they are admitted, whatever they send and however they end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUSY = AdmissionOptions(rate=1 / 60, burst=1)
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
-    """How many connections ran in each slice; every slice is used up by one."""
+    """Return how many connections ran in each slice; each connection uses up a slice."""
     turns: Counter[int] = Counter()
     run_slice, run_once = NewcomerScheduler._run_slice, ScheduledProtocol.run_once
 
@@ -39,7 +39,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 
 
 def newcomers_of(broker: Broker) -> list[bool]:
-    """Of each connection of a member, whether it is still a newcomer."""
+    """Return for each connection of a member whether it is still a newcomer."""
     return [not each.engine._socket.get_protocol().passes_through for each in broker._connections]
 
 

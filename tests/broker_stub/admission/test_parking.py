@@ -1,4 +1,4 @@
-"""Clients that ask for it are held, and served or sent on when there is a primary."""
+"""Clients that ask for it are parked, and served or redirected when there is a primary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is admitted when, in virtual time."""
+"""The time of each admission, in virtual time."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_nobody_used_cannot_be_saved_up_beyond_the_burst() -> None:
     admission = RateLimiter(10.0, burst=3, grace=0.5)
     for number in range(100):
         admission.reserve(number, 0.0)
-    # 90 slots are lost; 3 are credits, and 3 more of the idle time since then.
+    # 90 slots are lost; 3 are credits, and 3 more come from the idle time since then.
     admitted = sum(admission.reserve(f"new {number}", 1000.0) == 0 for number in range(100))
     assert admitted == 6
     assert admission.waiting == 94

@@ -1,4 +1,6 @@
-"""Nobody who listens at a member's address is given the cluster-admin's password, whatever he offers."""
+"""A stranger that listens at a member's address never gets the cluster-admin's password, whatever it
+offers.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from tests.broker_stub.commands import run
 from tests.broker_stub.rogue import Rogue, rogue
 from tests.certificates import Authority
 
-# No piece of it stands in a frame, in a name or in base64 by chance.
+# No piece of it occurs in a frame, in a name or in base64 by chance.
 PASSWORD = "z!Q?7#w~Vk$3^p;M|x@9"
 LIES = pytest.mark.parametrize(
     "offered",
@@ -44,7 +46,7 @@ LIES = pytest.mark.parametrize(
 
 @asynccontextmanager
 async def backup(folder: Path, member: Endpoint, *arguments: str) -> AsyncIterator[Path]:
-    """A backup that looks for its primary at a member's address; its log."""
+    """Start a backup that looks for its primary at a member's address; return its log."""
     (folder / "arbiter").mkdir()
     for name, text in (("users", f"{DEFAULT_ADMIN}:{PASSWORD}\n"), ("password", PASSWORD)):
         (folder / name).write_text(text)
@@ -84,7 +86,7 @@ async def test_a_backup_shows_a_rogue_primary_nothing_of_the_password(
 
 
 async def _opened(other: Rogue) -> None:
-    """Wait until somebody has come through SASL, as far as that goes without PLAIN."""
+    """Wait until a client has finished SASL, or has stopped for lack of a mechanism other than PLAIN."""
     async with asyncio.timeout(30):
         while not any(b"p=" in heard for heard in other.heard):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -133,7 +135,7 @@ async def test_the_probe_of_the_resource_agent_shows_nothing_of_it(
 
 
 async def test_a_machine_without_the_plugin_for_scram_says_which_package_it_lacks() -> None:
-    """A process of its own: Cyrus looks for its plugins once."""
+    """The test uses a separate process: Cyrus looks for its plugins once."""
     async with rogue("SCRAM-SHA-256", "PLAIN") as other:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "broker_stub", "status", other.address.authority),
@@ -146,7 +148,7 @@ async def test_a_machine_without_the_plugin_for_scram_says_which_package_it_lack
 
 
 def contexts(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
-    """A listener's TLS with a certificate for that name, and the file of its authority."""
+    """Return a listener's TLS context with a certificate for that name, and the file of its authority."""
     certificate = Authority(folder).issue(name)
     return certificate.server_context(), certificate.authority.file
 
@@ -175,7 +177,7 @@ async def test_tls_that_is_not_verified_carries_no_password(
 
 
 async def test_a_url_cannot_weaken_what_a_backup_asks_for(tmp_path: Path) -> None:
-    """Neither by leaving verification out, nor by naming PLAIN."""
+    """The URL can neither disable verification nor select PLAIN."""
     context, ca = contexts(tmp_path / "ca", "elsewhere.example")
     async with rogue("PLAIN", context=context) as other:
         url = f"{other.address}?tls_verify=false&sasl_mechanisms=PLAIN&sasl_plaintext=true&tls_ca={ca}"
@@ -186,7 +188,7 @@ async def test_a_url_cannot_weaken_what_a_backup_asks_for(tmp_path: Path) -> Non
 
 
 async def test_plain_inside_verified_tls_is_used(tmp_path: Path) -> None:
-    """And a password that is sent is seen by these tests."""
+    """This also shows that these tests notice a sent password."""
     context, ca = contexts(tmp_path / "ca", "127.0.0.1")
     async with rogue("PLAIN", context=context) as other:
         async with backup(tmp_path, other.address, "--tls-ca", str(ca)):

@@ -1,4 +1,4 @@
-"""Where users authenticate, nobody comes in without: the bytes are written by hand, to real processes."""
+"""Members with users admit no client without authentication: hand-written bytes, to real processes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _frame(code: int, *fields: bytes, kind: int = 0, payload: bytes = b"") -> by
     return (8 + len(body)).to_bytes(4) + bytes((2, kind, 0, 0)) + body
 
 
-# AMQP 1.0 part 2, section 2.7, and part 5, section 5.3.3.
+# Encodings by AMQP 1.0 part 2, section 2.7, and part 5, section 5.3.3.
 NULL, ZERO, FALSE, TRUE = b"\x40", b"\x43", b"\x42", b"\x41"
 OPEN = _frame(0x10, _text(b"x"))
 BEGIN = _frame(0x11, NULL, ZERO, b"\x52\x64", b"\x52\x64")
@@ -88,7 +88,7 @@ async def serving(
 
 
 async def answer(address: Endpoint, context: ssl.SSLContext | None, *parts: bytes) -> bytes:
-    """What a member answers until it ends the connection; the client only writes."""
+    """Return the member's bytes until it ends the connection; the client only writes."""
     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
     answered = b""
     try:
@@ -143,7 +143,7 @@ async def test_a_client_that_skips_sasl_gets_no_answer_and_makes_no_queue(
 async def test_a_client_whose_sasl_did_not_succeed_makes_no_queue(
     users: Path, tmp_path: Path, parts: tuple[bytes, ...]
 ) -> None:
-    """The member may say what SASL came to, and sends no AMQP header of its own."""
+    """The member may send the SASL outcome, but no AMQP header of its own."""
     async with serving(tmp_path, users, tls=False) as (address, context):
         assert AMQP_HEADER not in await answer(address, context, *parts)
         await check_nothing_is_made(address, context)
@@ -173,7 +173,7 @@ async def test_a_client_with_a_certificate_must_still_authenticate_with_it(tmp_p
 
 
 async def test_a_client_that_begins_without_an_open_is_cut_off() -> None:
-    """Where everybody may come in, too: the Open is what admission decides on."""
+    """This holds without users too: admission decides on the Open."""
     async with running() as broker:
         assert await answer(broker.address, None, AMQP_HEADER + BEGIN + ATTACH + TRANSFER) == b""
         assert queue_status(broker) == []
@@ -210,7 +210,7 @@ async def test_a_member_that_nobody_could_enter_is_refused() -> None:
 async def test_sasl_frames_out_of_order_end_their_connection_and_no_member(
     tmp_path: Path, sent: bytes, *, tls: bool
 ) -> None:
-    """The first of them killed the process, inside the SASL library."""
+    """The first of them crashed the process, inside the SASL library."""
     context = None
     arguments: tuple[str, ...] = ("--role", "primary")
     if tls:

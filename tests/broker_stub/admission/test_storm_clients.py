@@ -1,4 +1,4 @@
-"""haclient's own clients at a busy member: refused with a time to come, parked, served, sent on."""
+"""haclient's own clients at a busy member: refused with a time to come back, parked, served, redirected."""
 
 from __future__ import annotations
 

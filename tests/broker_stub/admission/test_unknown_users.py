@@ -1,4 +1,4 @@
-"""A member does not say which users exist: its answers are the same for a name of the file and any other."""
+"""A member does not reveal its users: it answers an unknown name as it answers a name of the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.broker_stub.admission.test_user_names import init, plain
 from tests.broker_stub.clients import Client, member
 
 REFUSED = sasl_frames.outcome(SASL.AUTH)
-# Not of one length by chance only.
+# Of equal length on purpose.
 KNOWN, UNKNOWN = "alice", "nobod"
 SCRAM = ["SCRAM-SHA-1", "SCRAM-SHA-256"]
 _CHALLENGE = re.compile(rb"r=0123456789([!-+\--~]+),s=([!-+\--~]+),i=(\d+)")
@@ -34,7 +34,7 @@ async def primary(tmp_path: Path) -> AsyncIterator[Endpoint]:
 
 
 async def talk(address: Endpoint, *messages: bytes) -> list[bytes]:
-    """Return what the member answers to each; the connection ends with the last."""
+    """Return the member's answer to each; the connection ends with the last."""
     reader, writer = await asyncio.open_connection(address.host, address.port)
     answers, ended = [], False
     try:
@@ -56,7 +56,7 @@ def response(message: bytes) -> bytes:
 
 
 def shape(answer: bytes) -> bytes:
-    """An answer without what differs by chance, or by the name."""
+    """Return an answer without its random parts and its name."""
 
     def same(found: re.Match[bytes]) -> bytes:
         return b"r=,%d,s=%d,i=%b" % (len(found[1]), len(found[2]), found[3])
@@ -121,7 +121,7 @@ async def test_the_answer_to_plain_does_not_depend_on_whether_a_user_exists(prim
 async def test_a_client_of_an_unknown_user_gets_the_error_of_a_wrong_password(
     primary: Endpoint, mechanism: str, tmp_path: Path
 ) -> None:
-    """And the log names its address."""
+    """The log names the client's address."""
     for user in (KNOWN, UNKNOWN):
         client = await Client().connect(primary, user=user, password="x", mechanisms=(mechanism,))
         assert (await client.end()).condition.name == "amqp:unauthorized-access"

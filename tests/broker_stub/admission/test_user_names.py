@@ -1,4 +1,4 @@
-"""Names are what the file of users says, and nobody acts for somebody else: in processes of their own."""
+"""Clients have the names of the user file, and no client acts for another: in separate processes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_client_that_asks_for_the_authority_of_another_name_is_refused(
 
 
 def scram_final(header: str, bare: str, server_first: str, password: str) -> bytes:
-    """The last message of a client that knows the password (RFC 5802, section 3)."""
+    """Return the last message of a client that knows the password (RFC 5802, section 3)."""
     fields = dict(part.split("=", 1) for part in server_first.split(","))
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
     final = f"c={base64.b64encode(header.encode()).decode()},r={fields['r']}"

@@ -1,4 +1,4 @@
-"""An endpoint as text, with port 0 where something listens."""
+"""An endpoint as text, with port 0 if the system chooses the port."""
 
 from __future__ import annotations
 

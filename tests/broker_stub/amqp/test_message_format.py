@@ -1,4 +1,4 @@
-"""What is read without decoding must be what proton decodes."""
+"""Fields that are read without decoding must equal proton's decoding."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ HEADER, BODY = b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x77\xa1\x01x"
 
 
 def properties(*items: bytes) -> bytes:
-    """Application properties, in the encoding that proton does not write."""
+    """Encode application properties in a form that proton does not write."""
     content = b"".join(items)
     return b"\x00\x53\x74\xc1" + bytes([len(content) + 1, len(items)]) + content
 
@@ -87,7 +87,7 @@ def property_list(*fields: bytes) -> bytes:
 
 
 ONE_ID = HEADER + properties(DUPLICATE_KEY, b"\xa1\x03one")
-# Both have what looks like the only property and a body behind it, and is neither.
+# Both contain bytes that look like the only property and a body, and are neither.
 FAKE = b"\x02" + DUPLICATE_KEY + b"\xa1\x03one\x00\x53\x77"
 FAKE_START = HEADER + property_list(b"\xa0" + bytes([len(FAKE)]) + FAKE)
 PADDED_START = HEADER + b"\x00\x53\x74\xc1" + bytes([len(FAKE)]) + FAKE
@@ -231,7 +231,7 @@ def test_endless_described_values_do_not_exhaust_the_stack() -> None:
 
 
 def test_a_header_that_is_not_the_first_section_is_no_message() -> None:
-    """A queue writes another header in place of the first section: a second one would stay, and count."""
+    """A queue replaces the first section by another header: a second header would stay, and count."""
     header, body = b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x77\x40"
     assert message_format.inspect(header + body).durable
     with pytest.raises(MalformedMessageError, match="not the first section"):

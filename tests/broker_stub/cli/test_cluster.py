@@ -25,7 +25,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def left_behind(cluster: Cluster) -> tuple[Member, Member]:
-    """The first member has settled a message alone and is dead; the second one is up, without it."""
+    """Kill the first member after it settled a message alone; the second one is up, without that message."""
     a, b = await cluster.pair()
     await b.stop()
     await send(a, "orders", "settled alone")
@@ -175,7 +175,7 @@ async def test_new_members_reach_every_member_and_a_backup_finds_a_primary_that_
 ) -> None:
     async with Cluster(tmp_path, ("a", "b", "c")) as cluster:
         a, b, c = cluster.members
-        # What a and b are started with does not have c, nor the other way round.
+        # Neither the arguments of a and b name c, nor the arguments of c name a and b.
         for member, known in ((a, (a, b)), (b, (a, b)), (c, (c,))):
             await start_knowing(member, known)
         await a.promote()
@@ -187,7 +187,7 @@ async def test_new_members_reach_every_member_and_a_backup_finds_a_primary_that_
         authorities = [each.address.authority for each in cluster.members]
         for member in cluster.members:
             assert (await member.status()).facts["members"] == authorities
-        # b was ready all the while; its next search has the new list.
+        # b was ready all the time; its next search has the new list.
         assert (await a.status()).generation == 1
         await a.kill()
         await c.promote()
@@ -196,7 +196,7 @@ async def test_new_members_reach_every_member_and_a_backup_finds_a_primary_that_
 
 
 async def start_knowing(member: Member, known: tuple[Member, ...]) -> None:
-    """Start a member with other members than those of its cluster."""
+    """Start a member with a list of other members than its cluster has."""
     arguments = list(member.process._arguments)
     del arguments[arguments.index("--member") :]
     for other in known:
@@ -213,7 +213,7 @@ async def test_a_member_of_the_new_list_that_is_not_there_is_reported_with_exit_
     both = (a.address.authority, b.address.authority)
     result = await manage("set-members", *both)
     assert (result.exit_code, result.stdout) == (3, "a has 2 members\n")
-    # Without b in the list nobody waits for it.
+    # If b is not in the list, no member waits for it.
     result = await manage("set-members", a.address.authority)
     assert (result.exit_code, result.stdout) == (0, "a has 1 members\n")
 
@@ -232,7 +232,7 @@ async def test_members_look_for_each_other_at_the_broker_url_and_clients_get_the
         await a.promote()
         await b.until("ready")
         own = ",".join(each.url for each in cluster.members)
-        # One network for clients and another one for members: two names of loopback.
+        # Two names of loopback stand for a network of clients and one of members.
         public = [f"localhost:{each.address.port}" for each in cluster.members]
         result = await manage("set-members", *public, "--at", a.address.authority, "--broker-url", own)
         assert (result.exit_code, result.stderr) == (0, "")
@@ -240,7 +240,7 @@ async def test_members_look_for_each_other_at_the_broker_url_and_clients_get_the
         assert f"following amqp://{a.address.authority}" in c.log
         for member in cluster.members:
             assert (await member.status()).facts["members"] == public
-        # A list that members cannot use is nothing to them: they have their own.
+        # Members ignore a list that they cannot use: they have their own.
         result = await manage("set-members", "localhost:1", "--at", a.address.authority)
         assert result.exit_code == 3
         await a.kill()

@@ -1,4 +1,4 @@
-"""The page on the commands leaves out none of them, and none of their options."""
+"""The page on the commands has every command and every option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a member's process is set up, in processes of their own."""
+"""The setup of a member's process, in separate processes."""
 
 from __future__ import annotations
 

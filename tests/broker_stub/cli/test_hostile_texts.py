@@ -1,4 +1,4 @@
-"""Names that a client chose reach the terminal of whoever manages a pair, and the log, as printable lines."""
+"""Names chosen by clients are printable lines in the terminal of an operator, and in the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_no_command_shows_a_name_as_it_is(cluster: Cluster) -> None:
     await cluster.pair()
     commands = [
         ("queue", "add", NAME),
-        ("queue", "add", NAME),  # there is one already
+        ("queue", "add", NAME),  # the name exists already
         ("queue", "list"),
         ("exchange", "add", NAME + "x", "--type", "topic"),
         ("exchange", "list"),

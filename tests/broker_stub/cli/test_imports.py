@@ -1,4 +1,4 @@
-"""A pair stays light: neither its members nor its supervisor import what they do not need at the start."""
+"""A pair stays light: members and supervisor import no module that they do not need at the start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 
 PATIENCE = 60.0
-# Neither of them: other parts of the packages, and what the standard library loads by the dozen.
+# Neither may import these: other parts of the packages, and modules that the standard library loads by the
+# dozen.
 NOBODY = {
     "benchmarks",
     "bz2",
@@ -50,7 +51,7 @@ NO_MEMBER = NOBODY | {
     "statistics",
     "tempfile",
 }
-# It has a temporary directory to remove, which needs the libraries of archives.
+# The supervisor removes a temporary directory, which needs the libraries of archives.
 NO_SUPERVISOR = NOBODY - {"bz2"} | {
     "backoff",
     "broker_stub.broker",
@@ -63,7 +64,7 @@ NO_SUPERVISOR = NOBODY - {"bz2"} | {
     "haclient.core",
     "sqlite3",
 }
-# What ``python -m broker_stub ...`` does, and a list of the modules at the end.
+# Runs ``python -m broker_stub ...``, and lists the modules at the end.
 PROGRAM = """
 import atexit, json, runpy, sys
 where = sys.argv[1]
@@ -74,7 +75,7 @@ runpy.run_module("broker_stub", run_name="__main__", alter_sys=True)
 
 
 def below(modules: set[str], names: set[str]) -> set[str]:
-    """Those of the modules that are one of the names, or inside one."""
+    """Return the modules that are one of the names, or inside one."""
     return {module for module in modules for name in names if f"{module}.".startswith(f"{name}.")}
 
 

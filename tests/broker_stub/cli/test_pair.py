@@ -1,4 +1,4 @@
-"""The ``pair`` command: which store and arbiter it uses, and that they last when they should."""
+"""The ``pair`` command: its store and arbiter, and how long they last."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 60.0
 
 
 async def start(*arguments: str) -> tuple[asyncio.subprocess.Process, dict[str, Any]]:
-    """The command as a process, and what it says when it is ready."""
+    """Start the command; return its process and its first lines when it is ready."""
     command = (sys.executable, "-m", "broker_stub", "pair", "--json", *arguments)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     async with asyncio.timeout(PATIENCE):
@@ -99,7 +99,7 @@ async def test_the_arbiter_of_a_pair_can_be_a_zookeeper(zookeeper: ZooKeeper) ->
 
 
 async def read(stream: asyncio.StreamReader, event: str) -> dict[str, Any]:
-    """The next line of that event."""
+    """Read the next line of that event."""
     async with asyncio.timeout(PATIENCE):
         while line := await stream.readline():
             facts: dict[str, Any] = json.loads(line)
@@ -123,7 +123,7 @@ async def test_an_operator_who_starts_it_twice_gets_another_pair_and_reads_so() 
     said = [(await process.communicate())[1].decode() for process in pairs]
     assert [process.returncode for process in pairs] == [0, 0]
     assert len({port for each in found for port in each}) == 4
-    # Another pair of this machine may have the ports of AMQP: then both say so.
+    # Another pair on this machine may have the AMQP ports: then both outputs mention it.
     for each, text in zip(found, said, strict=True):
         assert (each == [5672, 5673]) is ("is in use" not in text)
         assert ("listen on free ports" in text) is ("is in use" in text)
@@ -143,7 +143,7 @@ async def test_a_member_that_dies_comes_back_at_its_port() -> None:
 
 
 class Screen:
-    """Keeps what a screen is shown."""
+    """Keeps the lines of a screen."""
 
     def __init__(self) -> None:
         self.started = asyncio.Event()
@@ -181,7 +181,7 @@ async def test_a_port_that_is_taken_after_the_look_sends_all_members_elsewhere(
 
 
 async def test_addresses_that_were_given_are_not_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pair that cannot listen where it was told to says so, and does not come up somewhere else."""
+    """If a pair cannot listen at the given address it reports that, and does not start elsewhere."""
     (wanted,) = free_addresses(free_ports(1))
     screen = Screen()
     failed = asyncio.Event()

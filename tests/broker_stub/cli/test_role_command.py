@@ -1,4 +1,4 @@
-"""The command that a member runs when its role has changed."""
+"""The command that a member runs after a change of its role."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.broker_stub.commands import run
 
 
 def script(folder: Path, text: str) -> str:
-    """A command that has the role as its first argument."""
+    """Write a command that gets the role as its first argument."""
     path = folder / "changed"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -68,7 +68,7 @@ async def test_what_hangs_is_killed_with_what_it_started_and_the_next_role_is_no
     await lines_of(pids, 2)
     await command.close()
     for pid in pids.read_text().split():
-        # Killed: it ends when it is scheduled, and whoever inherited it reaps it later.
+        # It was killed: it ends when it is scheduled, and its new parent reaps it later.
         await until(partial(has_ended, Path(f"/proc/{pid}/stat")))
 
 

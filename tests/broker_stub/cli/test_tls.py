@@ -1,4 +1,4 @@
-"""A cluster whose members speak TLS to each other, and the commands to them."""
+"""A cluster whose members use TLS among themselves, and commands to them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Makes one call of the product fail: whichever it is, by its number.
+"""Makes one call of the product fail, chosen by its number.
 
-The calls are those that the interpreter reports while some code runs: of Python's functions and of C's.  So
-a call that somebody adds is one more, and no list has to name it.  The one that fails does nothing.
+The interpreter reports the calls while some code runs: calls of Python's functions and of C's.  So
+a new call in the code is counted without any list.  The failing call has no effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PRODUCT = tuple(str(Path(each.__path__[0])) for each in (broker_stub, haclient)
 
 
 class Fault(Exception):
-    """The error that the call raises."""
+    """The error that the failing call raises."""
 
 
 class FaultyCalls:
@@ -43,7 +43,7 @@ class FaultyCalls:
 
     @contextmanager
     def within(self, function: str) -> Iterator[None]:
-        """Count what is called while functions of this name run."""
+        """Count the calls made while functions of this name run."""
         self._function, self._depth = function, 0
         sys.setprofile(self._called)
         try:
@@ -59,7 +59,7 @@ class FaultyCalls:
             self._depth > 0
             and event in _CALLS
             and code.co_filename.startswith(_PRODUCT)
-            and not code.co_flags & inspect.CO_GENERATOR  # one that is thrown away is called by nobody
+            and not code.co_flags & inspect.CO_GENERATOR  # a discarded generator has no caller
         ):
             name = argument.__qualname__ if event.startswith("c_") else code.co_qualname
             self.names.append(f"{Path(code.co_filename).name}:{frame.f_lineno} {name}")

@@ -1,4 +1,4 @@
-"""Clients that use a connection in ways that nobody needs: each costs what it has, and not what it had."""
+"""Clients that churn through links, sessions and messages: each costs its current state, not its past."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALLOWED_KB = 4_000
 
 
 def memory_kb(pid: int) -> int:
-    """What a process has written to and nobody shares with it."""
+    """Return the memory that a process has written to and shares with no other."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
 
@@ -53,7 +53,7 @@ async def test_ten_thousand_sessions_and_links_that_have_ended_are_forgotten(tmp
 
 
 class Wakeups:
-    """Counts what the member does for its connections: the writes of each, and the timers that are set."""
+    """Counts the member's work for its connections: the writes of each, and the timers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.writes: dict[Engine, int] = {}
@@ -81,7 +81,7 @@ def blocked(broker: Broker) -> list[Engine]:
 async def test_a_receiver_that_does_not_read_is_not_polled_and_gets_the_rest_when_it_reads(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a closed session window, or by a socket that nobody reads."""
+    """A closed session window or a full socket stops it."""
     size, count = 60_000, 300
     async with running(heartbeat=0) as broker:
         producer = await Client().connect(broker.address)
@@ -103,11 +103,11 @@ async def test_a_receiver_that_does_not_read_is_not_polled_and_gets_the_rest_whe
             await until(lambda: how == "window" or not engine.writable)
             wakeups = Wakeups(monkeypatch)
             other = await producer.attach("sender", "other", "q2")
-            for _ in range(100):  # whatever polls has its turns meanwhile
+            for _ in range(100):  # anything that polls runs meanwhile
                 await producer.send(other, Message(body="x"))
                 await asyncio.sleep(0.002)
             assert wakeups.writes.get(engine, 0) == 0
-            assert wakeups.timers < 100 * 3  # those of this loop: the sleep, and the time-out of ``send``
+            assert wakeups.timers < 100 * 3  # timers of this loop: the sleep, and the time-out of ``send``
             assert blocked(broker) == [engine]
             if how == "socket":
                 client.reading(on=True)
@@ -213,7 +213,7 @@ async def test_what_arrives_behind_a_message_that_is_too_large_is_released() -> 
 @pytest.mark.parametrize("role", ["sender", "receiver"])
 @pytest.mark.parametrize("closed", [True, False])
 async def test_a_detach_and_an_attach_of_one_name_in_one_segment(role: str, closed: bool) -> None:
-    """With messages of the first link unsettled, and its answers unsent."""
+    """The first link has unsettled messages, and unsent answers."""
     attach = raw.attach_sender if role == "sender" else raw.attach_receiver
     async with running() as broker, raw.raw_client(broker.address) as client:
         producer = await Client().connect(broker.address)

@@ -1,4 +1,4 @@
-"""Consumers that have what they accept confirmed: frames by hand, and haclient, against one member."""
+"""Consumers whose accepts are confirmed: hand-written frames, and haclient, against one member."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x24, 0x28)
 
 
 def attach(name: str, unsettled: Mapping[Any, Any] | None = None, *, handle: int = 0) -> bytes:
-    """The Attach of a receiver from ``orders``."""
+    """Encode the Attach of a receiver from ``orders``."""
     ends = [Described(ulong(0x28), ["orders"]), Described(ulong(0x29), [])]
     return raw.frame(raw.ATTACH, [name, uint(handle), True, None, SECOND, *ends, unsettled])
 
@@ -54,7 +54,7 @@ class Consumer:
         name: str = "r",
         credit: int = 1000,
     ) -> dict[bytes, int]:
-        """Attach; what the answer says of the tags."""
+        """Attach; return the states of the tags in the answer."""
         await self.client.open(raw.begin(), container=container)
         await self.client.write(attach(name, unsettled), raw.credit(0, credit))
         return await self.answer()
@@ -72,11 +72,11 @@ class Consumer:
         return {tag: state.descriptor for tag, state in (states or {}).items()}
 
     async def receive(self, count: int) -> list[bytes]:
-        """The tags of the next deliveries."""
+        """Return the tags of the next deliveries."""
         return [(await self._next(raw.TRANSFER))[2] for _ in range(count)]
 
     async def settled(self, count: int) -> dict[int, int]:
-        """The next deliveries that the member settles, with their states."""
+        """Return the next deliveries that the member settles, with their states."""
         found: dict[int, int] = {}
         while len(found) < count:
             role, first, last, is_settled, state = (await self.client.next(raw.DISPOSITION)).fields[:5]
@@ -93,7 +93,7 @@ async def consuming(broker: Broker) -> AsyncIterator[Consumer]:
 
 def filled(broker: Broker, count: int = 3) -> Queue:
     queue = broker.addresses.declare("orders")
-    queue.guard = Guard()  # a member without a cluster needs none
+    queue.guard = Guard()  # a member without a cluster needs no guard
     for number in range(count):
         queue.enqueue(bytes(proton.Message(body=number).encode()), lambda _: None, None)
     return queue
@@ -129,7 +129,7 @@ async def test_after_the_step_down_nothing_is_settled() -> None:
         guard.finish()
         await consumer.client.write(outcome(ACCEPTED, 0))
         await until(lambda: queue.depth == 2)
-        # A release waits for nobody: its answer is the next.
+        # A release waits for no replica: its answer is the next frame.
         await consumer.client.write(outcome(RELEASED, 1))
         assert await consumer.settled(1) == {1: RELEASED}
 
@@ -191,7 +191,7 @@ async def test_an_attach_resolves_every_doubt() -> None:
             await other.settled(1)
         await until(lambda: queue.consumers == 0)
         async with consuming(broker) as consumer:
-            # Accepted; comes again; comes again; accepted by another.
+            # Accepted; redelivered; redelivered; accepted by another consumer.
             assert await consumer.attach(accepted(tags)) == {tags[0]: ACCEPTED, tags[3]: REJECTED}
             assert await consumer.receive(2) == tags[1:3]
 
@@ -238,7 +238,7 @@ async def test_an_attach_of_the_same_link_ends_the_former_and_takes_its_messages
             assert await consumer.receive(1) == tags
             found = await former.client.next(raw.DETACH)
             assert found.condition == "amqp:link:stolen"
-            await former.client.write(outcome(ACCEPTED, 0))  # too late: it has come again
+            await former.client.write(outcome(ACCEPTED, 0))  # too late: the message was redelivered
             await consumer.client.write(outcome(ACCEPTED, 0))
             assert await consumer.settled(1) == {0: ACCEPTED}
             assert (queue.depth, queue.counters.dequeued) == (0, 1)
@@ -323,7 +323,7 @@ async def test_a_receiver_of_a_dynamic_node_has_its_accepts_confirmed_until_the_
         await one.accept(confirm=True)
         queue = broker.addresses.find_queue(str(receiver.address))
         assert queue is not None
-        queue.guard = guard = Guard()  # it has none, for it ends with its connection
+        queue.guard = guard = Guard()  # a temporary queue has none, since it ends with its connection
         guard.suspend("a test")
         accepting = asyncio.ensure_future(other.accept(confirm=True))
         await until(lambda: queue.depth == 0)
@@ -365,7 +365,7 @@ async def test_two_receivers_of_one_name_on_two_connections_are_one_link() -> No
 
 
 async def test_a_sender_that_asks_for_it_has_its_answer_and_is_settled_at_once() -> None:
-    """Some senders refuse another answer; some of those that ask, as uAMQP, wait to be settled."""
+    """Some senders refuse another answer; some that ask for it, such as uAMQP, wait to be settled."""
     async with running() as broker, raw.raw_client(broker.address) as client:
         ends = [Described(ulong(0x28), []), Described(ulong(0x29), ["orders"])]
         await client.open(raw.begin())

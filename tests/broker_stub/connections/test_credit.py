@@ -17,7 +17,7 @@ def window() -> CreditWindow:
 
 
 def left(made: CreditWindow) -> int:
-    """What a client that has seen every Flow may still send, by the arithmetic of section 2.6.7."""
+    """Return the messages that a client that has seen every Flow may still send (section 2.6.7)."""
     return made._granted - made._received
 
 

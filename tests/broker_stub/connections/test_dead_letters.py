@@ -15,7 +15,7 @@ from tests.broker_stub.clients import Client, blocking, queue_status, running
 
 
 class NodeProperties(LinkOption):
-    """Dynamic node properties of a target."""
+    """Sets dynamic node properties of a target."""
 
     def __init__(self, **properties: Any) -> None:
         self.properties = {proton.symbol(name.replace("_", "-")): value for name, value in properties.items()}
@@ -72,7 +72,7 @@ async def test_what_is_rejected_without_a_dead_letter_address_is_gone() -> None:
         receiver = connection.create_receiver("orders", credit=1)
         receiver.receive(timeout=5)
         receiver.reject()
-        connection.create_receiver("other").close()  # behind the rejection
+        connection.create_receiver("other").close()  # processed after the rejection
 
     async with running() as broker:
         broker.addresses.declare("orders", options=QueueOptions(max_delivery_count=1))
@@ -81,7 +81,7 @@ async def test_what_is_rejected_without_a_dead_letter_address_is_gone() -> None:
 
 
 async def test_a_message_of_a_client_is_no_dead_letter_whatever_it_says() -> None:
-    """Backups would take the id for the message's own, and a real dead letter of it for a second copy."""
+    """Backups would use its id as the message's own, and take a real dead letter with that id for a copy."""
     async with running() as broker:
         client = await Client().connect(broker.address)
         annotations = {proton.symbol("x-opt-dead-letter-id"): "q:1", proton.symbol("x-mine"): "other text"}

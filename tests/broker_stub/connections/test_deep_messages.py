@@ -1,4 +1,4 @@
-"""Lists in lists in a message: no consumer, and no selector, must follow them for ever."""
+"""Deeply nested lists in a message: consumers and selectors need not follow them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def nested(levels: int) -> bytes:
 
 
 def with_property(levels: int, *, section: int = 0x74) -> bytes:
-    """A message with a property, or an annotation, that is nested so deeply, the map around it included."""
+    """Make a message with a property or an annotation of that depth, including the map around it."""
     key = b"\xa3\x04deep" if section == 0x72 else b"\xa1\x04deep"
     content = key + nested(levels - 1)
     size = (len(content) + 4).to_bytes(4)
@@ -39,7 +39,7 @@ def test_what_stands_before_the_body_is_bounded_in_depth(section: int) -> None:
 
 
 def test_a_message_that_a_store_has_already_is_read_all_the_same() -> None:
-    """A member that did not start, or a backup that refused its primary, would be worse."""
+    """Otherwise a member would not start, or a backup would refuse its primary."""
     assert inspect(with_property(2000)) == inspect(BODY)
     assert not Selector("deep IS NOT NULL").selects(with_property(2000))
     assert Selector("deep IS NULL").selects(with_property(2000))
@@ -67,7 +67,7 @@ async def test_a_deep_message_is_rejected_and_consumers_with_selectors_go_on() -
         assert (outcome.state, outcome.condition) == (OutcomeState.REJECTED, "amqp:invalid-field")
         message = proton.Message(body="shallow", properties={"n": 1})
         assert await client.send(sender, message) == [ACCEPTED]
-        # As one that was stored by a version that did not look.
+        # A message stored by a version without the check.
         queue = broker.addresses.queue("q")
         queue.insert(queue.last_number + 1, with_property(1000), inspect(with_property(1000)), 0, 0)
         assert client.engine is not None

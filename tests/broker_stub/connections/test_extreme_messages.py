@@ -1,4 +1,4 @@
-"""Messages with the largest and the smallest times, numbers and names that AMQP can carry."""
+"""Messages with the largest and the smallest times, numbers and names of AMQP."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def messages(draw: st.DrawFn) -> bytes:
 @settings(max_examples=60)
 @given(sent=st.lists(messages(), min_size=1, max_size=4), anonymous=st.booleans())
 async def test_every_message_is_everywhere_or_rejected(sent: list[bytes], anonymous: bool) -> None:
-    """Sent twice, as after a lost connection, each is there once if it has an id that the queue knows."""
+    """A message is sent twice, as after a lost connection; with an id that the queue knows it is stored
+    once.
+    """
     primary = Primary()
     link = (to_anywhere if anonymous else to_queue)(primary)
     link.start()
@@ -97,7 +99,7 @@ async def test_every_message_is_everywhere_or_rejected(sent: list[bytes], anonym
         await primary.quiet()
         assert primary.client.outcomes[again].accepted == outcome.accepted
     own = contents(primary.addresses)
-    if not any(REPLICATE in data for data in sent):  # it may say that it is in no backup
+    if not any(REPLICATE in data for data in sent):  # a message may exclude itself from the backups
         assert contents(primary.backup.addresses) == own
     assert await contents_after_restart(primary.store) == own
 

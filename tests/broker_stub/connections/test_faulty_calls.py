@@ -1,7 +1,7 @@
 """A message is in a queue, its store, its replica and its events for another site, or in none of them.
 
-Whichever call fails between the moment when the id of a message is read and the moment when the message is
-stored and fed: the client sends again what was not accepted, and the message is there once.
+Any call may fail between reading the id of a message and storing and feeding the message.  The client
+then sends every unaccepted message again, and it is stored once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_CALLS = 1000
 
 @dataclass(frozen=True)
 class Way:
-    """One way of sending a message: how its link is made, and what the message says."""
+    """One way to send a message: the options of its link, and the content of the message."""
 
     link: Callable[[Primary], IncomingLink | AnonymousIncomingLink]
     annotations: dict[str, Any] | None = None
@@ -80,7 +80,7 @@ async def attempt(way: Way, number: int) -> FaultyCalls:
     outcome = primary.client.outcomes.get(first)
     if outcome is None or not outcome.accepted:
         assert faulty.raised, where
-        # A rejected message is nowhere, or it is everywhere and known: the next lines do not care which.
+        # A rejected message is nowhere, or it is everywhere and known: both cases pass the next lines.
         again = primary.client.send(link, data)
         await primary.quiet()
         assert primary.client.outcomes[again].accepted, where
@@ -118,7 +118,7 @@ async def check_copies(primary: Primary, where: list[str]) -> None:
 
 @pytest.fixture(autouse=True)
 def _silent() -> Iterator[None]:
-    """Each fault is logged, with its traceback."""
+    """Silence the log: each fault is logged with its traceback."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)

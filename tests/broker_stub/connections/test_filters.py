@@ -1,4 +1,4 @@
-"""Selectors of receivers, with proton's own client as the judge."""
+"""Selectors of receivers, used by proton's own client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--max-frame-size``: what a member announces and takes, seen by a peer of hand-written bytes."""
+"""``--max-frame-size``: the announced and the accepted size, tested with hand-written bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.broker_stub.clients import member, running
 from tests.broker_stub.replication.cluster import Cluster, bodies
 
 SMALLEST = 512
-# What a transfer frame has beside its payload: the frame header, and the performative of ``raw.transfer``.
+# The bytes of a transfer frame except its payload: the frame header, and the performative.
 _OVERHEAD = len(raw.transfer(0, 0, b""))
 
 
@@ -43,7 +43,7 @@ async def test_a_frame_of_just_that_size_is_taken_and_one_more_byte_ends_the_con
         frames = [raw.transfer(0, 0, part, more=part is not parts[-1]) for part in parts]
         assert max(map(len, frames)) == SMALLEST
         await client.write(*frames)
-        assert (await client.next(raw.DISPOSITION)).fields[3]  # settled: it is a whole message
+        assert (await client.next(raw.DISPOSITION)).fields[3]  # settled: the message is complete
         assert broker.addresses.queue("q").depth == 1
         longer = raw.transfer(0, 1, whole[:room], more=True)  # number 1 takes a byte, 0 none
         assert len(longer) == SMALLEST + 1
@@ -53,7 +53,7 @@ async def test_a_frame_of_just_that_size_is_taken_and_one_more_byte_ends_the_con
 
 
 async def test_a_frame_that_only_announces_its_size_is_not_waited_for() -> None:
-    """Its header names four gigabytes: nothing is kept free for it."""
+    """The frame header claims four gigabytes: no memory is reserved for it."""
     async with running(max_frame_size=SMALLEST) as broker, raw.raw_client(broker.address) as client:
         await client.open(raw.begin())
         await client.write(b"\xff\xff\xff\xff\x02\x00\x00\x00")
@@ -62,7 +62,7 @@ async def test_a_frame_that_only_announces_its_size_is_not_waited_for() -> None:
 
 
 async def test_what_is_larger_than_the_smallest_frames_is_replicated_in_them(tmp_path: Path) -> None:
-    """The backup is a client of the primary, and so has its frames; it takes over with every message."""
+    """The backup is a client of the primary, with the same frames; it takes over with every message."""
     sent = [str(number) * 20_000 for number in range(3)]
     async with Cluster(tmp_path, arguments=("--max-frame-size", str(SMALLEST))) as cluster:
         a, b = await cluster.pair()

@@ -1,4 +1,4 @@
-"""Peers that do what they should not end their own connection, with a reason, and no other."""
+"""Peers that violate the protocol end their own connection, with a reason, and no other connection."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_peer_that_stalls_before_its_open_is_cut_with_a_logged_reason(
     parts: tuple[bytes, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "broker_stub")
-    # Long enough for the one who does not stall, on a busy machine too.
+    # Long enough for the client that does not stall, even on a busy machine.
     async with running(handshake_timeout=0.5) as broker:
         await send_and_wait_for_the_end(broker, *parts)
         await the_broker_still_serves(broker)

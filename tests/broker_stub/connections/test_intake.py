@@ -1,4 +1,4 @@
-"""A member without room for messages holds its producers up, and takes what they sent when it has some."""
+"""A member without room for messages stops its producers, and later stores the messages they sent."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_what_arrives_on_old_credit_is_kept_in_order_and_unsettled(address
         for round_ in range(2):
             broker.addresses.intake.set(full=True, stopped=True)
             futures = [await sender.submit(Message(body=3 * round_ + n)) for n in range(3)]
-            probe = await connection.create_sender("orders")  # answered behind the messages
+            probe = await connection.create_sender("orders")  # answered after the messages
             await probe.close()
             assert not any(future.done() for future in futures)
             assert len(bodies(broker, "orders")) == 1 + 3 * round_
@@ -76,7 +76,7 @@ async def test_what_was_kept_for_a_link_that_is_gone_is_dropped() -> None:
         broker.addresses.intake.set(full=True, stopped=True)
         future = await sender.submit(Message(body=2))
         await sender.close()
-        await (await connection.create_sender("orders")).close()  # answered behind both
+        await (await connection.create_sender("orders")).close()  # answered after both
         with pytest.raises(LinkClosed):
             await future
         broker.addresses.intake.set(full=False, stopped=False)

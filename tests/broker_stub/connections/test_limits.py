@@ -1,4 +1,4 @@
-"""What an anonymous client may use of a member: at each bound there is a refusal with a reason, or no credit.
+"""Limits for an anonymous client: at each bound the member refuses with a reason, or grants no credit.
 
 The members are processes of ``serve``; most clients write their frames by hand.
 """
@@ -30,7 +30,7 @@ def arguments(limits: Mapping[str, int]) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """A member with small limits of what a connection may use, for all tests."""
+    """A member with small limits per connection, for all tests."""
     limits = {
         "--max-sessions": 4,
         "--max-links": 6,
@@ -45,7 +45,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
 
 @pytest.fixture
 async def crowded(tmp_path: Path) -> AsyncIterator[Endpoint]:
-    """A member with small limits of what all clients may use."""
+    """A member with small limits for all clients together."""
     limits = {
         "--max-queues": 5,
         "--max-bytes": 200 * KB,
@@ -65,7 +65,7 @@ async def serves(address: Endpoint) -> None:
 
 
 async def attached(client: RawClient, frame: bytes) -> raw.Performative:
-    """Attach; the Detach of a refusal, or the Attach."""
+    """Attach; return the Detach of a refusal, or the Attach."""
     await client.write(frame)
     answer = await client.next(raw.ATTACH, raw.DETACH)
     if answer.code == raw.ATTACH and answer.fields[5] is None and answer.fields[6] is None:
@@ -102,7 +102,7 @@ async def test_at_the_limit_of_bytes_all_senders_wait_and_nothing_is_lost(
     [outcome] = await client.send(other, message)  # with the credit from before
     assert outcome.accepted
     assert sent >= 200 // 9 - 3
-    # Another client gets no credit at all before messages have left.
+    # Another client gets no credit before messages have left.
     late = await Client().connect(crowded)
     waiting = await late.attach("sender", "late", "c")
     assert waiting.credit == 0
@@ -123,7 +123,7 @@ async def test_a_link_of_large_messages_has_less_credit(small: Endpoint) -> None
         await client.write(raw.transfer(0, 0, raw.message(5 * KB)))
         flow = await client.next(raw.FLOW)
         assert (flow.fields[5], flow.fields[6]) == (1, 3)  # three messages of 5 kB are less than 20 kB
-        # One that is larger than all of it still has a credit of one.
+        # A message larger than the whole limit still has a credit of one.
         await client.write(raw.transfer(0, 1, raw.message(50 * KB)))
         flow = await client.next(raw.FLOW)
         assert (flow.fields[5], flow.fields[6]) == (2, 1)
@@ -186,7 +186,7 @@ async def test_unfinished_messages_of_a_connection_are_limited(small: Endpoint) 
         )
         closed = await client.next(raw.DETACH)
         assert (closed.fields[0], closed.condition) == (1, LIMIT)
-        # The others are finished, and the rest of the one that was dropped disturbs nobody.
+        # The others are finished; the rest of the dropped message affects no other link.
         await client.write(raw.transfer(1, 1, b"x" * KB, more=True), raw.transfer(1, 1, b"x"))
         await client.write(raw.transfer(0, 0, part[40 * KB :]), raw.transfer(2, 2, part[30 * KB :]))
         settled = {(await client.next(raw.DISPOSITION)).fields[1] for _ in range(2)}

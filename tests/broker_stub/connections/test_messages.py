@@ -30,7 +30,7 @@ REJECTED = Outcome(OutcomeState.REJECTED, condition="app:bad", description="bad"
 
 
 def taken(receiver: BlockingReceiver, count: int) -> list[Any]:
-    """The bodies of so many messages, accepted."""
+    """Receive and accept ``count`` messages; return their bodies."""
     bodies = []
     for _ in range(count):
         bodies.append(receiver.receive(timeout=5).body)
@@ -109,7 +109,7 @@ async def test_what_a_dead_consumer_held_comes_again_with_its_count_up_and_in_it
 async def test_a_client_that_closes_because_of_an_error_may_have_used_its_messages(
     condition: proton.Condition | None, count: int
 ) -> None:
-    """As one that the network kept from its heartbeats does, when it is heard again."""
+    """The network may have delayed its heartbeats until the member gave it up."""
     async with running() as broker:
         client = await Client().connect(broker.address)
         await client.send(await client.attach("sender", "s", "q"), Message(body="x"))
@@ -397,7 +397,7 @@ async def test_a_rejected_send_raises_in_protons_client() -> None:
 async def test_a_duplicate_detection_id_has_at_most_256_bytes(
     address: str | None, identifier: Callable[[int], Any]
 ) -> None:
-    """A larger one is refused before anything of the message is kept; the link goes on."""
+    """A larger one is refused before any of the message is kept; the link goes on."""
     async with running() as broker:
         orders = broker.addresses.queue("orders")
         broker.addresses.bind(broker.addresses.declare_exchange("news", ExchangeType.FANOUT), orders, "")
@@ -417,7 +417,7 @@ async def test_a_duplicate_detection_id_has_at_most_256_bytes(
 
 
 def test_an_id_of_a_type_with_parts_is_measured_with_them() -> None:
-    """By hand: a list32 of one binary32, whose bytes are what counts."""
+    """Computed by hand: a list32 of one binary32, whose bytes count."""
     for size, taken in ((243, True), (300, False)):
         parts = b"\xb0" + size.to_bytes(4, "big") + bytes(size)
         value = b"\xd0" + (4 + len(parts)).to_bytes(4, "big") + (1).to_bytes(4, "big") + parts

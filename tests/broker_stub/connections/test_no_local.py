@@ -1,4 +1,4 @@
-"""``no-local``: a receiver that wants nothing that its own container sends; proton's client is the judge."""
+"""``no-local``: a receiver that excludes messages of its own container, with proton's client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text of a client that is not UTF-8 ends its connection at most, with a reason; the member goes on."""
+"""A client's text that is not UTF-8 ends at most its connection, with a reason; the member goes on."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_the_member_goes_on(
 
 
 async def test_a_message_is_rejected_with_a_reason_that_is_not_utf_8() -> None:
-    """It is a dead letter, and does not come again."""
+    """The message becomes a dead letter, and is not redelivered."""
     async with running() as broker, raw.raw_client(broker.address) as client:
         sender = await Client().connect(broker.address)
         await sender.send(await sender.attach("sender", "s", "q"), Message(body="x"))

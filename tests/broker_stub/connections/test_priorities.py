@@ -25,5 +25,5 @@ async def test_a_higher_priority_comes_first_and_equal_ones_in_the_order_they_ca
 
     async with running() as broker:
         found = await blocking(broker, use)
-    # There are ten levels: AMQP 1.0 part 3, section 3.2.1; what is above is as the highest.
+    # There are ten levels: AMQP 1.0 part 3, section 3.2.1; higher values count as the highest.
     assert found == [(2, 9), (4, 200), (7, 9), (5, 7), (0, 4), (3, 4), (1, 0), (6, 0)]

@@ -1,4 +1,4 @@
-"""Subscriptions that outlive their link, or that several share: with proton's own client, and our own."""
+"""Durable and shared subscriptions: with proton's own client, and haclient."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is answered to an Attach, how long dynamic nodes live, and what becomes of links to what is gone.
+"""The answer to an Attach, the lifetime of dynamic nodes, and links to deleted nodes.
 
-proton's own client is the judge of the answers.
+The tests use proton's own client.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ async def test_a_dynamic_queue_obeys_its_lifetime_policy(
             taker.receive(timeout=5)
             taker.accept()
             taker.close()
-        connection.create_sender("other").close()  # a turn of the broker's loop
+        connection.create_sender("other").close()  # an iteration of the broker's loop
         assert len(broker.addresses) == 1, "only the other one"
         broker.addresses.delete(broker.addresses.queue("other"))
 
@@ -197,7 +197,7 @@ async def test_consumers_of_a_deleted_queue_are_detached(mode: int) -> None:
 async def test_a_nul_leads_to_no_other_node(
     attach: Callable[[str, int, str], bytes], encoded: Callable[[bytes], bytes]
 ) -> None:
-    """proton ends a name and an address there: ``orders\\0x`` would be ``orders``."""
+    r"""proton ends a name and an address at the NUL: ``orders\0x`` would be ``orders``."""
     async with running() as broker, raw.raw_client(broker.address) as client:
         named = encoded(attach("one", 0, "orders\0x")), encoded(attach("two\0x", 1, "orders"))
         await client.open(raw.begin(), *named)

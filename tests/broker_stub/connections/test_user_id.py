@@ -1,4 +1,4 @@
-"""Where users prove who they are, nobody sends as another one."""
+"""On members with users, a client cannot send with another user-id."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unsecured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
 
 
 async def condition_of(address: Endpoint, user_id: bytes | None, to: str | None, **credentials: Any) -> str:
-    """The condition that a message of that user-id gets, empty where it is accepted."""
+    """Return the refusal of a message with that user-id, empty if it is accepted."""
     client = await Client().connect(address, **credentials)
     message = Message(body="x", address="q")
     if user_id is not None:

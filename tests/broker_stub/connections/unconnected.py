@@ -29,11 +29,11 @@ from haclient.outcome import ACCEPTED, Outcome
 
 NOW_MS = 1_700_000_000_000
 Contents = dict[str, tuple[list[int], list[int]]]
-"""By queue: the numbers of its messages, and those that its duplicate-detection ids belong to."""
+"""By queue: the numbers of its messages, and the numbers of its duplicate-detection ids."""
 
 
 class Client:
-    """A link on which a client sends, without a connection: it has the outcomes."""
+    """A link without a connection, on which a client sends; it records the outcomes."""
 
     closed_here = False
 
@@ -43,7 +43,7 @@ class Client:
         self._last = 0
 
     def send(self, link: IncomingLink | AnonymousIncomingLink, data: bytes) -> int:
-        """Send a message; the number of its delivery."""
+        """Send a message; return the number of its delivery."""
         self._last += 1
         self._unsettled.add(self._last)
         link.delivered(self, self._last, data)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ class Client:
 
 
 class BackupLink:
-    """The data link to a backup: it keeps what was sent until the backup applies it."""
+    """The data link to a backup: it keeps events until the backup applies them."""
 
     owner: Any = None
 
@@ -120,7 +120,7 @@ class Primary:
     def target(self, address: str | None) -> Queue:
         return self.addresses.queue(address or "q")
 
-    # -- what a replica asks of its owner, and of its connection -----------------------------------
+    # -- calls of a replica on its owner and its connection ------------------------------------------
 
     def sent(self, size: int) -> None: ...
 
@@ -138,7 +138,7 @@ class Primary:
     # -- the replica -------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """The backup joins (again), and producers wait for it at once."""
+        """Let the backup join (again); producers wait for it at once."""
         owner: Any = self
         self.link, self.replica = BackupLink(), Replica("b", owner, owner)
         self.replica.data.attach(self.link)  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ class Primary:
         self.replica.phase = Phase.READY
 
     async def quiet(self) -> None:
-        """Everything on its way arrives."""
+        """Deliver everything in transit."""
         for _ in range(20):
             for data, token in self.link.sent:
                 event = wire.decode(data)
@@ -179,14 +179,14 @@ def to_anywhere(primary: Primary) -> AnonymousIncomingLink:
 
 
 def contents(addresses: Addresses) -> Contents:
-    """Return what a member has."""
+    """Return the contents of a member."""
     return {
         queue.name: (queue.ids(), [number for _, number in queue.duplicates.pairs()]) for queue in addresses
     }
 
 
 async def contents_after_restart(store: MemoryStore) -> Contents:
-    """Return what a member with this store has when it starts again."""
+    """Return the contents of a member that starts with this store."""
     addresses = Addresses(lambda: 0.0, now_ms=lambda: NOW_MS)
     await restore(addresses, Persister(store, Guard()), store, await store.load())
     return contents(addresses)

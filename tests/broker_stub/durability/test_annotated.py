@@ -1,4 +1,4 @@
-"""What consumers add to many large messages at once does not cost their size, and is written for each."""
+"""Annotations on many large messages at once do not cost the messages' size, and each is stored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def attempt(number: int) -> bytes:
 
 
 async def filled(queue: Queue) -> None:
-    """Wait until the store has them."""
+    """Wait until the messages are in the store."""
     data, complete = bytes(Message(body=bytes(MIB)).encode()), asyncio.Semaphore(0)
     for _ in range(MESSAGES):
         queue.enqueue(data, lambda _: complete.release(), None, inspect(data))
@@ -44,7 +44,7 @@ async def filled(queue: Queue) -> None:
 
 
 async def content(directory: Path) -> list[tuple[bytes, int]]:
-    """The annotations of each message, and its size, after a restart."""
+    """Return the annotations and the size of each message after a restart."""
     store, addresses = await open_store(directory, duplicates=10), Addresses(lambda: 0.0)
     await restore(addresses, Persister(store, Guard()), store, await store.load())
     (queue,) = addresses
@@ -74,7 +74,7 @@ async def test_a_backup_that_gets_many_at_once_copies_no_message(tmp_path: Path)
 
 
 async def test_many_outcomes_at_once_copy_no_message(tmp_path: Path) -> None:
-    """A message with the same annotations as before is not written at all."""
+    """A message with unchanged annotations is not written at all."""
     store, addresses, guard = await open_store(tmp_path, duplicates=10), Addresses(lambda: 0.0), Guard()
     persister, queue = Persister(store, guard), addresses.declare("orders")
     persister.queue_added(queue)

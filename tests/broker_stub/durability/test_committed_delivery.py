@@ -1,4 +1,4 @@
-"""No consumer gets a message before its producer could be told that it is safe."""
+"""No consumer gets a message before its producer could get the outcome."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Replica:
 
 
 class Kept:
-    """The queues of a member that leads, with a store that commits when it does not hang."""
+    """The queues of a primary, with a store that commits when it does not hang."""
 
     def __init__(self) -> None:
         self.store, self.guard, self.now = Disk(duplicates=DEFAULT_WINDOW), Guard(), 0.0
@@ -70,7 +70,7 @@ class Kept:
             (to or self.queue).enqueue(body, self.told.append, body, **options)
 
     async def committed(self) -> None:
-        """The store has what it was given."""
+        """Wait until the store has committed its writes."""
         self.store.hangs = False
         self.store._commit()
         await self.store.when_committed(self.store.sequence)
@@ -102,7 +102,7 @@ async def test_a_consumer_that_settles_what_it_is_sent_waits_as_well() -> None:
 
 
 async def test_what_is_sent_settled_is_delivered_when_it_is_safe() -> None:
-    """Its producer is told nothing, but it must not vanish behind its consumer's back."""
+    """The producer gets no outcome, but the message must not vanish after its delivery."""
     kept = Kept()
     taker = Taker(kept.queue)
     kept.queue.enqueue(b"at most once", lambda _: None, None)
@@ -158,7 +158,7 @@ async def test_a_replica_that_acknowledges_in_any_order_changes_none() -> None:
 
 
 async def test_while_the_in_sync_set_shrinks_what_was_complete_before_is_delivered_and_nothing_else() -> None:
-    """What was sent after the drop does not wait for the dropped replica, and is complete first."""
+    """Messages sent after the drop do not wait for the dropped replica, and are complete first."""
     kept = Kept()
     replica = Replica(kept.guard, kept.queue)
     kept.send(b"1", b"2", b"3")
@@ -289,7 +289,7 @@ async def test_what_a_new_primary_inherits_is_delivered_after_it_has_recovered()
 
 
 async def test_what_the_store_of_a_new_primary_has_not_yet_is_not_delivered() -> None:
-    """As what is restored from a site event, when the member begins to lead."""
+    """One case is a message restored from a site event when the member becomes primary."""
     parts = Parts()
     await parts.member.start()
     queue = parts.addresses.declare("q")
@@ -354,7 +354,7 @@ async def test_an_end_that_is_late_opens_no_later_term() -> None:
 
 
 async def test_the_temporary_queues_of_a_member_that_stepped_down_deliver_on() -> None:
-    """An operator's connection stays, and has one for its answers."""
+    """An operator's connection stays, and has a temporary queue for its answers."""
     kept = Kept()
     answers = kept.addresses.temporary(object())
     taker = Taker(answers)

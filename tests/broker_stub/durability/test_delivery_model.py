@@ -1,7 +1,7 @@
-"""A queue behind its guard: what is delivered is a part of what was told, in order, whatever happens.
+"""A queue with its guard: deliveries are a subset of the completed messages, in order, whatever happens.
 
 Stores and replicas acknowledge in any order, replicas join and drop, the guard is suspended and resumed, the
-member steps down and leads again, and messages expire, are removed, come twice and go back.
+member steps down and leads again, and messages expire, are removed, arrive twice and are requeued.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Taker:
 
 
 class GuardedQueue(RuleBasedStateMachine):
-    """``told`` has the numbers of what was reported complete, and what a member had when it began to lead."""
+    """``told`` has the numbers of completed messages, and the messages at the start of the term as
+    primary.
+    """
 
     @initialize()
     def start(self) -> None:
@@ -76,10 +78,10 @@ class GuardedQueue(RuleBasedStateMachine):
         self.leads, self.shrinking, self.recovering = True, False, False
         self.sent = 0
 
-    # -- what is checked ------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------
 
     def given(self, taker: Taker, message: Message) -> None:
-        """To a consumer; nothing is raised, for that would end in the guard's log."""
+        """Record a delivery to a consumer; an error raised here would end in the guard's log."""
         self._look_at(message)
         if message.number not in self.delivered:
             self._require(message.number > self.first, "in order")
@@ -88,7 +90,7 @@ class GuardedQueue(RuleBasedStateMachine):
         taker.held.append(message)
 
     def seen(self, taker: Taker, message: Message) -> None:
-        """To a browse consumer."""
+        """Record a delivery to a browse consumer."""
         self._look_at(message)
         self._require(message.number > taker.passed, "in order")
         taker.passed = message.number
@@ -278,7 +280,7 @@ class GuardedQueue(RuleBasedStateMachine):
         self.queue.expire()
 
     def teardown(self) -> None:
-        """Everybody acknowledges: nothing stays held, and what is there comes out, in order."""
+        """Let all acknowledge: no message stays held, and all are delivered in order."""
         if not hasattr(self, "queue"):
             return
         for waiter in self.waiters:

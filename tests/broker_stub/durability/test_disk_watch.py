@@ -1,4 +1,4 @@
-"""At which room a member does what."""
+"""The free space at which a member takes each measure."""
 
 from __future__ import annotations
 

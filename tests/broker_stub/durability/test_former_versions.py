@@ -1,8 +1,8 @@
-"""A member opens the directory, and its arbiter's, that version 0.1.0 wrote before its names changed.
+"""A member opens the directories of itself and its arbiter that version 0.1.0 wrote, under older names.
 
-``member_of_0_1_0.tar.gz`` holds both as that version left them: a member was promoted, followed by another
-site, followed one itself, had a message acquired and another one consumed, and noted a claim before it
-stopped.
+``member_of_0_1_0.tar.gz`` holds both as that version left them.  Its member was promoted, was followed by
+another site, and followed one itself.  It had one message acquired and another one consumed, and had noted
+a claim before it stopped.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def store(directory: Path) -> AsyncIterator[Store]:
 
 
 class Restored:
-    """The member of the directory, with the code of now."""
+    """The member of the directory, run by the current code."""
 
     def __init__(self, directory: Path, store: Store) -> None:
         self.host = MemberHost()
@@ -97,19 +97,19 @@ async def restored(directory: Path, store: Store) -> AsyncIterator[Restored]:
 
 
 async def test_the_store_is_whole(store: Store) -> None:
-    """Checksums, schema and commit count are those that are expected now."""
+    """Checksums, schema and commit count are the expected ones."""
     snapshot = await store.load()
     assert (store.corruption, snapshot.was_clean) == ("", True)
 
 
 async def test_generation_and_claim_are_known(restored: Restored) -> None:
-    """The other replicas, too: a new primary waits for them."""
+    """The other replicas are known, too: a new primary waits for them."""
     assert restored.member.state == GenerationState(1, Pending(2, "a claim"))
     assert restored.member.others == ("b", "c")
 
 
 async def test_the_arbiter_has_its_record(restored: Restored) -> None:
-    """And the member is eligible by it: it takes the next generation, and makes the cluster's UUID."""
+    """The member is eligible by it: it takes the next generation, and makes the cluster's UUID."""
     assert await restored.arbiter.read() == ArbiterRecord(1, CLAIM)
     await restored.member.promote()
     record = await restored.arbiter.read()
@@ -119,7 +119,7 @@ async def test_the_arbiter_has_its_record(restored: Restored) -> None:
 
 
 async def test_definitions_are_known(restored: Restored) -> None:
-    """Queues, exchanges and bindings, with their identities and options."""
+    """They are queues, exchanges and bindings, with their identities and options."""
     queues = {queue.name: (queue.replicate, queue.site) for queue in restored.addresses}
     assert queues == {
         "orders": (Replicate.ALL, SiteMode.NONE),
@@ -140,7 +140,7 @@ async def test_definitions_are_known(restored: Restored) -> None:
 
 
 async def test_messages_are_where_they_were(restored: Restored) -> None:
-    """With numbers, delivery counts and expiry; the one that was acquired was delivered once."""
+    """They have numbers, delivery counts and expiry; the acquired one was delivered once."""
     orders = restored.queue("orders")
     assert orders.ids() == [FIRST + 1, FIRST + 2, FIRST + 3]
     assert restored.bodies("orders") == ["second", "third", b"\0\1"]
@@ -151,7 +151,7 @@ async def test_messages_are_where_they_were(restored: Restored) -> None:
 
 
 async def test_duplicate_detection_ids_are_known(restored: Restored) -> None:
-    """In their order, and a second copy of a message is recognised."""
+    """They are in order, and a second copy of a message is recognised."""
     orders = restored.queue("orders")
     assert [number for _, number in orders.duplicates.pairs()] == [FIRST + 1, FIRST + 3]
     second, _ = orders.duplicates.pairs()[0]
@@ -159,7 +159,7 @@ async def test_duplicate_detection_ids_are_known(restored: Restored) -> None:
 
 
 async def test_the_progress_of_sites_is_known(restored: Restored) -> None:
-    """As a source, and as the site that follows; the events are readable."""
+    """The member was a source, and followed a source; the events are readable."""
     log = restored.queue(REPLICATION_QUEUE).site_progress
     followed, theirs = restored.queue("followed").site_progress, restored.queue("theirs").site_progress
     assert log is not None

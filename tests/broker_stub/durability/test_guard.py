@@ -1,4 +1,4 @@
-"""A transfer is told when everyone has the message, and while the gate is open."""
+"""A transfer is settled when all required replicas have the message, while the guard is not suspended."""
 
 from __future__ import annotations
 

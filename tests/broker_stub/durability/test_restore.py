@@ -1,4 +1,4 @@
-"""A member that starts reads its queues from the store, many at a time."""
+"""A starting member restores its queues from the store, many at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DATA = bytes(Message(body="x").encode())
 
 
 async def filled(directory: Path) -> None:
-    """A store whose first queue has more than one chunk, and every second one an id that it remembers."""
+    """A store whose first queue has more than one chunk, and an id for every second message."""
     store = await open_store(directory, duplicates=10)
     for number in range(QUEUES):
         identity = uuid.uuid4()

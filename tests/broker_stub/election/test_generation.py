@@ -1,4 +1,4 @@
-"""The decisions on generations one by one, and the order of the steps.  ``model/`` has them all together."""
+"""The decisions on generations one by one, and the order of the steps.  ``model/`` combines them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BOTH = frozenset(("b", "c"))
 
 
 def has(generation: int | None, pending: Pending | None = None, claim: str = "") -> GenerationState:
-    """A member of this cluster; the claim of generation 3 is the record's."""
+    """Make a member of this cluster; the claim of generation 3 is the record's."""
     return GenerationState(generation, pending, claim or ("c" if generation == 3 else ""), OURS)
 
 
@@ -142,7 +142,7 @@ def test_a_number_that_is_handed_over_never_goes_back(
 # --- One cluster --------------------------------------------------------------------------------
 
 FORMER = GenerationState(3)
-"""A member of the version that knew no cluster."""
+"""A member of the version without cluster UUIDs."""
 
 
 def follows(
@@ -152,7 +152,7 @@ def follows(
     arbiter: ArbiterRecord | None = RECORD,
     empty: bool = False,
 ) -> str:
-    """Why it does not follow a primary of generation 7, empty if it does."""
+    """Return why it does not follow a primary of generation 7, empty if it does."""
     return str(may_follow(state, PrimaryIdentity(7, cluster), arbiter=arbiter, empty=empty) or "")
 
 
@@ -287,7 +287,7 @@ def test_a_forced_promotion_asks_nobody_about_its_store() -> None:
 
 
 def going_alone(remaining: frozenset[str], until: type) -> ShrinkInSync:
-    """A procedure of a primary of generation 3, at the step of that kind."""
+    """Return a procedure of a primary of generation 3, at the step of that kind."""
     work = ShrinkInSync.begin(has(3), RECORD, remaining).with_claim("x")
     while not isinstance(work.step, until):
         match work.step:
@@ -337,14 +337,14 @@ def test_a_drop_before_the_arbiter_is_asked_begins_anew_with_another_claim(step:
 
 @pytest.mark.parametrize("step", [CompareAndSet, WriteGeneration, HandOver])
 def test_a_drop_after_that_makes_another_generation_once_this_one_is_handed_over(step: type) -> None:
-    """Whoever dropped has noted the pending, and may be an heir."""
+    """Each dropped replica has noted the pending claim, and may be eligible."""
     work = going_alone(BOTH, step).dropped("c")
     assert isinstance(work.step, step)
     if isinstance(work.step, CompareAndSet):
         work = work.compared(won=True)
     if isinstance(work.step, WriteGeneration):
         work = work.finished(work.step)
-    # Not to the one that dropped: it may be back already, with half a store.
+    # Not to the dropped one: it may be back already, with half a store.
     assert work.step == HandOver(frozenset("b"), NEXT)
     work = work.finished(work.step)
     assert work.step == MakeClaim()
@@ -379,7 +379,7 @@ def test_a_primary_that_does_not_learn_that_it_won_steps_down(answered: bool) ->
 
 
 def test_what_comes_after_the_end_changes_nothing() -> None:
-    """The arbiter's late answer, for one, must not let this member settle again."""
+    """For example the arbiter's late answer must not let this member settle again."""
     work = going_alone(BOTH, CompareAndSet).unreachable("no answer in 5 s")
     assert work.compared(won=True) == work.with_claim("y") == work.noted("b", Pending(4, "x")) == work
 

@@ -1,4 +1,4 @@
-"""Certificates of a local cluster: what a verifier thinks of them, and what is left in the directory."""
+"""Certificates of a local cluster: their verification, and the files that remain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _open_umask() -> object:
 
 
 def handshake(files: CertificateFiles, name: str) -> None:
-    """Of a client that trusts the authority only, with a server of that name."""
+    """Make a handshake of a client that trusts the authority only, with a server of that name."""
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(files.certificate, files.key)
     client = ssl.create_default_context(cafile=files.ca)

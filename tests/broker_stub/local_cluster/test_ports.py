@@ -1,4 +1,4 @@
-"""Ports for a cluster: those of AMQP when nobody has them; never two clusters at the same ones."""
+"""Ports for a cluster: the AMQP ports if they are free; never the same ports for two clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FREE = free_ports(2)
 
 @pytest.fixture
 def first() -> int:
-    """A port that is free, and so is the next one."""
+    """Return a free port whose successor is free, too."""
     while True:
         port = free_addresses(FREE)[0].port
         with contextlib.suppress(OSError), listening("127.0.0.1", port), listening("127.0.0.1", port + 1):

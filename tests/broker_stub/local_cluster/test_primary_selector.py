@@ -1,4 +1,4 @@
-"""Which member the selector tries first, with members that answer from a script."""
+"""The selector's first choice of a member, with members that answer from a script."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from haclient.cluster_url.endpoint import Endpoint
 
 
 class Admin:
-    """The management connection of a member that does what it is told."""
+    """A scripted management connection of a member."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,14 +42,14 @@ def made(number: int, state: MemberState, role: str, primary: str | None) -> Mem
 
 
 async def the_next(successor: str | None, former: MemberState) -> str:
-    """Who is promoted when member-1 was the primary, and is demoted."""
+    """Return the member that is promoted when member-1 was the primary, and is demoted."""
     managed = ManagedMembers()
     first = made(1, MemberState.PRIMARY, "primary", None)
     others = [made(number, MemberState.READY, "ready", first.address.authority) for number in (2, 3)]
     managed.members = (first, *others)
 
     async def refresh(_member: Member) -> None:
-        """Nothing has changed since."""
+        """Do nothing: no fact has changed."""
 
     selector = PrimarySelector(managed, refresh)
     running = asyncio.create_task(selector.run())
@@ -67,7 +67,7 @@ async def the_next(successor: str | None, former: MemberState) -> str:
 
 @pytest.mark.parametrize("former", [MemberState.READY, MemberState.CONNECTING])
 async def test_the_member_that_the_former_primary_names_comes_first(former: MemberState) -> None:
-    """Those who still follow the former primary name that one, which may be ready again by then."""
+    """Members that still follow the former primary name it, and it may be ready again by then."""
     assert await the_next("127.0.0.1:3", former) == "member-3"
 
 

@@ -1,4 +1,4 @@
-"""A member whose store is large is waited for as long as it reads on."""
+"""The supervisor waits for a member with a large store as long as its start makes progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ reading.chunk = chunk
 """
 COUNT = 3500
 TIME_OUT = 2.0
-# A member that says every fifth of a second that it reads on, and listens after twice the time-out.
+# A member that reports progress five times a second, and listens after twice the time-out.
 READS_ON = """
 for number in $(seq 20); do
     echo '{"event": "starting", "detail": "read '$number' messages"}'
@@ -46,7 +46,7 @@ exec sleep 60
 
 
 def stand_in(script: str) -> tuple[str, ...]:
-    """What executes a script in place of a member."""
+    """Return a command that runs a script in place of a member."""
     return ("sh", "-c", script)
 
 

@@ -1,4 +1,4 @@
-"""A pair of real processes and its manager."""
+"""A pair of real processes and its supervisor."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gone(pid: int) -> bool:
     """Return whether a process has ended; its other threads may outlive the first one for a moment."""
     try:
         threads = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except (FileNotFoundError, ProcessLookupError):  # a thread has ended while it was looked at
+    except (FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
         return not Path(f"/proc/{pid}").exists()
     return all(line.rpartition(")")[2].split()[0] in "XZ" for line in threads)
 
@@ -83,7 +83,7 @@ async def test_every_change_is_reported_to_the_listener() -> None:
         await pair.wait_until(lambda pair: pair.generation == 2)
         await pair.wait_ready()
         primary = pair.primary
-    told = [event for event in told if event.kind != "silent"]  # seen first where its end is noticed late
+    told = [event for event in told if event.kind != "silent"]  # reported first if its end is noticed late
     assert [e.kind for e in told if e.member == victim.name] == [
         "started",
         "promoted",
@@ -118,7 +118,7 @@ async def test_a_member_that_an_operator_promotes_takes_over_and_the_old_primary
     async with await AdminClient.connect(old.address, pair.credentials) as admin:
         await admin.demote(other.address)
     async with await AdminClient.connect(other.address, pair.credentials) as admin:
-        # The manager may have been faster: it promotes the member in whose favour the other was demoted.
+        # The supervisor may have been faster: it promotes the member in whose favour the other was demoted.
         with contextlib.suppress(MemberRefusedError):
             await admin.promote()
     await pair.wait_until(lambda pair: pair.primary is other and pair.ready)
@@ -183,7 +183,7 @@ async def test_three_members_survive_two_deaths() -> None:
         LocalClusterOptions(listen=(loopback,) * 3, probe_timeout=10, restart=False)
     ) as pair:
         await pair.kill_primary()
-        # The third one is the only heir once it is ready under the second.
+        # The third one alone is eligible once it is ready under the second.
         await pair.wait_until(lambda pair: states(pair) == ["dead", "primary", "ready"])
         await pair.kill_primary()
         await pair.wait_until(lambda pair: states(pair) == ["dead", "dead", "primary"])
@@ -204,7 +204,7 @@ async def test_a_stopped_pair_leaves_no_process_and_no_file() -> None:
 
 
 async def pair_command(*arguments: str) -> tuple[asyncio.subprocess.Process, dict[str, object]]:
-    """``broker_stub pair`` as a process, and its line that says it is ready."""
+    """Start ``broker_stub pair``; return the process, and its line that says it is ready."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "broker_stub", "pair", "--json", *arguments, stdout=asyncio.subprocess.PIPE
     )

@@ -1,7 +1,7 @@
-"""Requests and answers of the management node are those of version 0.1.0: either version manages the other.
+"""Requests and answers of the management node equal version 0.1.0's: either version manages the other.
 
-``answers_of_0_1_0.jsonl`` was recorded from that version; what differs in each run is ``...`` there.  Only
-the lists of queues are no longer in a member's status, which has a bound.
+``answers_of_0_1_0.jsonl`` was recorded from that version; ``...`` replaces values that differ in each run.
+Only the lists of queues are no longer in a member's status, which is bounded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VOLATILE = {"identity", "uptime", "pid", "address", "rate", "stream"}
 
 
 def lasting(answer: Any) -> Any:
-    """Without what differs in each run, and without the client's own temporary queue."""
+    """Remove values that differ in each run, and the client's own temporary queue."""
     if isinstance(answer, dict):
         lasts = {key: value for key, value in answer.items() if key not in UNBOUNDED}
         return {key: "..." if key in VOLATILE else lasting(value) for key, value in lasts.items()}
@@ -39,7 +39,7 @@ def lasting(answer: Any) -> Any:
 
 
 def as_before(answer: Any, expected: Any) -> Any:
-    """Without what has been added to the keys, or names of attributes, that a former version had."""
+    """Remove newer keys and attribute names from an answer."""
     if isinstance(answer, dict) and isinstance(expected, dict):
         if "attributeNames" in expected:
             names = [name for name in answer["attributeNames"] if name in expected["attributeNames"]]
@@ -62,7 +62,7 @@ async def ask(admin: AdminClient, request: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_every_answer_has_the_keys_and_values_of_before(tmp_path: Path) -> None:
-    """In the same order of requests: later ones depend on earlier ones."""
+    """The requests have the same order: later ones depend on earlier ones."""
     users = tmp_path / "users"
     users.mkdir()
     write_users(users, {DEFAULT_ADMIN: PASSWORD})

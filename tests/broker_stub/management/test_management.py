@@ -1,4 +1,4 @@
-"""The management node: queues, exchanges and bindings by AMQP Management, and who may use it."""
+"""The management node: queues, exchanges and bindings by AMQP Management, and its permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Thousands of queues, which any client may declare: status, probe and lists answer, and nobody is killed."""
+"""Thousands of queues, which any client may declare: status, probe and lists answer, and no member is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _LINKS = 200
 
 
 class Declarer(Client):
-    """Attaches to queues that do not exist yet, many at a time, as any client may."""
+    """Attaches to new queues, many at a time, as any client may."""
 
     async def declare(self, *names: str) -> None:
         assert self.engine is not None
@@ -96,7 +98,7 @@ async def _size_of_status(address: Endpoint) -> int:
 
 
 async def test_the_supervisor_kills_no_member_for_its_many_queues(tmp_path: Path) -> None:
-    """It has probed both several times after the last of them."""
+    """The supervisor has probed both several times after the last queue."""
     unexpected: list[LocalClusterEvent] = []
 
     def note(event: LocalClusterEvent) -> None:
@@ -116,7 +118,7 @@ async def test_the_supervisor_kills_no_member_for_its_many_queues(tmp_path: Path
 
 
 async def _probed(pair: LocalCluster, queues: int) -> None:
-    """Wait until each member has answered another probe, and has so many queues."""
+    """Wait until each member has answered another probe, and has that many queues."""
     for each in pair.members:
         before = each.status
         async with asyncio.timeout(60):
@@ -144,7 +146,7 @@ async def test_a_page_has_a_bound_whatever_is_asked_for(users: Path, tmp_path: P
 
 
 async def test_a_page_of_the_longest_names_arrives(users: Path, tmp_path: Path) -> None:
-    """More than a frame: of bindings, which name three things each."""
+    """The page is larger than a frame; bindings name three things each."""
     longest = ["\N{GRINNING FACE}" * (MAX_NAME - 3) + f"{number:03}" for number in range(MAX_PAGE + 1)]
     async with (
         member(tmp_path, "--users", str(users), "--role", "primary") as address,
@@ -160,7 +162,7 @@ async def test_a_page_of_the_longest_names_arrives(users: Path, tmp_path: Path) 
 
 
 class Pages(AdminClient):
-    """Its member has these rows; some are deleted and made between two pages."""
+    """A source of these rows; some are deleted and added between two pages."""
 
     def __init__(self, rows: list[str], changes: dict[int, tuple[list[str], list[str]]]) -> None:
         super().__init__(Endpoint("127.0.0.1", 1), 1.0)

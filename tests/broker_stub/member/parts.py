@@ -1,4 +1,4 @@
-"""One member and all that it is made of, with a store and an arbiter that can be made to fail."""
+"""One member and its parts, with a store and an arbiter that tests can make fail."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Disk(MemoryStore):
 
 
 class Arbiter(MemoryArbiter):
-    """An arbiter that takes its time, or goes wrong."""
+    """An arbiter that is slow, or fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class MemberHost:
 
 
 class Parts:
-    """One member and all that it is made of, perhaps in its next life."""
+    """One member and its parts, possibly after a restart."""
 
     def __init__(self, former: Parts | None = None, *, backup_timeout: float = 10.0) -> None:
         self.store = Disk(duplicates=DEFAULT_WINDOW) if former is None else former.store

@@ -1,4 +1,4 @@
-"""A primary reads the arbiter again: what it does with the answer, and without one."""
+"""A primary reads the arbiter again: its reaction to the answer, and to no answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HELD = ArbiterRecord(4, "mine", "ours")
 
 
 class Slow:
-    """An arbiter that answers when it is told to, and counts who asks."""
+    """An arbiter that answers when a test says so, and counts the requests."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[ArbiterRecord] = asyncio.get_running_loop().create_future()
@@ -45,13 +45,13 @@ def watch(
 
 
 async def turns() -> None:
-    """More turns of the loop than a second reading would need to begin."""
+    """Run more iterations of the loop than a second reading would need to begin."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 async def test_an_arbiter_that_hangs_is_asked_once_however_many_ask() -> None:
-    """And whoever asks while it hangs may give up, which ends no other's reading."""
+    """A caller that gives up while it hangs ends no other caller's reading."""
     arbiter, reasons = Slow(), list[str]()
     watching = watch(arbiter, reasons, lambda record: f"generation {record.generation}")
     await until(lambda: arbiter.reads == 1)
@@ -63,7 +63,7 @@ async def test_an_arbiter_that_hangs_is_asked_once_however_many_ask() -> None:
     arbiter.answer.set_result(replace(HELD, generation=5, claim="theirs"))
     async with asyncio.timeout(30):
         await asyncio.gather(*asking[1:])
-    # Those that asked while it hung asked behind that reading, too.
+    # Calls made while it hung started another reading afterwards, too.
     assert arbiter.reads >= 2
     assert set(reasons) == {"generation 5"}
     watching.cancel()
@@ -112,7 +112,7 @@ async def test_a_member_steps_down_when_somebody_else_won_and_takes_part_again()
     await parts.member.check_arbiter()
     assert parts.role is Role.CONNECTING
     assert "another member was made primary" in parts.host.sent_away
-    await parts.member.check_arbiter()  # nothing is watched now
+    await parts.member.check_arbiter()  # the watch has ended
     await parts.member.stop()
 
 

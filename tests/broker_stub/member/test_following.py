@@ -1,4 +1,4 @@
-"""When a member follows a primary, as far as its disk has a say in it."""
+"""The influence of a member's disk on its following of a primary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL, EMPTY = DiskUsage(0, 0), DiskUsage(1000, 1000)
 
 
 class Backups:
-    """Makes them, and writes down what becomes of them."""
+    """Creates backups, and records their ends."""
 
     def __init__(self) -> None:
         self.following: list[Any] = []

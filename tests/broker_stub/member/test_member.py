@@ -1,4 +1,4 @@
-"""A member by itself, with a store and an arbiter that do as they are told."""
+"""A member by itself, with a scripted store and arbiter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a member's roles: every row is needed, and nothing else is allowed."""
+"""The tables of a member's roles: every row is needed, and no other move is allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LATER = ArbiterRecord(2, "claim")
 
 @pytest.fixture
 async def parts() -> AsyncIterator[Parts]:
-    """A member that was started, and is stopped whatever happened to it."""
+    """A started member, which is stopped at the end of the test."""
     made = Parts()
     await made.member.start()
     yield made
@@ -39,7 +39,7 @@ async def is_ready(member: Member) -> None:
 
 
 async def recovers(member: Member) -> None:
-    """Promoted while another replica of the old primary is missing."""
+    """Promote a member while another replica of the old primary is missing."""
     member.others = ("c",)
     await member.promote()
     assert member.membership.role is Role.RECOVERING
@@ -115,14 +115,14 @@ def name(row: tuple[Role, Move]) -> str:
 
 
 def test_every_row_has_a_scenario() -> None:
-    """A new row comes with the reason for it."""
+    """A new row needs a scenario that shows its reason."""
     assert SCENARIOS.keys() == WITH_ARBITER.keys()
     assert OPERATED.keys() == BY_OPERATOR.keys()
 
 
 @pytest.mark.parametrize("row", SCENARIOS, ids=name)
 async def test_a_member_with_an_arbiter_takes_every_row(row: tuple[Role, Move], parts: Parts) -> None:
-    """Through the calls that its backup, its replica set and its broker make."""
+    """It moves through the calls of its backup, its replica set and its broker."""
     await run(parts.member, row)
     assert WITH_ARBITER[row] in {membership.role for membership in parts.host.shown}
     assert parts.host.shown[-1] == parts.member.membership
@@ -132,7 +132,7 @@ async def test_a_member_with_an_arbiter_takes_every_row(row: tuple[Role, Move], 
 async def test_no_row_can_be_deleted(
     row: tuple[Role, Move], parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without its row the scenario is an error."""
+    """Without its row the scenario raises an error."""
     rest = {key: to for key, to in WITH_ARBITER.items() if key != row}
     monkeypatch.setattr(roles, "WITH_ARBITER", rest)
     with pytest.raises(MoveRefusedError) as refused:
@@ -144,7 +144,7 @@ async def test_no_row_can_be_deleted(
 def test_no_row_without_an_arbiter_can_be_deleted(
     row: tuple[Role, Move], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scenario runs with the whole table, and not without its row."""
+    """The scenario works with the whole table, and fails without its row."""
     assert OPERATED[row](Membership()).role is BY_OPERATOR[row]
     monkeypatch.setattr(roles, "BY_OPERATOR", {key: to for key, to in BY_OPERATOR.items() if key != row})
     with pytest.raises(MoveRefusedError, match=f"{row[1]}: this member is {row[0]}"):

@@ -1,4 +1,4 @@
-"""A new primary waits for the other replicas, and not for ever."""
+"""A new primary waits for the other replicas, but not for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers of a queue without sockets, for the tests of what a queue gives to whom."""
+"""Consumers without sockets, for tests of the delivery of a queue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker_stub.queueing.queue import Queue
 
 
 class Taker:
-    """A consumer with so many credits; it keeps what it gets."""
+    """A consumer with a number of credits; it keeps its messages."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class Taker:
 
     @property
     def contents(self) -> list[bytes]:
-        """What it got, as it is in the queue."""
+        """Return its messages as encoded in the queue."""
         return [message.data for message in self.got]
 
     @property
     def bodies(self) -> list[Any]:
-        """The bodies of AMQP messages."""
+        """Decode the bodies of AMQP messages."""
         return [decoded(message.data).body for message in self.got]
 
 

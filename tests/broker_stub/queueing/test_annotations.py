@@ -1,4 +1,4 @@
-"""What consumers add to a message, without sockets; proton's codec is the judge."""
+"""Annotations that consumers add to a message, without sockets; proton's codec is the reference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAPS = st.dictionaries(NAMES, VALUES, max_size=4)
 
 
 def encoded(values: dict[Any, Any]) -> bytes:
-    """As the annotations of an outcome are."""
+    """Encode the annotations of an outcome."""
     data = proton.Data()
     data.put_object({symbol(key) if isinstance(key, str) else key: value for key, value in values.items()})
     return bytes(data.encode())

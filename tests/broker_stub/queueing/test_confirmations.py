@@ -1,4 +1,4 @@
-"""What a queue remembers of confirmed accepts, and when a consumer is told."""
+"""The memory of a queue for confirmed accepts, and the time of each confirmation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sink:
 
 
 class Store:
-    """An observer that acknowledges when it is told to."""
+    """An observer that acknowledges on request."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -58,7 +58,7 @@ class Store:
 
 
 class Listener:
-    """Makes events that are complete when it is told."""
+    """Makes events that are complete on request."""
 
     def __init__(self) -> None:
         self.events: list[Message] = []
@@ -97,7 +97,7 @@ def test_a_consumer_is_told_when_everyone_has_it_and_the_guard_is_open() -> None
     assert store.calls == [*(("dequeued", number) for number in numbers), ("confirmed", (numbers, OWNER))]
     assert (queue.depth, done) == (1, [])
     queue.unsubscribe(consumer, died=True)
-    assert queue.depth == 1  # what was accepted does not come back with what the consumer held
+    assert queue.depth == 1  # the accepted message is not requeued with the consumer's other ones
     guard.suspend("a test")
     guard.acknowledged(store.waiting.pop())
     assert done == []

@@ -1,4 +1,4 @@
-"""Dead letters without sockets: what is moved, when the original leaves, and what becomes of it meanwhile."""
+"""Dead letters without sockets: moved messages, the removal of the original, and its state meanwhile."""
 
 from __future__ import annotations
 

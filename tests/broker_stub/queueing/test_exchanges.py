@@ -1,4 +1,4 @@
-"""Which queues a message goes to, and when its sender is told."""
+"""The queues that get a message, and the time of its sender's outcome."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def encoded(subject: str | None = None, **properties: Any) -> bytes:
 
 
 def fits(pattern: tuple[str, ...], key: tuple[str, ...]) -> bool:
-    """The rule for topics, word by word, by trying everything."""
+    """Match a topic pattern word by word, by trying all possibilities."""
     if not pattern:
         return not key
     if pattern[0] == "#":
@@ -166,7 +166,7 @@ def test_routes_that_are_remembered_are_bounded() -> None:
 
 
 class LaterGuard:
-    """Says that messages are safe when the test says so."""
+    """Completes messages when the test says so."""
 
     open = True
 
@@ -238,7 +238,7 @@ def fill(full: Queue) -> None:
 def test_an_exchange_is_full_while_one_of_its_queues_is() -> None:
     one, two, calls = queue("one", messages=10), queue("two", messages=10), list[str]()
     made = exchange(FANOUT, (one, ""), (two, ""))
-    for times in (1, 2):  # who was stalled once may be so again
+    for times in (1, 2):  # a producer that was stalled once may be stalled again
         fill(two)
         assert made.full
         made.when_not_full(lambda: calls.append("room"))

@@ -1,4 +1,4 @@
-"""The two times of a message, and which messages of a queue are over, soonest first."""
+"""The two times of a message, and the expired messages of a queue, soonest first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that advances when a test says so."""
 
     def __init__(self) -> None:
         self.now = 100.0

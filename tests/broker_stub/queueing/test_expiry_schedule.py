@@ -1,4 +1,4 @@
-"""A tick looks at the queues in which something expires, and at no other."""
+"""A tick examines only the queues in which a message expires."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker_stub.queueing.queue import Queue
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that advances when a test says so."""
 
     def __init__(self) -> None:
         self.now = 100.25
@@ -30,7 +30,7 @@ def put(queue: Queue, lifetime: float | None) -> None:
 
 
 class Looked(Queue):
-    """A queue that counts how often it was looked at."""
+    """A queue that counts its examinations."""
 
     looks = 0
 
@@ -110,7 +110,7 @@ def test_seconds_that_are_gone_are_not_kept() -> None:
 
 
 class Model(RuleBasedStateMachine):
-    """Beside queues that are all looked at in every tick."""
+    """Compares with queues that are all examined in every tick."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What an address names, and who is told of changes."""
+"""The node of an address, and the notification of its observers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_stub.queueing.queue import Queue
 
 
 class Recorder:
-    """A watcher that notes what it is told."""
+    """A watcher that records its notifications."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, Any]] = []

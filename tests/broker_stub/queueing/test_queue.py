@@ -162,7 +162,7 @@ def test_a_browser_gets_no_more_than_its_credit() -> None:
 
 
 def generations(*bodies: bytes) -> Queue:
-    """A queue with these messages in each of three generations."""
+    """Make a queue with these messages in each of three generations."""
     queue = make()
     for generation in (1, 2, 3):
         queue.start_generation(generation)
@@ -288,7 +288,7 @@ def test_who_waits_for_room_is_called_when_the_queue_is_deleted() -> None:
 
 
 class Watcher:
-    """Writes down what an observer is told."""
+    """Records the notifications of an observer."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
-"""A queue against a plain list: nothing lost, nothing twice, by priority, and first in first out."""
+"""A queue against a plain list: no loss, no duplicate, by priority, and first in first out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Taker:
     def __init__(self, machine: QueueMachine, remainder: int | None = None) -> None:
         self.machine = machine
         self.remainder = remainder
-        """Of the numbers by 3 that it selects, ``None`` for all."""
+        """The remainder by 3 of the numbers that it selects, ``None`` for all."""
         self.credit = 0
         self.held: list[Message] = []
         self.consumer: Consumer | None = None
@@ -29,7 +29,7 @@ class Taker:
         return self.remainder is None or int(message.data) % 3 == self.remainder
 
     def takes(self, number: int) -> bool:
-        """What the model knows of it."""
+        """Return whether the consumer takes a message, by the model."""
         selected = self.remainder is None or number % 3 == self.remainder
         return selected and self not in self.machine.refused.get(number, ())
 
@@ -42,7 +42,7 @@ class Taker:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """``model`` maps the number of every message that must be there to its expiry."""
+    """``model`` maps the number of every expected message to its expiry."""
 
     @initialize()
     def start(self) -> None:
@@ -60,7 +60,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert number in self.available, "gone, held by somebody, or never sent"
         expires_at = self.available[number]
         assert expires_at is None or expires_at > self.now, "expired"
-        # One that not every consumer takes may have been passed over while no other had capacity.
+        # A message that some consumers refuse may have been skipped while no other had capacity.
         skipped = [n for n in self.live() if self.first(n) < self.first(number) and self.for_all(n)]
         assert not skipped, "an earlier one was passed over"
         self.acquired[number] = self.available.pop(number)
@@ -147,7 +147,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert not taker.credit or not [n for n in live if taker.takes(n)]
 
     def teardown(self) -> None:
-        """Drain: what the model has comes out, in order, once."""
+        """Drain: all messages of the model are delivered in order, once."""
         if not hasattr(self, "queue"):
             return
         for taker in tuple(self.takers):

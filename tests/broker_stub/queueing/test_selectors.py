@@ -1,4 +1,6 @@
-"""Selectors: the examples and truth tables of the JMS specification, SQLite as a judge, and hostile ones."""
+"""Selectors: examples and truth tables of the JMS specification, SQLite as the reference, and hostile
+ones.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ def test_the_longest_chains_are_evaluated() -> None:
 
 
 def test_a_pattern_with_many_wildcards_takes_no_longer() -> None:
-    """Of a selector that a store has: a new one has fewer."""
+    """Only stores have such selectors: new ones are limited to fewer wildcards."""
     pattern = "%" + "a%" * 1500 + "b"
     selector = Selector(f"text LIKE '{pattern}'", bounded=False)
     assert not selector.holds({"text": "a" * MAX_COMPARED}.get)
@@ -147,7 +149,7 @@ def test_a_pattern_has_a_bounded_number_of_wildcards() -> None:
 
 
 def test_a_queue_that_the_cluster_has_keeps_a_selector_that_a_new_one_must_not_have() -> None:
-    """Else the member would not start, or the backup would not follow."""
+    """Otherwise the member would not start, or the backup would not follow."""
     given = {SELECTOR: f"phone LIKE '{'_' * (MAX_WILDCARDS + 1)}'"}
     with pytest.raises(QueueOptionError, match="more than 100 wildcards"):
         QueueOptions.of(given)
@@ -202,7 +204,7 @@ def test_any_text_is_a_selector_or_refused(text: str) -> None:
     assert selector.holds(lambda _name: None) in (True, False)
 
 
-# -- SQLite evaluates the same conditions; it is asked in the part of the language that both have -----------
+# -- SQLite evaluates the same conditions, within the common part of both languages -------------
 
 NAMES = ("a", "b", "c")
 NUMBERS = st.integers(0, 9).map(str)

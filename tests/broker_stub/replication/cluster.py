@@ -1,11 +1,11 @@
-"""A cluster that is run by hand: real member processes, stores and an arbiter, and no manager.
+"""A manually operated cluster: real member processes, stores and an arbiter, and no supervisor.
 
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
         await a.kill()
         await b.promote()
 
-Nobody starts, promotes or fences a member but the test.
+Only the test starts, promotes or fences a member.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ class Member:
 
     @property
     def url(self) -> str:
-        """Of this member alone."""
+        """The URL of this member alone."""
         return f"amqp://{self.address.authority}"
 
     @property
     def log(self) -> str:
-        """What it has said in all its lives."""
+        """The log of all its lives."""
         return self.log_file.read_text()
 
     # -- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the process; it looks for a primary then."""
+        """Start the process; it then looks for a primary."""
         await self.process.start()
 
     async def kill(self) -> None:
@@ -90,13 +90,13 @@ class Member:
         await self.process.stop()
 
     def pause(self) -> None:
-        """SIGSTOP; returns when it is stopped."""
+        """Send SIGSTOP; return when the process is stopped."""
         assert self.process.pid is not None
         self.process.signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.process.signal(signal.SIGCONT)
 
     def _hang_up(self) -> None:
@@ -107,11 +107,11 @@ class Member:
     # -- management -----------------------------------------------------------------------------
 
     async def call(self, operation: str, **arguments: Any) -> Any:
-        """A management request."""
+        """Send a management request."""
         return await self._ask(lambda admin: admin.call(operation, **arguments))
 
     async def _ask(self, question: Callable[[AdminClient], Awaitable[T]]) -> T:
-        """Over a connection that is made anew when it was lost."""
+        """Send a request over a connection that is reopened after a loss."""
         if self._admin is None:
             self._admin = await AdminClient.connect(self.address, ADMIN, timeout=PATIENCE)
         try:
@@ -121,7 +121,7 @@ class Member:
             raise
 
     async def status(self) -> MemberStatus:
-        """With the member's queues."""
+        """Return its status with its queues."""
         return await self._ask(status_with_queues)
 
     async def promote(self, *, force: bool = False) -> MemberStatus:
@@ -130,7 +130,7 @@ class Member:
         return status if status.role == "primary" else await self.until("primary")
 
     async def refused(self, reason: str) -> None:
-        """Promote it, which must be refused for that reason (a regular expression)."""
+        """Try to promote it; assert that it refuses with this reason (a regular expression)."""
         with pytest.raises(MemberRefusedError, match=reason):
             await self.promote()
 
@@ -138,7 +138,7 @@ class Member:
         await self.call("DEMOTE", primary=None)
 
     async def until(self, what: str | Callable[[MemberStatus], bool]) -> MemberStatus:
-        """Wait for a role, or for something else that shows in the status."""
+        """Wait for a role, or for another condition of the status."""
         status = None
         try:
             async with asyncio.timeout(PATIENCE):
@@ -156,7 +156,7 @@ class Member:
             raise AssertionError(f"{self.name} is not {what}: {facts}\n{self.log[-3000:]}") from None
 
     async def said(self, text: str, times: int = 1) -> None:
-        """Wait until its log has a text so often."""
+        """Wait until its log has a text ``count`` times."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while self.log.count(text) < times:  # noqa: ASYNC110 - another process writes it
@@ -165,7 +165,7 @@ class Member:
             raise AssertionError(f"{self.name} has not said {text!r}:\n{self.log[-3000:]}") from None
 
     async def depth(self, queue: str) -> int | None:
-        """Messages in a queue, ``None`` where there is no such queue."""
+        """Return the number of messages in a queue, ``None`` if there is no such queue."""
         return depth(await self.status(), queue)
 
 
@@ -174,10 +174,10 @@ def depth(status: MemberStatus, queue: str) -> int | None:
 
 
 class Cluster:
-    """Members of those names; none runs before it is started.
+    """Members with those names; none runs before it is started.
 
-    :param arbiter: its URL; a directory's by default.
-    :param wrappers: commands that execute the members behind them, by name.
+    :param arbiter: its URL; by default a directory's.
+    :param wrappers: by member name, a command that executes the member.
     """
 
     def __init__(
@@ -232,14 +232,14 @@ class Cluster:
 
 
 async def send(member: Member, queue: str, *bodies: Any, **properties: Any) -> None:
-    """Send to one member; returns when all is settled."""
+    """Send to one member; return when all messages are settled."""
     async with asyncio.timeout(PATIENCE), aio.connect(member.url) as connection:
         sender = await connection.create_sender(queue)
         await asyncio.gather(*[await sender.submit(Message(body=b, **properties)) for b in bodies])
 
 
 async def take(member: Member, queue: str) -> list[Message]:
-    """Receive and accept all that a queue has."""
+    """Receive and accept all messages of a queue."""
     count = await member.depth(queue)
     async with asyncio.timeout(PATIENCE), aio.connect(member.url) as connection:
         receiver = await connection.create_receiver(queue)
@@ -253,12 +253,12 @@ async def take(member: Member, queue: str) -> list[Message]:
 
 
 async def bodies(member: Member, queue: str) -> list[Any]:
-    """Receive and accept all that a queue has; the bodies."""
+    """Receive and accept all messages of a queue; return their bodies."""
     return [message.body for message in await take(member, queue)]
 
 
 async def stop_equal(*members: Member) -> dict[str, list[stores.Row]]:
-    """Stop the members, the primary first; what their stores hold, which must be the same."""
+    """Stop the members, the primary first; return their stores' contents, which must be equal."""
     for member in members:
         await member.stop()
     first, *others = [await stores.contents(member.store) for member in members]

@@ -1,4 +1,4 @@
-"""A producer that keeps a cluster busy, and knows what was settled."""
+"""A producer that keeps a cluster busy, and records the settled messages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from proton import Message
 
 from haclient import aio
 
-# A thousand messages a second at most, ten at a time: enough to have some on their way at any time.
+# At most a thousand messages a second, ten at a time: some are always in transit.
 BURST, PAUSE = 10, 0.01
 
 
 class Load:
-    """Numbers that are sent without waiting for what becomes of them, a window at a time."""
+    """Sends numbers without waiting for outcomes, up to a window."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -37,7 +37,7 @@ class Load:
             self._more.set()
 
     async def goes_on(self, count: int = 200) -> None:
-        """Wait until so many more are settled."""
+        """Wait until ``count`` more are settled."""
         goal = len(self.settled) + count
         async with asyncio.timeout(30):
             while len(self.settled) < goal:
@@ -47,7 +47,7 @@ class Load:
 
 @asynccontextmanager
 async def load(url: str) -> AsyncIterator[Load]:
-    """Numbers go to the queue ``orders`` until the body ends."""
+    """Send numbers to the queue ``orders`` until the body ends."""
     async with aio.connect(url, window=100) as connection:
         made = Load()
         task = asyncio.create_task(made.run(await connection.create_sender("orders")))
@@ -56,4 +56,4 @@ async def load(url: str) -> AsyncIterator[Load]:
         finally:
             task.cancel()
             await asyncio.wait([task])
-            await connection.close()  # the end of the block would wait for what is not settled
+            await connection.close()  # the end of the block would wait for unsettled messages

@@ -1,4 +1,4 @@
-"""Management, replication and passive members are the cluster-admin's alone."""
+"""Only the cluster-admin may use management, replication and passive members."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def connected(member: Member, user: dict[str, Any], **settings: Any) -> Cl
 
 
 async def refused(client: Client, role: str, address: str) -> str:
-    """The condition with which a link is refused."""
+    """Return the condition of a refused link."""
     with pytest.raises(LinkRefusedError) as caught:
         await client.attach(role, f"{role} {address}", address)
     return str(caught.value.condition)

@@ -1,4 +1,4 @@
-"""A backup acknowledges what its store has committed, and all of that at once."""
+"""A backup acknowledges the events that its store has committed, and all of them at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Delivery:
 
 
 class Target:
-    """Each event is an operation of its own; the test says what is committed."""
+    """Each event is one operation; the test decides the committed ones."""
 
     def __init__(self) -> None:
         self.commits: asyncio.Queue[int] = asyncio.Queue()

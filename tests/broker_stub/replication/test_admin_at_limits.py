@@ -1,6 +1,6 @@
-"""No limit of what clients may use shuts the cluster-admin out, or a backup; anonymous clients fill it.
+"""The cluster-admin and backups get in at every limit of clients, when anonymous clients have exhausted it.
 
-Otherwise nobody could probe the member, and what supervises it would kill one primary after the other.
+Otherwise no probe would reach the member, and its supervisor would kill one primary after the other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALL_CLIENTS = {
     "--max-bytes": 20 * KB,
     "--credit-bytes": 2 * KB,
     "--max-user-connections": 2,
-    "--max-connections": 4,  # with those of the test and of the backup
+    "--max-connections": 4,  # including the test's and the backup's
 }
 ONE_CONNECTION = {
     "--max-links": 1,
@@ -51,7 +51,7 @@ def arguments(limits: dict[str, int]) -> tuple[str, ...]:
 
 
 async def fill(client: Client, reason: str) -> int:
-    """Attach to temporary queues until one is refused for that reason; how many there are."""
+    """Attach to temporary queues until one is refused for that reason; return their number."""
     made, refusal = 0, ""
     while not refusal:
         try:
@@ -65,7 +65,7 @@ async def fill(client: Client, reason: str) -> int:
 
 
 async def probed(folder: Path, member: Member, cluster: Cluster) -> str:
-    """What the resource agent learns of the member: its role and its score."""
+    """Return the role and the score that the resource agent reads."""
     given = (member.address.authority, "--arbiter", f"directory:{folder / 'arbiter'}")
     given += ("--password-file", str(cluster.password_file), "--patience", "10", "--timeout", "15")
     result = await asyncio.to_thread(click.testing.CliRunner().invoke, probe.main, given)
@@ -74,7 +74,7 @@ async def probed(folder: Path, member: Member, cluster: Cluster) -> str:
 
 
 async def check_managed(folder: Path, cluster: Cluster, primary: Member, backup: Member) -> None:
-    """Everything that an operator and a resource manager do, over connections of their own."""
+    """Make every request of an operator and a resource manager, over separate connections."""
     assert await probed(folder, primary, cluster) == "primary 1000"
     assert await probed(folder, backup, cluster) == "ready 100"
     where = primary.address.authority
@@ -110,7 +110,7 @@ async def test_a_member_that_clients_have_filled_is_managed(tmp_path: Path) -> N
         assert refused.condition.name == "amqp:resource-limit-exceeded"
         await check_managed(tmp_path, cluster, a, b)
         assert (await a.depth("q0")) == sent
-        # A move as well: the other one has as many bytes, and takes over.
+        # Exercise a move too: the other member has as many bytes, and takes over.
         await a.kill()
         await b.promote()
         assert (await b.depth("q0")) == sent
@@ -120,7 +120,7 @@ async def test_a_member_that_clients_have_filled_is_managed(tmp_path: Path) -> N
 async def test_a_member_whose_connections_may_use_next_to_nothing_is_managed(tmp_path: Path) -> None:
     async with Cluster(tmp_path, arguments=arguments(ONE_CONNECTION)) as cluster, AsyncExitStack() as stack:
         a, b = await cluster.pair()
-        for _ in range(2):  # silent: each takes the place of a handshake for a quarter of a second
+        for _ in range(2):  # silent: each occupies a handshake for a quarter of a second
             _, writer = await asyncio.open_connection(a.address.host, a.address.port)
             stack.callback(writer.close)
         await check_managed(tmp_path, cluster, a, b)
@@ -128,7 +128,7 @@ async def test_a_member_whose_connections_may_use_next_to_nothing_is_managed(tmp
 
 @contextlib.contextmanager
 def silent_sockets(address: Endpoint, count: int) -> Iterator[None]:
-    """So many connections from one address that send nothing: in the member, and in its backlog."""
+    """Open many connections from one address that send nothing: in the member, and in its backlog."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, count + 500) if soft != resource.RLIM_INFINITY else soft
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -143,7 +143,7 @@ def silent_sockets(address: Endpoint, count: int) -> Iterator[None]:
 
 @pytest.mark.slow
 async def test_thousands_of_silent_sockets_keep_neither_a_probe_nor_the_admin_out(tmp_path: Path) -> None:
-    """Before, they left at 250 a second, and the probe behind 4,000 of them was not let in in time."""
+    """Before, they left at 250 a second, and a probe behind 4,000 of them was too late."""
     arguments = ("--max-handshakes", "500", "--handshake-timeout", "300")
     async with Cluster(tmp_path, arguments=arguments) as cluster:
         a, _ = await cluster.pair()
@@ -160,7 +160,7 @@ async def test_one_connection_of_the_admin_has_few_queues_beyond_the_limit(tmp_p
         settings = {"user": "cluster-admin", "password": ADMIN.password, "mechanisms": ("SCRAM-SHA-256",)}
         client = await Client().connect(a.address, **settings)
         assert await fill(client, "the limit of 1 queues is reached") >= 2
-        # Queues that stay are refused to the admin as to everybody.
+        # The limit of durable queues holds for the admin too.
         admin = await AdminClient.connect(a.address, ADMIN, timeout=PATIENCE)
         async with admin:
             with pytest.raises(MemberRefusedError, match="the limit of 1 queues is reached"):

@@ -1,4 +1,4 @@
-"""Annotations that consumers add with *modified*: on backups, after failovers, restarts and catch-ups."""
+"""Annotations of *modified* outcomes: on backups, after failovers, restarts and catch-ups."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.broker_stub.replication.cluster import Cluster, Member, send, stop_eq
 
 
 async def annotate(member: Member, queue: str, *annotations: dict[str, Any]) -> None:
-    """Return the first messages of a queue with annotations, one map for each.
+    """Give the first messages of a queue back with annotations, one map for each.
 
-    The message that is sent and taken afterwards is settled behind what the backups get of it.
+    A further message is sent and consumed afterwards; it is settled after the backups have all of it.
     """
     client = await Client().connect(member.address)
     receiver = await client.attach("receiver", "r", queue)

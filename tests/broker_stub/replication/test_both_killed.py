@@ -1,4 +1,4 @@
-"""Everybody is dead, and comes back in whatever order."""
+"""All members are dead, and return in any order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_the_one_that_was_last_to_serve_comes_back_and_the_other_refuses_a
 async def test_after_the_same_moment_of_death_either_comes_back_with_everything(
     tmp_path: Path, first: int
 ) -> None:
-    # The old primary waits as long as this for its replica, before it settles again.
+    # The old primary waits this long for its replica before it settles again.
     async with Cluster(tmp_path, backup_timeout=2.0) as cluster:
         a, b = await cluster.pair()
         await send(a, "orders", *range(100))

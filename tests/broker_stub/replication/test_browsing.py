@@ -1,4 +1,4 @@
-"""Browsing at a new primary: what came before the failover, and what comes after it."""
+"""Browsing at a new primary: messages from before the failover and from after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wall clocks hours apart: a time to live is the same on both members, an absolute expiry is not."""
+"""Wall clocks hours apart: a time to live is the same on both members, unlike an absolute expiry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.broker_stub.replication.cluster import Cluster, Member, bodies, depth, send
 
 HOUR = 3600.0
-# The wall clock of one process is a file's content ahead of the machine's; its monotonic clock is not.
+# Shifts the wall clock of a process by the number in a file; its monotonic clock stays.
 SHIFT = """
 import os, time
 _ahead = float(open(os.environ["TEST_CLOCK_AHEAD"]).read())
@@ -45,7 +45,7 @@ class Clocks:
 
 
 async def take_over(a: Member, b: Member, *, restart: bool) -> None:
-    """The backup is the primary; of its store alone when it is restarted before."""
+    """Make the backup primary; after a restart it has only its store."""
     await a.kill()
     if restart:
         await b.kill()
@@ -110,7 +110,7 @@ async def test_a_short_life_ends_on_a_member_whose_clock_is_behind(tmp_path: Pat
 
 
 async def test_catching_up_corrects_what_a_member_with_a_wrong_clock_has_kept(tmp_path: Path) -> None:
-    """Its clock is put right while it is down: what its store says of the old one means nothing now."""
+    """Its clock is corrected while it is down: the times in its store are meaningless now."""
     clocks = Clocks(tmp_path, {"b": -3 * HOUR})
     async with Cluster(tmp_path, wrappers=clocks.wrappers) as cluster:
         a, b = await cluster.pair()

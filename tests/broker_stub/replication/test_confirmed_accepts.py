@@ -1,4 +1,6 @@
-"""What a consumer of a pair was told is confirmed never comes again, and is confirmed to nobody else."""
+"""In a pair, a message whose accept was confirmed is never redelivered, and never confirmed to another
+consumer.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ async def consuming(member: Member) -> AsyncIterator[Consumer]:
 
 
 async def confirmed(primary: Member, count: int) -> list[bytes]:
-    """Send and accept so many messages, with two left; the tags."""
+    """Send and accept ``count`` messages, and leave two; return the tags."""
     for number in range(count + 2):
         await send(primary, "orders", number)
     async with consuming(primary) as consumer:
@@ -90,15 +92,15 @@ async def test_nothing_is_confirmed_while_the_backup_is_silent_and_the_doubt_is_
             b.pause()
             await consumer.client.write(outcome(ACCEPTED, 0))
             await a.until(lambda status: depth(status, "orders") == 1)
-            # A release waits for nobody: its answer is the next.
+            # A release waits for no replica: its answer is the next frame.
             await consumer.client.write(outcome(RELEASED, 1))
             assert await consumer.settled(1) == {1: RELEASED}
-            # The old primary, which alone knows of the accept, is gone: the message comes again.
+            # Only the old primary knew of the accept, and it is gone: the message is redelivered.
             await a.kill()
         b.resume()
         await b.promote()
         states = await asked(b, tags)
-        # It had the event in its socket, or had not.
+        # The backup had the event in its socket, or had not.
         assert states in ({}, {tags[0]: ACCEPTED})
         await b.until(lambda status: depth(status, "orders") == 1 + (not states))
 
@@ -123,7 +125,7 @@ async def test_a_primary_that_wakes_after_its_successor_has_begun_confirms_nothi
 
 
 class Traffic:
-    """A producer and two consumers that confirm, over every failover, and what they saw.
+    """A producer and two consumers that confirm, over every failover, with their records.
 
     :ivar again: bodies of deliveries that were confirmed before they arrived.
     :ivar stale: how many accepts were left without an answer.
@@ -155,7 +157,7 @@ class Traffic:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def more(self, count: int) -> None:
-        """Wait until so many more are confirmed."""
+        """Wait until ``count`` more are confirmed."""
         goal = len(self.confirmed) + count
         async with asyncio.timeout(60):
             while len(self.confirmed) < goal:  # noqa: ASYNC110 - while messages flow
@@ -201,7 +203,7 @@ class Traffic:
 async def test_under_many_failovers_nothing_is_confirmed_twice_and_nothing_confirmed_comes_again(
     tmp_path: Path,
 ) -> None:
-    """The primary is killed again and again, while two consumers confirm what a producer sends."""
+    """The primary is killed repeatedly, while two consumers confirm a producer's messages."""
     async with Cluster(tmp_path) as cluster:
         primary, backup = await cluster.pair()
         traffic = Traffic(f"amqp://{primary.address.authority},{backup.address.authority}", 300)
@@ -222,5 +224,5 @@ async def test_under_many_failovers_nothing_is_confirmed_twice_and_nothing_confi
         assert traffic.again == [], "confirmed, and came again"
         assert counts.keys() <= set(range(traffic.sent)), "never sent"
         await primary.until(lambda status: depth(status, "orders") == 0)
-        # Whoever accepted what is neither confirmed nor there was told that it is not known.
+        # For each message that is neither confirmed nor present, the consumer got a stale accept.
         assert traffic.sent - len(counts) <= traffic.stale

@@ -1,4 +1,4 @@
-"""A member whose store is damaged or gone: it says so, is no heir, and comes back by catching up."""
+"""A member with a damaged or lost store: it reports that, is not eligible, and returns by catching up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Corrupt = Callable[[Path], None]
 
 
 def database(store: Path) -> Path:
-    """The file with the tables: the largest one that SQLite knows."""
+    """Return the file with the tables: the largest SQLite file."""
     return max(store.glob("*.db"), key=lambda path: path.stat().st_size)
 
 
@@ -45,7 +45,7 @@ damages = pytest.mark.parametrize("corrupt", [flip_a_bit, truncate, delete_the_d
 
 
 async def with_a_corrupted_backup(cluster: Cluster, corrupt: Corrupt) -> tuple[Member, Member]:
-    """A pair with a hundred messages; the backup comes back with what is left of its store."""
+    """Make a pair with a hundred messages; the backup returns with the rest of its store."""
     a, b = await cluster.pair()
     await send(a, "orders", *(f"message {number}" for number in range(100)))
     await b.stop()

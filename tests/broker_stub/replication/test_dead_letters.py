@@ -1,4 +1,4 @@
-"""Dead letters, and how often a message has failed, outlive their primary."""
+"""Dead letters, and the failure counts of messages, outlive their primary."""
 
 from __future__ import annotations
 

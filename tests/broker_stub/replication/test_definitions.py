@@ -1,4 +1,4 @@
-"""The wiring in pieces: bounded, of one moment, and nothing that changes meanwhile is lost."""
+"""Wiring in pieces: bounded, consistent, and without losing changes made meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make() -> Addresses:
 
 
 def facts(addresses: Addresses) -> Any:
-    """All that the members must agree about."""
+    """Return the facts that all members must agree on."""
     return (
         sorted(map(str, map(queue_entry, addresses))),
         sorted(map(str, map(exchange_entry, addresses.exchanges))),
@@ -39,7 +39,7 @@ def facts(addresses: Addresses) -> Any:
 
 
 def apply(pieces: Iterator[dict[str, Any]], backup: Addresses) -> Definitions:
-    """Have a backup take the pieces as they are on the wire."""
+    """Let a backup apply the encoded pieces."""
     definitions = Definitions(backup)
     definitions.begin()
     for piece in pieces:
@@ -80,7 +80,7 @@ def test_what_is_in_the_way_of_a_name_is_left_over() -> None:
 
 
 class Changes:
-    """The commands that a primary sends behind the pieces (``nodes.Watcher``)."""
+    """The commands that a primary sends after the pieces (``nodes.Watcher``)."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[str, Any]] = []
@@ -113,7 +113,7 @@ CHANGES = st.lists(
 
 
 def change(addresses: Addresses, what: str, name: str, other: str) -> None:
-    """Do it if it can be done."""
+    """Make a change if it is possible."""
     queue, exchange = addresses.find_queue(name), addresses.find_exchange(other)
     match what:
         case "queue" if addresses.find_exchange(name) is None:
@@ -146,7 +146,7 @@ def test_what_changes_while_the_pieces_are_on_their_way_is_neither_lost_nor_refu
     pieces = wiring_of(primary)
 
     def interrupted() -> Iterator[dict[str, Any]]:
-        """The primary goes on between any two pieces, and before the first."""
+        """Change the primary's wiring between any two pieces, and before the first."""
         for some in meanwhile:
             for one in some:
                 change(primary, *one)

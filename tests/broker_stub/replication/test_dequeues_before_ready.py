@@ -1,4 +1,4 @@
-"""What a consumer took while a backup caught up does not come again from that backup."""
+"""Messages consumed while a backup caught up are not redelivered by that backup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def accept(taker: Taker, *numbers: int) -> None:
 
 
 async def sent_all(messages: int) -> Pair:
-    """A replica that has been sent all that it lacks, and has acknowledged nothing."""
+    """Make a replica that was sent everything it lacks, and has acknowledged nothing."""
     pair = Pair(messages=messages)
     await pair.execute()
     await pair.execute()
@@ -33,14 +33,14 @@ async def sent_all(messages: int) -> Pair:
 
 
 async def failed_over(pair: Pair, acknowledged: list[tuple[bytes, Any]]) -> list[int]:
-    """What is in the queue of a backup that has nothing but what it acknowledged, when it takes over."""
+    """Promote a backup that has only acknowledged events; return its queue."""
     pair.data.sent = acknowledged
     queue, _ = await replicated(pair.data)
     return queue.ids()
 
 
 async def test_a_replica_is_ready_only_when_it_has_the_dequeues_from_its_catch_up() -> None:
-    """Its link takes nothing more for a while: acknowledgements alone must not make it ready."""
+    """Its link is full for a while: acknowledgements alone must not make it ready."""
     pair = await sent_all(3)
     taker = Taker(pair.queue)
     pair.data.credit = 0
@@ -92,7 +92,7 @@ async def test_a_dequeue_before_the_report_is_part_of_the_difference() -> None:
 
 
 async def test_deliveries_count_as_well_and_from_waiting_on_neither_does() -> None:
-    """Nobody becomes ready later than it must: dequeues without end would keep a replica out for ever."""
+    """No replica becomes ready later than necessary: endless dequeues would keep it out for ever."""
     pair = await sent_all(3)
     Taker(pair.queue)
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A store that can be written no more, for another reason than a full disk: the member ends, nothing is lost.
+"""A store that fails to write for another reason than a full disk: the member ends, and nothing is lost.
 
 The limit on the size of files (``RLIMIT_FSIZE``) makes a write beyond it fail.
 """
@@ -18,7 +18,7 @@ REFUSED = 1
 
 
 def fill_the_disk(member: Member) -> None:
-    """From now on no file of the member grows by more than a page."""
+    """Limit the growth of every file of the member to a page."""
     files = [path for path in member.store.rglob("*") if path.name != "reserve"]
     size = max(path.stat().st_size for path in files) + 8192
     resource.prlimit(member.process.pid, resource.RLIMIT_FSIZE, (size, size))

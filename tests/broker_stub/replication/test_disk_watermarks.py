@@ -1,4 +1,4 @@
-"""A disk that fills up holds producers up before it is full; what is full can be started and emptied.
+"""A member stops producers before its disk is full, and a full member can be started and emptied.
 
 The disks are real ones that can be filled to the last byte (``tests.small_disk``).
 """
@@ -29,20 +29,20 @@ SIZE = "96m"
 
 
 def on(member: Member, disk: SmallDisk) -> Member:
-    """The member, whose store is on that disk from its next start on."""
+    """Put a member's store on that disk from its next start on."""
     member.process = MemberProcess(member.process._arguments, member.log_file, wrapper=disk.wrapper)
     return member
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """Of the member a."""
+    """The disk of member a."""
     with SmallDisk(tmp_path / "a", SIZE) as small:
         yield small
 
 
 def at(*levels: str) -> Callable[[MemberStatus], bool]:
-    """It is ``None`` until the disk was measured, just after the start."""
+    """Test for a disk state; it is ``None`` until the first measurement, just after the start."""
     return lambda status: (status.facts["replication"]["disk"] or {}).get("level") in levels
 
 
@@ -68,7 +68,7 @@ async def test_producers_are_held_up_until_consumers_have_made_room(tmp_path: Pa
             assert all(outcome.accepted for outcome in await asyncio.gather(*futures))
 
         producing = asyncio.create_task(produce())
-        # A window of 10 MB may take it from one to the other in a single commit.
+        # A window of 10 MB may skip a state in a single commit.
         status = await a.until(at("hold", "stop"))
         assert "make room on that file system" in status.facts["replication"]["disk"]["text"]
         assert not producing.done()
@@ -214,7 +214,7 @@ async def test_an_arbiter_on_a_full_disk_refuses_and_says_so_until_there_is_room
 async def test_on_the_full_disk_of_its_arbiter_a_member_is_promoted_or_says_what_to_do(
     tmp_path: Path, disk: SmallDisk
 ) -> None:
-    """It depends on what the log and the reserve of the store leave."""
+    """The result depends on the free space after the log and the reserve of the store."""
     (disk.inside / "arbiter").mkdir()
     arbiter = f"directory:{tmp_path / 'a' / 'arbiter'}"
     async with Cluster(tmp_path, ("a",), arguments=LEVELS, arbiter=arbiter) as cluster:

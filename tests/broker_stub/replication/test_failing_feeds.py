@@ -1,4 +1,4 @@
-"""Feeds beside a message that cannot be sent, and beside one that is not in its queue after all."""
+"""Feeds with a message that cannot be sent, and with a message that is not in its queue after all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody forces a member to be primary while the old primary lives: the old one finds out by itself."""
+"""A member is promoted by force while the old primary lives: the old primary notices by itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.broker_stub.replication.cluster import Cluster, Member, bodies, send
 
 @pytest.mark.slow
 async def test_the_old_primary_steps_down_and_follows_the_forced_one(tmp_path: Path) -> None:
-    """It has no replica whose loss would have it ask the arbiter, and nobody tells it anything."""
+    """The old primary has no replica whose loss would make it ask the arbiter, and no peer informs it."""
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
         await b.stop()
@@ -32,7 +32,7 @@ async def test_the_old_primary_steps_down_and_follows_the_forced_one(tmp_path: P
 
 @pytest.mark.slow
 async def test_a_primary_that_is_asked_reads_the_arbiter_at_once(tmp_path: Path) -> None:
-    """It answers with what it is then; the interval is out of this test's reach."""
+    """Its answer is its new role; the interval is longer than this test."""
     async with Cluster(tmp_path, arguments=("--arbiter-interval", "3600")) as cluster:
         a, b = await cluster.pair()
         await b.stop()
@@ -51,7 +51,7 @@ async def test_a_primary_that_is_asked_reads_the_arbiter_at_once(tmp_path: Path)
 
 @pytest.mark.slow
 async def test_a_primary_goes_on_while_its_arbiter_is_away_and_while_it_hangs(tmp_path: Path) -> None:
-    """A record that is a FIFO nobody writes hangs whoever opens it, as a share does that has gone."""
+    """A FIFO without a writer in place of the record hangs every reader, like a lost network share."""
     async with Cluster(tmp_path, arguments=("--arbiter-interval", "0.05")) as cluster:
         a, _ = await cluster.pair()
         arbiter = tmp_path / "arbiter"

@@ -1,7 +1,7 @@
-"""What a primary sends, byte for byte, and how members of other versions are refused.
+"""A primary's events, byte for byte, and the refusal of members of other versions.
 
 ``events_of_0_1_0.jsonl`` was recorded from version 0.1.0, which had a link for each queue: an event did not
-name its queue.  Commands and site events are as they were then.
+name its queue.  Commands and site events are unchanged.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_a_site_event_is_written_and_read_as_before() -> None:
 
 
 def whole(nodes: Addresses) -> dict[str, list[Any]]:
-    """The wiring, its pieces put together."""
+    """Return the wiring, assembled from its pieces."""
     kinds: dict[str, list[Any]] = {"queues": [], "exchanges": [], "bindings": []}
     for piece in wiring_of(nodes):
         for kind, entries in piece.items():
@@ -165,7 +165,7 @@ async def test_a_backup_of_another_version_is_refused_before_it_is_a_replica(tmp
 
 
 class Untouched:
-    """A backup's store that nobody may touch."""
+    """A backup's store that raises on every use."""
 
     async def refusal_reason(self, *_: object) -> None: ...
 

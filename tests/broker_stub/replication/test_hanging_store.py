@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker_stub.replication.cluster import Cluster, send, stop_equal
 
-# No commit ends for as long as a file is there.
+# No commit ends while a file exists.
 HOOK = """
 import os, time
 from broker_stub.store.commit_count import CommitCount
@@ -60,7 +60,7 @@ async def test_a_backup_whose_store_hangs_says_so_and_is_dropped_and_comes_back(
 async def test_one_whose_store_hangs_while_it_catches_up_is_dropped_for_lack_of_progress(
     tmp_path: Path,
 ) -> None:
-    """Nobody waits for it, and it acknowledges nothing: without that it would stay for ever, and grow."""
+    """No client waits for it, and it acknowledges nothing: otherwise it would stay for ever, and grow."""
     disk = Disk(tmp_path)
     async with Cluster(tmp_path, backup_timeout=1.0, wrappers={"b": disk.wrapper}) as cluster:
         a, b = cluster.members

@@ -1,4 +1,4 @@
-"""Values at the edge, and more of something than a frame can say."""
+"""Values at the limits, and more items than a frame can hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_message_that_expires_at_the_end_of_time_is_kept(tmp_path: Path)
         client = await Client().connect(a.address)
         link = await client.attach("sender", "s", "orders")
         message = Message(body="X")
-        message.expiry_time = (2**63 - 1) / 1000 - 2  # a float cannot say the very last millisecond
+        message.expiry_time = (2**63 - 1) / 1000 - 2  # a float cannot represent the very last millisecond
         data = bytes(message.encode())
         at = data.index(b"\x83\x7f") + 1
         link.send(data[:at] + (2**63 - 1).to_bytes(8, "big") + data[at + 8 :], None)
@@ -80,7 +80,7 @@ settings.Settings.__init__.__kwdefaults__["max_message_size"] = {TAKEN}
 
 
 def sized(size: int) -> bytes:
-    """A message of so many bytes, encoded, with delivery and message annotations and properties."""
+    """Encode a message of that many bytes, with delivery and message annotations and properties."""
     message = Message(body=b"", durable=True, ttl=3600.0, subject="s" * 100)
     message.instructions = {proton.symbol("x-opt-to"): "i" * 300}
     message.annotations = {proton.symbol("x-opt-from"): "a" * 300}
@@ -93,7 +93,7 @@ def sized(size: int) -> bytes:
 
 @pytest.mark.parametrize("size", [2000, 70_000])
 def test_whatever_a_message_is_wrapped_in_is_less_than_a_backup_takes_more_than_a_client(size: int) -> None:
-    """On a source's backup, and on a target's that parks the event of a queue which it does not have."""
+    """Cases: a source's backup, and a target's backup that parks the event of an unknown queue."""
     identity, origin = uuid.uuid4().bytes, Origin(bytes(16), 2**63, bytes(16), 2**63)
     encoder = Encoder(LONGEST_NAME, identity, SiteMode.ALL, identity)
     event = annotate(encoder.encode(Op.ENQUEUE, Numbers(1, 2, 3, 4), annotate(sized(size), origin)), origin)

@@ -1,4 +1,4 @@
-"""A commit that takes longer than a time-out: a slow disk is none that hangs."""
+"""A commit longer than a time-out: a slow disk is told from a hanging one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from broker_stub.replication.commit_watch import TICKS
 from haclient import aio
 from tests.broker_stub.replication.cluster import PATIENCE, Cluster, Member, send, stop_equal
 
-# No commit ends while one file is there.  While another is there as well, each look finds that it goes on;
-# while the third is, the writer computes, and each look finds what it finds.
+# No commit ends while one file exists.  If a second one exists too, each check finds progress;
+# with a third, the writer computes, and each check measures its true progress.
 HOOK = """
 import os, time
 from broker_stub.store.commit_count import CommitCount
@@ -139,9 +139,9 @@ async def test_a_primary_whose_disk_hangs_in_the_middle_of_a_commit_steps_down(t
 @pytest.mark.slow
 @pytest.mark.parametrize("catches_up", [False, True])
 async def test_the_largest_message_leaves_a_pair_as_it_was(tmp_path: Path, catches_up: bool) -> None:
-    """With the command's time-out; the member announces 256 MiB.
+    """It is within the command's time-out; the member announces 256 MiB.
 
-    That a commit may take longer than a time-out is for the tests above, which wait for looks, not for time.
+    The tests above cover a commit longer than a time-out; they wait for checks, not for time.
     """
     body = b"x" * (250 * MIB)
     async with Cluster(tmp_path, backup_timeout=10.0) as cluster:

@@ -1,4 +1,4 @@
-"""A primary sends what none sends: the backup says so, and ends the session or sets the queue aside."""
+"""A primary sends invalid events: the backup reports it, and ends the session or sets the queue aside."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXCHANGE = {"identity": IDENTITY, "name": "e", "type": "fanout", "replicate": "a
 
 
 def without(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The entry without one of its fields, and with something else there."""
+    """Yield the entry without one of its fields, and with another value there."""
     return [
         changed
         for name in entry
@@ -55,7 +55,7 @@ def test_wiring_that_lacks_something_is_an_error_that_says_so(piece: dict[str, A
 
 
 def sent(arguments: dict[str, Any]) -> Any:
-    """These arguments, as they are on the wire."""
+    """Encode these arguments."""
     event = wire.decode(wire.encode_command("wiring", arguments))
     assert isinstance(event, wire.Event)
     return event.arguments

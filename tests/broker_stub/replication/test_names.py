@@ -1,4 +1,4 @@
-"""A member's name belongs to its store: members that are named alike do not replace each other."""
+"""A member's name belongs to its store: members with the same name do not replace each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.broker_stub.replication.test_wiring import replica_set
 
 
 def named(cluster: Cluster, place: int, name: str) -> Member:
-    """A member of the cluster under another's name, with a store of its own."""
+    """Make a member of the cluster with another member's name, and its own store."""
     member = cluster.members[place]
     return Member(
         name, member.address, member.store.parent / "twin", (*member.arguments, "--store", str(member.store))
@@ -25,7 +25,7 @@ def named(cluster: Cluster, place: int, name: str) -> Member:
 
 @pytest.mark.slow
 async def test_members_named_alike_burn_no_generation_and_say_why(tmp_path: Path) -> None:
-    """The primary, a ready one of another name, and two that are both named as that one or as the primary."""
+    """The members: a primary, a ready backup, and two named like the backup or the primary."""
     (tmp_path / "twin").mkdir()
     async with Cluster(tmp_path, ("a", "b", "c", "d")) as cluster:
         a, b = await cluster.pair()
@@ -35,7 +35,7 @@ async def test_members_named_alike_burn_no_generation_and_say_why(tmp_path: Path
             await like_b.said("another member of this cluster is named 'b': give each member its own --name")
             await like_a.said("another member of this cluster is named 'a' and is its primary")
             await send(a, "q", *range(20))
-            # Each refused member tries again and again: the third refusal is as harmless as the first.
+            # Each refused member tries repeatedly: the third refusal is as harmless as the first.
             for member in (like_a, like_b):
                 await member.said("another member of this cluster is named", 3)
             status = await a.status()
@@ -49,14 +49,14 @@ async def test_members_named_alike_burn_no_generation_and_say_why(tmp_path: Path
 
 
 class Control:
-    """The control link of a backup that does nothing."""
+    """The control link of an idle backup."""
 
     credit = 0
     owner: object = None
 
 
 class Connection:
-    """A connection whose peer may be gone; nobody has noticed."""
+    """A connection whose peer may be gone, unnoticed."""
 
     congested = False
 
@@ -79,7 +79,7 @@ async def test_the_same_store_replaces_its_half_open_predecessor_and_another_is_
     assert primary.refusal("b", "store 1") is None
     second = primary.join("b", "store 1", connection, control)
     assert (first.phase, primary.replicas) == (Phase.DROPPED, {"b": second})
-    # A name is free again with its member: a store that was lost comes back as another one.
+    # A name is free when its member leaves: a lost store returns as another one.
     primary.replica_failed(second, "its connection ended")
     assert primary.refusal("b", "store 2") is None
     await primary.close()

@@ -1,4 +1,4 @@
-"""What a consumer receives from a pair is there after a failover, and comes once."""
+"""A message received from a pair survives a failover, and is delivered once."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ async def test_nobody_gets_what_a_stopped_backup_has_not_and_everybody_when_it_h
 
 @pytest.mark.slow
 async def test_what_is_sent_again_after_a_failover_was_received_by_nobody_before(tmp_path: Path) -> None:
-    """The backup has nothing of it when the primary dies: the producer sends it to the next one."""
+    """The backup lacks it when the primary dies: the producer sends it to the next primary."""
     async with Cluster(tmp_path, backup_timeout=60.0) as cluster:
         a, b = await cluster.pair()
         async with asyncio.timeout(2 * PATIENCE), aio.connect(cluster.url) as connection:
             sender = await connection.create_sender("orders")
             await sender.send(Message(body=0))
-            # Confirmed: else the backup may die before its disk has the dequeue.
+            # Confirmed, or the backup might die before its disk has the dequeue.
             async with await connection.create_receiver("orders", confirm=True) as first:
                 await (await first.receive()).accept(confirm=True)
             receiver = await connection.create_receiver("orders", credit=100)
@@ -72,7 +72,7 @@ async def test_what_is_sent_again_after_a_failover_was_received_by_nobody_before
 
             consumer = asyncio.create_task(consume())
             await a.kill()
-            await b.kill()  # with what waits in its socket
+            await b.kill()  # with the events in its socket
             await b.start()
             await b.promote()
             await asyncio.gather(*sent)

@@ -1,4 +1,4 @@
-"""How long a backup rests between two searches for its primary, however long there has been none."""
+"""The pause of a backup between two searches for its primary, however long there is none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ SECOND = 1.0
 
 
 def test_the_search_itself_rests_a_second_at_most(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its own default is ten, meant for thousands of clients; the parked ones wait for this one search."""
+    """The search's own default is ten, meant for thousands of clients; the parked ones wait for this one
+    search.
+    """
     given: dict[str, Any] = {}
     monkeypatch.setattr(aio, "ConnectionFactory", lambda _url, **options: given.update(options))
     arguments = ClusterArguments(

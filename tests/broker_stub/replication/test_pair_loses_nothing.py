@@ -1,4 +1,4 @@
-"""SIGKILL for the primary in the middle of a stream, again and again: what was settled is there."""
+"""Repeated SIGKILLs of the primary in mid-stream: every settled message survives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICK = LocalClusterOptions(probe_interval=0.05, probe_timeout=10)
 
 
 async def kill_in_mid_stream(pair: LocalCluster, made: Load) -> None:
-    """Every kill comes when the pair is whole and messages are on their way."""
+    """Kill the primary each time the pair is complete and messages are in transit."""
     for _ in range(KILLS):
         await pair.wait_ready()
         await made.goes_on()
@@ -34,7 +34,7 @@ async def kill_in_mid_stream(pair: LocalCluster, made: Load) -> None:
 
 
 async def received(pair: LocalCluster) -> list[int]:
-    """Everything that the queue has, in order."""
+    """Receive all messages of the queue, in order."""
     assert pair.primary is not None
     async with asyncio.timeout(PATIENCE), aio.connect(pair.url) as connection:
         sender = await connection.create_sender("orders")

@@ -1,4 +1,4 @@
-"""A replica that is silent does not hold the clients for ever."""
+"""A silent replica blocks the clients only for a bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A primary that sleeps while another takes over, and wakes up."""
+"""A primary that is paused while another takes over, and resumes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.broker_stub.replication.cluster import Cluster, bodies, depth, send, 
 
 
 def send_unsettled(link: Any, count: int) -> None:
-    """Messages that nobody settles now: they leave at the end of the turn."""
+    """Send messages that stay unsettled for now: they leave at the end of the loop iteration."""
     for number in range(count):
         link.send(bytes(Message(body=f"tail {number}").encode()), None)
 
@@ -47,7 +47,7 @@ async def test_a_primary_that_wakes_after_its_successor_took_over_settles_nothin
 async def test_a_primary_that_wakes_keeps_the_backup_that_had_answered_it_meanwhile(
     tmp_path: Path, loop: str
 ) -> None:
-    """What it waited for longer than its time-out is in its sockets: it has not looked yet."""
+    """Answers that it awaited longer than its time-out are in its sockets, still unread."""
     if loop == "uvloop":
         pytest.importorskip("uvloop")
     async with Cluster(tmp_path, backup_timeout=3.0, arguments=("--loop", loop)) as cluster:
@@ -59,7 +59,7 @@ async def test_a_primary_that_wakes_keeps_the_backup_that_had_answered_it_meanwh
         await a.until(lambda status: depth(status, "orders") == 50)
         a.pause()
         b.resume()
-        await asyncio.sleep(4.0)  # longer than the time-out: that is what is tested
+        await asyncio.sleep(4.0)  # longer than the time-out, which is the case under test
         a.resume()
         async with asyncio.timeout(30):
             assert all([(await client.outcomes.get()).accepted for _ in range(50)])

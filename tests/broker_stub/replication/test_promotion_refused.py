@@ -1,4 +1,4 @@
-"""A backup that its primary went on without is no heir, whatever it is told; force is the only way."""
+"""A backup that its primary dropped is not eligible, whatever it is asked; force is the only way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def left_behind(cluster: Cluster) -> tuple[Member, Member]:
-    """A pair whose first member has settled a message alone and is dead, and whose second is up."""
+    """Make a pair whose first member settled a message alone and is dead, and whose second is up."""
     a, b = await cluster.pair()
     await send(a, "orders", "both have it")
     await b.stop()

@@ -1,4 +1,4 @@
-"""What a queue does with its messages, it does after a failover as before."""
+"""Features of a queue work after a failover as before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.broker_stub.replication.test_clocks import HOUR, Clocks, take_over
 
 
 async def test_priorities_survive_a_failover(tmp_path: Path) -> None:
-    """The backup has the messages by number, and the next primary gives them by priority."""
+    """The backup has the messages by number, and the next primary delivers them by priority."""
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
         for priority in (4, 1, 8, 4, 8):
@@ -30,7 +30,7 @@ async def test_priorities_survive_a_failover(tmp_path: Path) -> None:
 
 
 class Delay(NamedTuple):
-    """Sent with a delay of so many milliseconds."""
+    """Sent with this delay in milliseconds."""
 
     body: str
     delay: int
@@ -49,7 +49,7 @@ async def send_delayed(member: Member, *messages: Delay) -> None:
 async def test_delays_survive_failovers_between_members_whose_clocks_are_hours_apart(
     tmp_path: Path, ahead: float
 ) -> None:
-    """The backup has one live, and one with the catch-up; neither is early, and neither is hours late."""
+    """The backup gets one message live, and one by catch-up; neither is early, and neither is hours late."""
     clocks = Clocks(tmp_path, {"a": 0.0, "b": ahead})
     async with Cluster(tmp_path, wrappers=clocks.wrappers) as cluster:
         a, b = await cluster.pair()
@@ -79,7 +79,7 @@ async def test_a_group_goes_to_one_consumer_before_and_after_a_failover(tmp_path
         async with aio.connect(b.url) as connection:
             first = await connection.create_receiver("orders", credit=10)
             assert await bodies(first, 6) == [0, 1, 2, 3, 4, 5]
-            # Messages 6 and 7 have an owner that holds its groups, so the second consumer gets neither.
+            # A consumer owns the groups of messages 6 and 7, so the second consumer gets neither.
             second = await connection.create_receiver("orders", credit=10)
             for number in (6, 7):
                 await send(b, "orders", number, group_id="one" if number % 2 else "other")

@@ -1,4 +1,4 @@
-"""A primary's browser and a backup's copy, without a connection between them."""
+"""A primary's feed of a queue and a backup's copy, without a connection between them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIMITS = QueueLimits(duplicates=2)
 
 
 class Link:
-    """A sender that keeps what it sends."""
+    """A sender that keeps its messages."""
 
     owner: Any = None
 
@@ -51,14 +51,14 @@ class Link:
         self.sent.append((data, token[1]))
 
     def settle_all(self) -> None:
-        """The replica has all that was sent."""
+        """Let the replica settle everything sent to it."""
         tokens, self.tokens = self.tokens, []
         for token in tokens:
             self.owner.settled(self, token, ACCEPTED)
 
 
 class Primary:
-    """An outlet and a lead for which nothing ever goes wrong."""
+    """An outgoing connection and a replica owner without any failure."""
 
     congested = False
 
@@ -79,7 +79,7 @@ KEY = bytes(range(16))
 
 
 def replica_with(*queues: Queue) -> tuple[Replica, Link]:
-    """A replica that is to have these queues, and its data link without credit."""
+    """Make a replica that should have these queues, and its data link without credit."""
     primary: Any = Primary()
     replica, link = Replica("b", primary, primary), Link()
     replica.data.attach(link)  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def replica_with(*queues: Queue) -> tuple[Replica, Link]:
 
 
 def attached(queue: Queue, *have: tuple[int, int]) -> tuple[Replica, QueueFeed, Link]:
-    """A replica that has these messages of the queue, and a link without credit."""
+    """Make a replica that has these messages of the queue, and a link without credit."""
     replica, link = replica_with(queue)
     [feed] = replica._feeds.values()
     replica.begin_queue(feed.key, have)
@@ -118,7 +118,7 @@ class BackupHost:
 
 
 async def replicated(link: Link) -> tuple[Queue, list[tuple[bytes, int]]]:
-    """What a backup makes of all that was sent: its queue, and the ids in its store."""
+    """Return the queue of a backup that applied everything sent, and the ids in its store."""
     store = MemoryStore(duplicates=LIMITS.duplicates)
     persister = Persister(store, Guard())
     addresses = Addresses(lambda: 0.0, limits=LIMITS)
@@ -134,7 +134,7 @@ async def replicated(link: Link) -> tuple[Queue, list[tuple[bytes, int]]]:
 
 
 def known(queue: Queue) -> list[str]:
-    """The duplicate-detection ids of a queue, in an order of their own."""
+    """Return the duplicate-detection ids of a queue, sorted."""
     names = {inspect(encoded(name)).duplicate_id: name for name in "abcd"}
     return sorted(names[duplicate_id] for duplicate_id, _ in queue.duplicates.pairs())
 
@@ -170,7 +170,7 @@ async def test_a_replica_remembers_what_its_primary_does_and_each_id_once() -> N
 
 
 async def test_after_catch_up_the_oldest_id_leaves_first() -> None:
-    """Ids of what a backup lacked are the newest ones, though they come before the window of its primary."""
+    """Ids that a backup lacked are the newest ones, though they precede the window of its primary."""
     queue = make()
     put(queue, "a", "b")
     queue.discard(queue.ids()[:1])
@@ -215,7 +215,7 @@ assert len(ADDED) == MOST_BYTES
 
 
 def annotated(queue: Queue, feed: QueueFeed, *numbers: int) -> None:
-    """Consumers have added the most that they may."""
+    """Make messages with the most annotations that consumers may add."""
     for number in numbers:
         message = queue.annotate(number, checked(ADDED))
         assert message is not None
@@ -223,7 +223,7 @@ def annotated(queue: Queue, feed: QueueFeed, *numbers: int) -> None:
 
 
 async def replicated_into(link: Link, primary: Queue, have: tuple[int, ...]) -> Queue:
-    """What a backup that has those messages makes of what was sent."""
+    """Return the result of a backup with those messages that applied everything sent."""
     store = MemoryStore(duplicates=LIMITS.duplicates)
     persister = Persister(store, Guard())
     addresses = Addresses(lambda: 0.0, limits=LIMITS)
@@ -295,7 +295,7 @@ async def test_a_replica_that_comes_back_learns_what_was_delivered_and_what_it_m
 
 
 async def test_what_a_replica_keeps_is_looked_at_once_and_in_flight_alone_is_acknowledged() -> None:
-    """A member with a million messages that comes back must not stop its primary for seconds."""
+    """A returning member with a million messages must not stop its primary for seconds."""
     queue = make()
     for _ in range(1000):
         queue.enqueue(b"x", _reported, None)
@@ -328,7 +328,7 @@ def test_counts_of_a_span_are_set_in_that_span_alone(
 
 
 def test_counts_of_a_span_cost_the_span_and_not_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many of them arrive as the queue has messages: a backup with a million never became ready."""
+    """As many arrive as the queue has messages: a backup with a million never became ready."""
     queue = make()
     for number in range(1, 1001):
         queue.insert(number, encoded(""), inspect(encoded("")), 1, None)
@@ -419,7 +419,7 @@ async def test_what_is_on_its_way_is_bounded_by_its_size_and_one_large_message_g
 
 
 class Counting(dict[bytes, Any]):
-    """A table that counts how often somebody walks over it."""
+    """A table that counts iterations over it."""
 
     walks = 0
 
@@ -437,7 +437,9 @@ class Counting(dict[bytes, Any]):
 
 
 async def calls_for_one_message(count: int) -> tuple[int, int]:
-    """The Python calls that one message, one deletion and one status need among so many queues; the walks."""
+    """Count the Python calls for one message, one deletion and one status with this many queues; and the
+    iterations.
+    """
     queues = many(count)
     replica, link = replica_with(*queues)
     for feed in tuple(replica._feeds.values()):
@@ -450,7 +452,7 @@ async def calls_for_one_message(count: int) -> tuple[int, int]:
         nonlocal calls
         calls += event in {"call", "c_call"}
 
-    gc.disable()  # its callbacks, and what ends with what it collects, are calls too
+    gc.disable()  # its callbacks, and destructors of collected objects, are calls too
     sys.setprofile(count_call)
     try:
         queues[count // 2].enqueue(b"x", _reported, None)

@@ -1,4 +1,4 @@
-"""What a consumer had when its primary died, and what is too old."""
+"""Messages that a consumer held when its primary died, and expired ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_the_count_goes_on_over_several_failovers_and_restarts(tmp_path: P
                 held, marker = [await receiver.receive(timeout=PATIENCE) for _ in range(2)]
                 assert (held.message.body, held.message.delivery_count) == ("held", count)
                 await marker.accept()
-                # Acquisitions are told before the dequeues of the same turn.
+                # Acquisitions are sent before the dequeues of the same iteration.
                 await other.until(lambda status: depth(status, "orders") == 1)
                 await primary.kill()
             await other.promote()

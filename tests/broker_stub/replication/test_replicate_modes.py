@@ -1,4 +1,4 @@
-"""``x-qpid-replicate``: what of a queue the backups have."""
+"""``x-qpid-replicate``: the parts of a queue that backups have."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def in_source(mode: str) -> Callable[[proton.Receiver], None]:
 
 
 async def declare_and_fill(member: Member, modes: tuple[str, ...] = MODES) -> None:
-    """A queue for each mode, named after it, with three messages."""
+    """Declare a queue for each mode, named after it, with three messages."""
     async with aio.connect(member.url) as connection:
         for mode in modes:
             sender = await connection.create_sender(mode, configure=in_target(mode))
@@ -153,7 +153,7 @@ async def test_a_message_that_is_not_to_be_replicated_is_in_no_backup(cluster: C
             await sender.send(Message(body=number, annotations=annotations))
         receiver = await connection.create_receiver("q", credit=2)
         for _ in range(2):
-            await (await receiver.receive(timeout=10)).accept()  # one of each
+            await (await receiver.receive(timeout=10)).accept()  # one message from each queue
         await receiver.close()
     if not live:
         await b.start()

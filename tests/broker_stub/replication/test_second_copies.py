@@ -1,4 +1,4 @@
-"""A message that is sent again is known by its duplicate-detection id, if its first copy is really there."""
+"""A repeated message is recognised by its duplicate-detection id, if its first copy still exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DUPLICATE = {"properties": {"_AMQ_DUPL_ID": "x1"}}
 
 
 async def only_here(primary: Member, backup: Member) -> None:
-    """One message on both, then a second one, unsettled, that a silent backup has not got."""
+    """Send one message to both, then a second, unsettled, that a silent backup does not get."""
     await send(primary, "orders", "before")
     backup.pause()
     client = await Client().connect(primary.address)
@@ -74,7 +74,7 @@ async def test_a_second_copy_in_a_second_generation_does_not_wait_for_the_first(
 @pytest.mark.parametrize("live", [True, False], ids=["live", "by catching up"])
 @pytest.mark.parametrize("mode", ["all", "configuration", "none"])
 async def test_an_id_is_known_where_its_message_is(tmp_path: Path, mode: str, *, live: bool) -> None:
-    """As the Open of a member says: a failover that loses messages of a queue loses their ids too."""
+    """The Open of a member says so: a failover that loses messages of a queue loses their ids too."""
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
         if not live:

@@ -1,4 +1,4 @@
-"""A queue that cannot be copied stops itself alone; until it was copied the replica is not eligible."""
+"""A queue that cannot be replicated stops only itself; until it is replicated the replica is not eligible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.broker_stub.replication.test_slow_replica import Pair
 from tests.telemetry.lines import lines
 from tests.telemetry.test_recorder import check_form
 
-# For as long as a file is there, no message gets into one queue.
+# No message enters one queue while a file exists.
 HOOK = """
 import os
 from broker_stub.queueing.queue import Queue
@@ -34,7 +34,7 @@ Queue.insert = insert
 
 
 class Poison:
-    """What makes a member fail with one queue."""
+    """Makes a member fail with one queue."""
 
     def __init__(self, folder: Path) -> None:
         hook = folder / "hook"
@@ -46,7 +46,7 @@ class Poison:
 
 
 def aside(status: MemberStatus) -> bool:
-    """Whether the one replica lacks that queue, and no other, and is not ready."""
+    """Test that the one replica lacks only that queue, and is not ready."""
     replicas = status.facts["replication"]["replicas"]
     return any(
         list(each["set_aside"]) == ["poison"]
@@ -119,7 +119,7 @@ async def test_a_ready_replica_leaves_the_in_sync_set_first(tmp_path: Path) -> N
 
 
 async def catching_up(messages: int) -> Pair:
-    """A replica that has been sent so many messages and has acknowledged none."""
+    """Make a replica that was sent this many messages and has acknowledged none."""
     pair = Pair(messages)
     await pair.execute()
     await pair.execute()
@@ -130,7 +130,7 @@ async def catching_up(messages: int) -> Pair:
 
 
 def reject(pair: Pair) -> None:
-    """It refuses the first event, and acknowledges nothing."""
+    """Reject the first event, and acknowledge nothing."""
     rejected = Outcome(OutcomeState.REJECTED, "amqp:internal-error", "no room")
     token, pair.data.tokens = pair.data.tokens[0], pair.data.tokens[1:]
     pair.data.owner.settled(pair.data, token, rejected)
@@ -155,7 +155,7 @@ async def test_a_replica_stays_in_catch_up_for_as_long_as_a_queue_is_set_aside()
 
 
 async def test_of_many_queues_that_are_set_aside_at_once_ten_are_reported() -> None:
-    """A full disk sets all of them aside: their telemetry must not push everything else out."""
+    """A full disk sets all of them aside: their telemetry must not displace other records."""
     pair = Pair()
     await pair.execute()
     await pair.execute()
@@ -194,7 +194,7 @@ async def test_a_replica_that_messages_wait_for_is_dropped_instead() -> None:
 
 
 async def test_a_message_that_the_replica_takes_from_nobody_is_not_sent() -> None:
-    """It would end the link of all queues: of a store that was written with another limit, say."""
+    """Such a message would end the link of all queues; it may come from a store with another limit."""
     pair = Pair(1)
     pair.data.endpoint.remote_max_message_size = 50
     data = pair.data

@@ -1,4 +1,4 @@
-"""A replica that makes no progress, and one that makes too little: without a connection, look by look."""
+"""A replica without progress, and one with too little: without a connection, tick by tick."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ class Pair:
             self.queue.enqueue(data, lambda _: None, None, inspect(data))
 
     def ticks(self) -> int:
-        """So many looks as a time-out has, and one more: how many in a row have found nothing."""
+        """Run the ticks of one time-out, and one more; return the longest run of ticks without progress."""
         return [self.replica.tick() for _ in range(TICKS + 1)][-1]
 
     async def execute(self) -> None:
-        """The replica has executed what it was sent."""
+        """Let the replica execute its commands."""
         control: Any = self.control
         for _ in self.control.commands:
             self.replica.settled(control, None, ACCEPTED)
@@ -122,7 +122,7 @@ async def test_a_replica_that_says_nothing_of_its_queues_is_seen() -> None:
 
 
 async def catching_up() -> Pair:
-    """A replica that has been sent all that it lacks, and acknowledges nothing."""
+    """Make a replica that was sent everything it lacks, and acknowledges nothing."""
     pair = Pair(messages=10)
     await pair.execute()
     await pair.execute()
@@ -200,7 +200,7 @@ async def test_a_commit_that_goes_on_at_the_replica_is_progress_and_so_is_what_l
 
 
 async def test_bytes_that_the_connection_took_all_at_once_are_no_progress() -> None:
-    """A replica that is paused takes some, too: its kernel does."""
+    """The kernel of a paused replica also takes some bytes."""
     pair = Pair()
     await pair.ready()
     pair.replica.tick()
@@ -216,7 +216,7 @@ async def test_a_replica_that_promises_an_acknowledgement_for_ever_is_seen(lie: 
     pair = Pair()
     await pair.ready()
     pair.replica.tick()
-    for _ in range(2):  # an acknowledgement makes the next promise as good as the first one
+    for _ in range(2):  # an acknowledgement renews the promise
         pair.put(1)
         idle = looks = 0
         while idle <= TICKS:
@@ -246,7 +246,7 @@ async def test_a_replica_that_owes_nothing_may_report_commits_for_ever() -> None
 
 
 async def test_a_replica_falls_behind_in_events_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it lacked at first is no part of it, and what it was sent counts no more."""
+    """The initial backlog does not count, and neither do sent events."""
     monkeypatch.setattr(backlog, "_MOST_EVENTS", 10)
     pair = Pair(messages=100)
     await pair.execute()
@@ -293,7 +293,9 @@ async def test_a_deleted_queue_is_no_backlog_any_more() -> None:
 
 
 async def test_messages_that_clients_wait_for_are_no_backlog() -> None:
-    """They are as many as the clients have credit for: dropping a good replica for a burst helps nobody."""
+    """Their number is bounded by the clients' credit: dropping a good replica for a burst would help no
+    client.
+    """
     pair = Pair()
     await pair.ready()
     pair.data.credit = 0
@@ -326,7 +328,7 @@ def test_a_store_hangs_that_commits_nothing_of_what_it_has() -> None:
 
 
 class LongCommit:
-    """A store with one commit that does not end, and goes on as a test says."""
+    """A store with one commit that does not end, and whose progress a test controls."""
 
     sequence, committed = 2, 1
 

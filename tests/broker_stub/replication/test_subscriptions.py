@@ -1,4 +1,4 @@
-"""Durable subscriptions outlive their primary, for the client that has them and for nobody else."""
+"""Durable subscriptions outlive their primary, only for their own client."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_durable_subscription_survives_a_failover_with_what_it_selects(t
         await send(b, "news", "after", properties={"colour": "red"})
         async with aio.connect(b.url, client_id="me") as connection:
             sender = await connection.create_sender("news")
-            with pytest.raises(MessageNotAccepted, match="released"):  # nobody selects it
+            with pytest.raises(MessageNotAccepted, match="released"):  # no subscription selects it
                 await sender.send("blue")
             receiver = await connection.subscribe("news", name="audit", durable=True, selector=selector)
             for body in ("before", "after"):

@@ -1,4 +1,4 @@
-"""A third member joins a pair that is at work, and outlives the other two."""
+"""A third member joins a working pair, and outlives the other two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events between a primary and its backups are AMQP messages, and come out as they went in."""
+"""Events between a primary and its backups are AMQP messages, and are decoded as they were encoded."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_ranges_are_as_long_as_they_can_be(ids: set[int]) -> None:
 
 
 class Looked(Sequence[int]):
-    """Growing numbers that count how many of them somebody looks at."""
+    """Ascending numbers that count how many of them are read."""
 
     def __init__(self, *spans: range) -> None:
         self._ids = [number for span in spans for number in span]
@@ -85,7 +85,7 @@ class Looked(Sequence[int]):
 
 
 def test_of_a_long_range_few_ids_are_looked_at() -> None:
-    """A queue has millions, and nothing else happens in a member meanwhile."""
+    """A queue has millions, and the member does nothing else meanwhile."""
     ids = Looked(range(1, 300_000), range(400_000, 700_000))
     assert wire.ranges(ids) == [(1, 299_999), (400_000, 699_999)]
     assert ids.looks < 200

@@ -54,7 +54,7 @@ async def bindings(member: Member) -> list[tuple[str, ...]]:
 
 
 async def make_topic(member: Member) -> None:
-    """An exchange ``ex`` with a queue for one word and one for everything."""
+    """Make an exchange ``ex`` with a queue for one word and one for everything."""
     await make(member, EXCHANGE, "ex", type="topic")
     for queue, key in (("eu", "eu.*"), ("all", "#")):
         await make(member, QUEUE, queue)
@@ -243,7 +243,7 @@ async def _sent_when_somebody_listens(member: Member, exchange: str, body: str, 
 
 
 class Nobody:
-    """A throne without a member."""
+    """The owner of a primary term without a member."""
 
     async def write_state(self, state: rules.GenerationState) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A member that is started with the list or the arbiter of another cluster keeps what it has."""
+"""A member that is started with the list or the arbiter of another cluster keeps its messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BODIES = list(range(50))
 
 
 class Two:
-    """Two clusters; the first one's only message copies are at its member ``a``, which is stopped."""
+    """Two clusters; the only copies of the first one's messages are at its stopped member ``a``."""
 
     def __init__(self, ours: Cluster, theirs: Cluster, folder: Path) -> None:
         self.ours, self.theirs = ours.members[0], theirs.members[0]
@@ -25,7 +25,7 @@ class Two:
         self._ours, self._theirs = ours, theirs
 
     def stray(self, store: Path, name: str, *, arbiter: str) -> Member:
-        """A member on a store, with the list of the other cluster."""
+        """Start a member on a store, with the list of the other cluster."""
         listed = ("--member", self.theirs.address.authority)
         shared = ("--users", str(self.folder / "theirs"))
         shared += ("--password-file", str(self._theirs.password_file))
@@ -33,7 +33,7 @@ class Two:
         return Member(name, self._ours.members[1].address, self.folder, (*shared, *listed))
 
     def cluster_of(self, name: str) -> str:
-        """Its UUID, as the arbiter has it."""
+        """Return the UUID of a cluster from its arbiter."""
         record = json.loads((self.folder / name / "arbiter" / "record").read_bytes())
         return str(record["cluster"])
 
@@ -56,7 +56,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
 
 
 async def test_a_member_started_with_another_clusters_list_erases_nothing(two: Two) -> None:
-    """Not even its generation: with its own list again it is primary, and has every message."""
+    """Its generation stays, too: with its own list it becomes primary, and has every message."""
     stray = two.stray(two.ours.store, "stray", arbiter="ours")
     before = await contents(two.ours.store)
     await stray.start()
@@ -86,7 +86,7 @@ async def test_a_member_does_not_start_with_another_clusters_arbiter(two: Two) -
 
 @pytest.mark.slow
 async def test_a_new_member_joins_no_cluster_but_that_of_its_arbiter(two: Two) -> None:
-    """It would be counted as ready there, and could take over nowhere."""
+    """It would be counted as ready there, and could never take over."""
     stray = two.stray(two.folder / "new", "stray", arbiter="ours")
     await stray.start()
     try:

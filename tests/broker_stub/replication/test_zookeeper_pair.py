@@ -47,7 +47,7 @@ async def test_a_primary_that_needs_zookeeper_and_loses_it_settles_nothing_and_s
         await client.send(link, Message(body="settled by both"))
         server.pause()
         try:
-            # It needs no arbiter as long as its replica is there.
+            # The primary needs no arbiter while its replica is there.
             await client.send(link, Message(body="settled by both, without ZooKeeper"))
             await b.kill()
             link.send(bytes(Message(body="by nobody").encode()), None)

@@ -10,13 +10,13 @@ from tests.broker_stub.resource_agents.nodes import Node, cluster
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    """A node on which nothing runs."""
+    """A node without a running member."""
     with cluster(tmp_path, "north") as [node]:
         yield node
 
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[Node]]:
-    """Two nodes on which nothing runs."""
+    """Two nodes without running members."""
     with cluster(tmp_path, "north", "south") as nodes:
         yield nodes

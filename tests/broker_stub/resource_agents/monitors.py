@@ -1,11 +1,12 @@
-"""Monitors a primary beside full load, as Pacemaker does, and counts those that would have had it killed.
+"""Monitors a primary under full load, as Pacemaker does, and counts failed monitors, for which it would be
+killed.
 
     python -m tests.broker_stub.resource_agents.monitors --count 1000
 
-The agent starts a pair of members; clients in processes of their own send as fast as they can.  Each monitor
-is one run of the agent: if it fails, Pacemaker would kill a primary that works.  Prints the count and the
-slowest after every hundred monitors and at the end, which may be an interrupt, and exits with 1 if any
-monitor failed.
+The agent starts a pair of members; clients in separate processes send at full speed.  Each monitor
+is one run of the agent: if it fails, Pacemaker would kill a working primary.  The program prints the count
+and the slowest after every hundred monitors and at the end, which may be an interrupt.  It exits with 1 if
+any monitor failed.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from tests.broker_stub.resource_agents.nodes import PASSWORD, Node, cluster
 
 _PROMOTED = 8
 _BODY = b"x" * 1000
-# More than the cores of most machines that run this: each has always something to send.
+# More than the cores of most machines that run this: each is always busy.
 _CLIENTS = 4
 _READY = 60.0
 _TIMEOUT_MS = 20_000
-"""Of a monitor on the page."""
+"""The time-out of a monitor in the documentation."""
 _REPORT_EVERY = 100
 
 
@@ -75,7 +76,7 @@ def _load(node: Node) -> Iterator[None]:
 
 
 def _pair(nodes: list[Node]) -> Node:
-    """Start them, and make the first one the primary of a ready second."""
+    """Start both members, and make the first one the primary of a ready second."""
     for node in nodes:
         started = node.agent("start")
         if started.code != 0:
@@ -92,14 +93,14 @@ def _pair(nodes: list[Node]) -> Node:
 
 
 class _Counted:
-    """The monitors so far."""
+    """The results of the monitors so far."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
         self.failures: list[str] = []
 
     def run(self, node: Node) -> None:
-        """One more."""
+        """Run one more monitor."""
         began = time.monotonic()
         result = node.agent("monitor", timeout=_TIMEOUT_MS)
         self.times.append(time.monotonic() - began)
@@ -121,7 +122,7 @@ class _Counted:
 @click.option("--count", type=click.IntRange(1), default=1000, show_default=True, help="Monitors to run.")
 def main(*, count: int) -> None:
     """Count the monitors of a busy primary that fail."""
-    # The members outlive whoever started them, but for a regular end.
+    # Members outlive their parent, unless it ends normally.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     counted = _Counted()
     try:

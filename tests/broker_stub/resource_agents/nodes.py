@@ -20,9 +20,9 @@ from haclient.cluster_url.endpoint import Endpoint
 
 AGENTS = Path(resource_agents.__file__).parent
 PASSWORD = "planted-secret"
-# Of an action, in milliseconds as Pacemaker tells it; a busy machine needs some of it.
+# The time-out of an action in milliseconds, as Pacemaker passes it; a busy machine needs part of it.
 ACTION_TIMEOUT = 60_000
-# For a member that will not answer however long it is given.
+# For a member that will not answer within any time.
 SHORT_TIMEOUT = 3_000
 
 _CRM_ATTRIBUTE = """#!/bin/sh
@@ -32,7 +32,7 @@ echo "$*" >>"$(dirname "$0")/attributes"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an action ended with."""
+    """The result of an action."""
 
     code: int
     output: str
@@ -40,7 +40,7 @@ class Result:
 
 
 class Node:
-    """One node: the settings of its member, and the agents run with them."""
+    """One node: the settings of its member, and the agents that use them."""
 
     def __init__(self, folder: Path, name: str, address: Endpoint, members: tuple[Endpoint, ...]) -> None:
         self.folder = folder / name
@@ -65,10 +65,10 @@ class Node:
         }
 
     def agent(self, action: str, *, timeout: int = ACTION_TIMEOUT, **parameters: str) -> Result:
-        """An action of the Pacemaker agent.
+        """Run an action of the Pacemaker agent.
 
-        :param timeout: milliseconds that the cluster gives it.
-        :param parameters: other than those of this node; an empty one is left out.
+        :param timeout: the cluster's limit in milliseconds.
+        :param parameters: override the node's parameters; an empty one is left out.
         """
         given = {f"OCF_RESKEY_{name}": value for name, value in {**self.parameters, **parameters}.items()}
         return self.run(
@@ -83,7 +83,7 @@ class Node:
         )
 
     def run(self, script: Path, *arguments: str, **environment: str) -> Result:
-        """A script, with nothing in its environment but what it is given."""
+        """Run a script with only the given environment."""
         path = f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin"
         done = subprocess.run(
             [str(script), *arguments],
@@ -97,14 +97,14 @@ class Node:
 
     @property
     def score(self) -> str:
-        """The promotion score that was set last; empty when it was deleted."""
+        """Return the last promotion score; empty if it was deleted."""
         last = self.attributes.read_text().splitlines()[-1].split() if self.attributes.exists() else [""]
         assert last[0] == "--promotion", last
         return "" if last[1] == "--delete" else last[-1]
 
     @property
     def attributes(self) -> Path:
-        """What ``crm_attribute`` was called with, a line for each call."""
+        """Return the arguments of ``crm_attribute``, a line for each call."""
         return self.bin / "attributes"
 
     @property
@@ -115,7 +115,7 @@ class Node:
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the process has ended."""
+        """Send SIGKILL, and wait until the process has ended."""
         process = os.pidfd_open(self.pid)
         try:
             self.signal(signal.SIGKILL)
@@ -124,7 +124,7 @@ class Node:
             os.close(process)
 
     def clean_up(self) -> None:
-        """Leave no process behind."""
+        """End every process of the node."""
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             self.signal(signal.SIGKILL)
 

@@ -47,7 +47,7 @@ def test_every_action_does_what_it_says_and_may_be_repeated(node: Node) -> None:
     assert node.agent("monitor").code == NOT_RUNNING
     assert node.agent("stop").code == SUCCESS
     assert node.agent("promote").code == NOT_RUNNING
-    # A failed demotion would count as a second failure of a member that has died once.
+    # A failed demotion would count as a second failure of the dead member.
     assert node.agent("demote").code == SUCCESS
     assert node.agent("notify").code == SUCCESS
     started = node.agent("start")
@@ -77,7 +77,7 @@ def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node])
     north, south = nodes
     with ThreadPoolExecutor() as threads:
         assert [r.code for r in threads.map(lambda node: node.agent("start"), nodes)] == [SUCCESS] * 2
-    # Nobody ever was primary: either will do.
+    # No member ever was primary: either will do.
     assert (north.score, south.score) == ("10", "10")
     assert north.agent("promote").code == SUCCESS
     until(south, "100")
@@ -85,9 +85,9 @@ def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node])
     north.kill()
     assert north.agent("monitor").code == NOT_RUNNING
     assert north.score == ""
-    # It looks for a primary, and is complete: Pacemaker must have somebody to promote.
+    # It looks for a primary, and is complete: Pacemaker must have a member to promote.
     until(south, "50")
-    # The one that died is complete too, and must not be preferred: it may die again.
+    # The dead one is complete too, and must not be preferred: it may die again.
     assert north.agent("start").code == SUCCESS
     assert north.score == "10"
     assert north.agent("stop").code == SUCCESS
@@ -126,7 +126,7 @@ def test_a_demotion_that_kills_a_hung_primary_has_done_what_it_should(node: Node
     assert node.agent("start").code == SUCCESS
     assert node.agent("promote").code == SUCCESS
     node.signal(signal.SIGSTOP)
-    # Nobody has asked it before: the demotion itself finds out.
+    # No probe preceded: the demotion itself notices.
     killed = node.agent("demote", timeout=SHORT_TIMEOUT)
     assert killed.code == SUCCESS
     assert "killed" in killed.errors
@@ -156,7 +156,7 @@ def test_a_stopped_process_is_a_failure_and_a_demotion_or_stop_ends_it(node: Nod
 
 
 def test_a_pid_file_of_another_process_is_nobodys(node: Node) -> None:
-    """After a crash of the machine the number may be anybody's, even this test's."""
+    """After a crash of the machine the number may belong to any process, even this test."""
     node.pid_file.write_text(f"{os.getpid()}\n")
     assert node.agent("monitor").code == NOT_RUNNING
     assert node.agent("stop").code == SUCCESS
@@ -186,7 +186,7 @@ echo "$line"
 
 
 def test_a_process_without_a_command_line_for_a_moment_has_not_ended(node: Node) -> None:
-    """``execve`` takes the old command line before it has the new one."""
+    """``execve`` removes the old command line before it sets the new one."""
     stub = node.bin / "tr"
     stub.write_text(_TR_AMID_EXEC)
     stub.chmod(0o755)
@@ -202,7 +202,7 @@ def test_a_start_that_fails_tells_why(node: Node) -> None:
 
 
 def test_a_word_of_the_options_is_no_pattern_for_names_of_files(node: Node) -> None:
-    """The folder has files; the option gets what the administrator wrote."""
+    """The folder has files; the option gets the administrator's text."""
     pattern = f"{node.folder}/*"
     failed = node.agent("start", options=f"--log-level {pattern}")
     assert failed.code == GENERIC
@@ -210,7 +210,7 @@ def test_a_word_of_the_options_is_no_pattern_for_names_of_files(node: Node) -> N
 
 
 def test_nothing_starts_where_no_address_is_given_and_what_runs_is_stopped(node: Node) -> None:
-    """An earlier version listened on every network then."""
+    """An earlier version then listened on every network."""
     assert node.agent("start", listen="").code == CONFIGURED
     assert node.agent("monitor", listen="").code == NOT_RUNNING
     command = ["-m", "broker_stub", "serve", "--listen", "0.0.0.0:5672", "--name", "former"]
@@ -267,7 +267,7 @@ def test_the_metadata_names_every_parameter_and_every_action(node: Node) -> None
 
 
 def redirects_to(node: Node) -> str:
-    """Where a backup redirects clients; empty as long as it follows nobody."""
+    """Return the target of a backup's redirects; empty while it follows no primary."""
     address = parse_endpoint(node.parameters["listen"])
 
     async def ask() -> str:

@@ -14,7 +14,7 @@ RUNNING, DEAD, STOPPED, UNKNOWN = 0, 1, 3, 4
 
 
 def settings(node: Node, **more: str) -> str:
-    """As on a real node: every address is listened on, and names are made of the node's."""
+    """Settings as on a real node: it listens on every address, and names derive from the node's."""
     port = node.parameters["listen"].rpartition(":")[2]
     parameters = {
         **node.parameters,

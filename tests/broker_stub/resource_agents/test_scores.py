@@ -1,4 +1,4 @@
-"""What a member is worth as a primary."""
+"""The promotion score of a member."""
 
 from __future__ import annotations
 

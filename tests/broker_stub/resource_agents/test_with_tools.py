@@ -1,4 +1,4 @@
-"""What the clusters' own tools say of the agent, where they are installed."""
+"""The verdict of the clusters' own tools on the agent, if they are installed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.slow
 
 SCRIPTS = [str(AGENTS / name) for name in ("broker-stub", "broker-stub-backup", "broker-stub-primary")]
 OCF_TESTER = shutil.which("ocf-tester", path="/usr/sbin:/usr/bin:/sbin:/bin")
-# ocf-tester takes metadata for wrong where it has no xmllint to check it with.
+# Without xmllint ocf-tester takes the metadata for wrong.
 MISSING = OCF_TESTER is None or shutil.which("xmllint") is None
 
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that anybody may read: ``ocf-tester`` runs the agent as nobody, too."""
+    """A world-readable folder: ``ocf-tester`` also runs the agent as the user nobody."""
     with tempfile.TemporaryDirectory(prefix="broker-stub-agent-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)

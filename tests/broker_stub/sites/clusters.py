@@ -31,30 +31,30 @@ class Sites:
     source: Cluster
     dr: Cluster
     password_file: Path
-    """Of the link's user at the source."""
+    """The password of the link's user at the source."""
     telemetry: Path
-    """What the members of the DR site write."""
+    """The telemetry of the DR site's members."""
 
     @property
     def url(self) -> str:
-        """Of the source, for clients."""
+        """The source's URL for clients."""
         return f"{self.source.url}/?{_OPTIONS}"
 
     @property
     def way(self) -> str:
-        """Of the source, for the link."""
+        """The source's URL for the link."""
         return as_user(self.url)
 
     @property
     def both_urls(self) -> str:
-        """Of the source, and of the DR site when that is gone."""
+        """The URL of the source, and of the DR site when the source is gone."""
         members = ",".join(member.address.authority for member in self.dr.members)
         return f"{self.url}&dr={members}&dr_after=1"
 
     async def begin(self, *, way: str | None = None, **queues: str) -> None:
         """Start both, with queues of these names and modes, and the link.
 
-        :param way: the cluster URL that the link uses; straight to the members by default.
+        :param way: the cluster URL that the link uses; by default straight to the members.
         """
         (a, _), (c, _) = await asyncio.gather(self.source.pair(), self.dr.pair())
         for name, mode in queues.items():
@@ -63,23 +63,23 @@ class Sites:
         await c.call("CREATE", kind=EXCHANGE_TYPE, name=LINK, **options)
 
     async def equal(self) -> None:
-        """Wait until the DR site has carried out everything."""
+        """Wait until the DR site has applied everything."""
         primary = await serving(self.source)
         await primary.until(lambda status: status.facts["site"]["source"]["lag_events"] == 0)
 
     async def link(self) -> dict[str, Any]:
-        """What the DR site tells of its link."""
+        """Return the DR site's status of its link."""
         [facts] = (await (await serving(self.dr)).status()).facts["site"]["links"]
         return dict(facts)
 
 
 def as_user(url: str) -> str:
-    """The URL for the user of links."""
+    """Return the URL for the user of links."""
     return url.replace("://", f"://{NAME}@")
 
 
 def write_password(path: Path, password: str = PASSWORD) -> Path:
-    """A file that others cannot read."""
+    """Write a file that other users cannot read."""
     path.touch(mode=0o600)
     path.write_text(f"{password}\n")
     return path
@@ -103,7 +103,7 @@ async def sites(folder: Path) -> AsyncIterator[Sites]:
 
 
 async def serving(cluster: Cluster) -> Member:
-    """The member that serves."""
+    """Return the member that serves."""
     for member in cluster.members:
         if (status := await _status(member)) is not None and status.serves:
             return member
@@ -120,7 +120,7 @@ async def _status(member: Member) -> MemberStatus | None:
 
 
 async def fail_over(cluster: Cluster) -> None:
-    """Kill the primary, promote the other member, and let the killed one come back."""
+    """Kill the primary, promote the other member, and restart the killed one."""
     primary = await serving(cluster)
     successor = next(member for member in cluster.members if member is not primary)
     await successor.until("ready")
@@ -131,7 +131,7 @@ async def fail_over(cluster: Cluster) -> None:
 
 
 async def looked_at(member: Member, queue: str) -> list[Any]:
-    """Bodies in a queue, in order; they stay there.  What expires meanwhile may be missing."""
+    """Browse the bodies of a queue, in order.  Messages that expire meanwhile may be missing."""
     found: list[Any] = []
     count = await member.depth(queue) or 0
     async with asyncio.timeout(_PATIENCE), aio.connect(member.url) as connection:

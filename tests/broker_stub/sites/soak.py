@@ -3,13 +3,13 @@
     python -m tests.broker_stub.sites.soak --messages 100000 --cuts 30 --failovers 3 --seed 7
     make soak-sites
 
-Half of the messages go to ``orders`` (mode ``all``), where a consumer accepts, rejects and gives
-back, and some expire; half to ``audit`` (mode ``enqueues``).  The faults come at random points of the
-sending, which the seed decides.  At the end, when the source has no events left:
+Half of the messages go to ``orders`` (mode ``all``), whose consumer accepts, rejects and releases, and
+where some expire; half go to ``audit`` (mode ``enqueues``).  The seed decides at which points of the
+sending the faults occur.  At the end, when the source has no events left:
 
 1. ``orders`` is the same at both sites, message by message, in order;
 2. ``audit`` at the DR site has every settled message, none twice, in order;
-3. the link has seen no gap, and nothing that was no event.
+3. the link has seen no gap, and no invalid event.
 
 It prints a summary in JSON, and exits with 0 or 1.
 """
@@ -46,13 +46,13 @@ _OPTIONS = (
 )
 _WINDOW = 200
 _SHORT_LIFE = 0.05
-# Seconds until what has expired is swept up everywhere.
+# Seconds until expired messages are removed everywhere.
 _QUIESCENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked for."""
+    """The parameters of a soak."""
 
     messages: int
     cuts: int
@@ -62,9 +62,9 @@ class Plan:
 
 @dataclass(slots=True)
 class Result:
-    """What came out.
+    """The result of a soak.
 
-    :param wrong: everything that must not have happened; empty is good.
+    :param wrong: every violation; empty if the soak passed.
     """
 
     seed: int
@@ -78,7 +78,7 @@ class Result:
 
 
 class Sending:
-    """Numbers to two queues, as fast as they are settled."""
+    """Sends numbers to two queues, at the speed of their settlement."""
 
     def __init__(self, url: str, plan: Plan) -> None:
         self.settled: dict[str, set[int]] = {"orders": set(), "audit": set()}
@@ -105,7 +105,7 @@ class Sending:
             self.settled[name].add(number)
 
     async def reached(self, number: int) -> None:
-        """Wait until so many are sent."""
+        """Wait until ``count`` are sent."""
         while self.progress < number:
             self._moved.clear()
             await self._moved.wait()
@@ -113,7 +113,7 @@ class Sending:
 
 @asynccontextmanager
 async def disturbing(url: str, rng: random.Random) -> AsyncIterator[None]:
-    """A consumer of ``orders`` that does all that a consumer can do."""
+    """Run a consumer of ``orders`` that uses every outcome."""
 
     async def run(connection: aio.Connection) -> None:
         receiver = await connection.create_receiver("orders", credit=20)
@@ -133,7 +133,7 @@ async def disturbing(url: str, rng: random.Random) -> AsyncIterator[None]:
 
 
 async def soak(plan: Plan, folder: Path) -> Result:
-    """Run a plan; what goes wrong is in the result."""
+    """Run a plan; the result has the violations."""
     result = Result(plan.seed)
     began = time.monotonic()
     async with sites(folder) as both, AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Another site's events: who may read them, and who may make them."""
+"""Another site's events: permissions to read them, and to create them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PARKED = "from-a.parked"
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Endpoint]:
-    """A member with users that has events, and an exchange for those of another site."""
+    """A member with users that has events, and an exchange for events of another site."""
     write_users(tmp_path, {ADMIN.user: ADMIN.password, "alice": "wonder", "link": "over"})
     users = ("--users", str(tmp_path), "--link-user", "link", "--link-user", "somebody-else")
     async with member(tmp_path, *users, "--role", "primary") as address:
@@ -49,7 +49,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Endpoint]:
 async def attach(
     address: Endpoint, credentials: dict[str, Any], role: str, *where: Any, **source: Any
 ) -> str:
-    """The condition that a link is refused with, empty when it is not."""
+    """Return the condition of a refused link, empty if the link is not refused."""
     client = await Client().connect(address, **credentials)
     try:
         await client.attach(role, "l", *where, **source)

@@ -1,4 +1,4 @@
-"""What is odd about another site's events is reported: at once, then once a second, and never in a flood."""
+"""Anomalies of another site's events are reported: at once, then once a second, and never in a flood."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ HEADERS = {
 @pytest.mark.parametrize("times", range(3))
 def test_a_client_cannot_say_where_a_message_was_applied(header: bytes, times: int) -> None:
     mark = annotate(BODY, Origin(bytes(16), 7, bytes(16), 9)).removesuffix(BODY)
-    for rest in (BODY, b"\x00\x53\x75\xa0" + bytes([len(mark)]) + mark):  # in a body it is no mark
+    for rest in (BODY, b"\x00\x53\x75\xa0" + bytes([len(mark)]) + mark):  # in a body it is no origin mark
         assert without_origin(header + times * mark + rest) == header + rest
 
 

@@ -1,4 +1,4 @@
-"""A replication exchange carries out whatever events it is sent, and is held up by none."""
+"""A replication exchange applies any events it is sent, and no event blocks it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.broker_stub.sites.watching import PATIENCE
 
 
 class Other:
-    """The other site: makes events, and has them carried out."""
+    """The other site: makes events, and has them applied."""
 
     def __init__(self, broker: Broker, **options: Any) -> None:
         self.broker = broker
@@ -79,7 +79,7 @@ class Other:
         return dict(facts)
 
     def places(self) -> list[int]:
-        """The positions that the queue has."""
+        """Return the positions in the queue."""
         found = []
         for number in self.orders.ids():
             message = self.orders.message(number)
@@ -291,13 +291,13 @@ async def test_whichever_call_fails_an_event_that_comes_again_has_its_effect_onc
 
 
 async def _applied_with_a_fault(number: int) -> bool:
-    """Apply events of which one fails at this call, and again; whether there were that many calls."""
+    """Apply events with a fault in this call, and again; return whether there were that many calls."""
     async with other_site() as other:
         other.enqueue(1)
         message = proton.Message(properties={"_AMQ_DUPL_ID": "two"})
         events = [other.event(Op.ENQUEUE, 2, message), other.event(Op.DEQUEUE, 1)]
         faulty = FaultyCalls(number)
-        with faulty.within("apply_event"), contextlib.suppress(Fault):  # which ends the link
+        with faulty.within("apply_event"), contextlib.suppress(Fault):  # the fault ends the link
             for event in events:
                 other.apply_event(event)
         where = faulty.names[-1:]

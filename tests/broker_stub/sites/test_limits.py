@@ -26,7 +26,7 @@ SIZE = 1000
 
 @asynccontextmanager
 async def followed(target: Broker, *queues: str) -> AsyncIterator[Client]:
-    """A source of the target's link, with these queues; a client that sends to it."""
+    """Make a source of the target's link, with these queues; return a client that sends to it."""
     async with running() as source:
         for name in queues:
             source.addresses.declare(name, site=SiteMode.ALL)
@@ -134,7 +134,7 @@ LIMIT = 50
 
 
 async def send_all(client: Client, sender: Any, count: int) -> int:
-    """Send messages while there is credit, and wait for their outcomes; how many there were."""
+    """Send messages while there is credit, and wait for their outcomes; return their number."""
     sent = 0
     while sent < count and sender.credit > 0:
         sender.send(bytes(Message(body=b"x").encode()), None)
@@ -146,7 +146,7 @@ async def send_all(client: Client, sender: Any, count: int) -> int:
 
 @asynccontextmanager
 async def draining(broker: Broker, queue: str) -> AsyncIterator[None]:
-    """A consumer that takes all that comes."""
+    """Run a consumer that accepts everything."""
     client = await Client().connect(broker.address)
     receiver = await client.attach("receiver", "r", queue)
     receiver.grant(100_000)
@@ -162,7 +162,7 @@ async def draining(broker: Broker, queue: str) -> AsyncIterator[None]:
 
 
 async def test_producers_wait_while_the_events_for_another_site_are_as_many_as_a_queue_may_have() -> None:
-    """Their own queue is empty all the time, for a consumer takes what they send."""
+    """Their own queue is always empty, because a consumer accepts their messages."""
     async with running(limits=QueueLimits(messages=LIMIT)) as broker:
         queue = broker.addresses.declare("q", site=SiteMode.ENQUEUES)
         log = broker.addresses.queue(REPLICATION_QUEUE)

@@ -1,4 +1,4 @@
-"""A single broker makes events of what happens to its queues."""
+"""A single broker makes events of the changes to its queues."""
 
 from __future__ import annotations
 

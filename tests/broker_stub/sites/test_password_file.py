@@ -1,4 +1,4 @@
-"""A link's password is in a file of its members, and nowhere else."""
+"""A link's password is in a file of its members, and in no other place."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def link(broker: Broker) -> dict[str, Any]:
 
 
 def refused(error: str) -> bool:
-    """Whether the source refused the password: in its words, or later, while it is still the same."""
+    """Return whether the source refused the password, at once or later with an unchanged one."""
     return "Authentication failed" in error or "the credentials that were refused here" in error
 
 
@@ -154,7 +154,7 @@ def test_what_belongs_to_another_user_is_not_read(
     other = os.geteuid() + 1
     if os.geteuid() == 0:
         os.chown(path if what == "file" else directory, other, -1)
-    else:  # only root gives files away: then this process is the other user
+    else:  # only root may give files away: then this process is the other user
         path.parent.chmod(0o700 if what == "directory" else 0o711)
         monkeypatch.setattr(os, "geteuid", lambda: other)
     with pytest.raises(PasswordFileError, match=r"belongs to user \d+.*chown"):
@@ -281,7 +281,7 @@ async def test_a_link_that_an_older_version_stored_with_a_password_does_not_begi
 
 @pytest.mark.slow
 async def test_the_management_node_refuses_a_file_that_no_link_may_read(tmp_path: Path) -> None:
-    """With ``--from`` and a path an admin could have any file of the server's sent anywhere."""
+    """With ``--from`` and a path an admin could otherwise send any file of the server anywhere."""
     write_users(tmp_path, {ADMIN.user: ADMIN.password})
     passwords = tmp_path / "passwords"
     passwords.mkdir(mode=0o700)
@@ -355,7 +355,7 @@ async def test_a_link_as_cluster_admin_is_served_by_the_primary(
 
 
 def reported_by(both: Sites) -> bytes:
-    """All that both members of the DR site have written."""
+    """Return all logs and telemetry of both members of the DR site."""
     files = [path for each in both.dr.members for path in each.store.rglob("*") if path.is_file()]
     assert len(files) >= 2, "each has a store"
     logs = [each.log_file for each in both.dr.members]

@@ -1,4 +1,4 @@
-"""A link takes events, holds a bounded number of them, and begins anew when it must."""
+"""A link takes events, holds a bounded number of them, and restarts if necessary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue remembers for another site: in the stores, and when a new primary makes it good."""
+"""The state that a queue keeps for another site: in the stores, and when a new primary completes it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_they_are_there_after_a_restart_and_end_with_the_queue(tmp_path: P
 
 
 class Cell:
-    """The queues of one member that serves, with a store."""
+    """The queues of one serving member, with a store."""
 
     def __init__(self, mode: SiteMode) -> None:
         self.store, self.guard = MemoryStore(duplicates=DEFAULT_WINDOW), Guard()
@@ -149,7 +149,7 @@ async def test_the_progress_is_corrected_from_the_events() -> None:
 
 
 class Replica:
-    """Of one queue; it has nothing before it says so."""
+    """A replica of one queue; it has nothing until it acknowledges."""
 
     def __init__(self, cell: Cell, queue: Queue) -> None:
         self._guard = cell.guard

@@ -1,4 +1,4 @@
-"""Events in a cluster: none is lost, none comes twice, and they agree with the queues."""
+"""Events in a cluster: none is lost, none is repeated, and they agree with the queues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FOLLOWED = ("--link-user", USER[0])
 
 
 async def read(url: str, count: int, *, accept: bool = False) -> list[Event]:
-    """The first events, as a link reads them."""
+    """Read the first events as a link does."""
     return await read_events(url, count, accept=accept, credentials=_LINK)
 
 
@@ -34,7 +34,7 @@ async def declare(member: Member, mode: str) -> None:
 
 @asynccontextmanager
 async def consuming(url: str) -> AsyncIterator[None]:
-    """Somebody accepts what comes, rejects some of it, and gives some back."""
+    """Run a consumer that accepts, rejects and releases messages."""
 
     async def run(connection: aio.Connection) -> None:
         receiver = await connection.create_receiver("orders", credit=20)
@@ -63,7 +63,7 @@ async def events_of(member: Member) -> list[Event]:
 
 
 async def positions(member: Member) -> list[int]:
-    """The positions in the queue, from the store of a member that is stopped."""
+    """Return the positions in the queue, from the store of a stopped member."""
     return [number for number, *_ in (await stores.contents(member.store))["orders"]]
 
 

@@ -1,4 +1,4 @@
-"""The source is destroyed, the other site takes over, and later gives back."""
+"""The source is destroyed, the other site takes over, and later fails back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.broker_stub.sites.clusters import (
 
 
 def members_of(url: str) -> str:
-    """The members of a cluster URL, as the option ``dr`` has them."""
+    """Return the members of a cluster URL, in the form of the option ``dr``."""
     return url.removeprefix("amqp://")
 
 

@@ -1,4 +1,4 @@
-"""How far a site is behind is written down as long as its members serve."""
+"""A serving member records the lag of its site."""
 
 from __future__ import annotations
 

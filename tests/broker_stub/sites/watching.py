@@ -1,4 +1,4 @@
-"""Reads the events of a broker, and makes of them what another site should have."""
+"""Reads the events of a broker, and computes the resulting state of another site."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 30.0
 async def read_events(
     url: str, count: int, *, accept: bool = False, credentials: Credentials | None = None
 ) -> list[Event]:
-    """The first events that are handed out; accepted, or left where they are."""
+    """Read the first events; accept them, or leave them there."""
     events = []
     async with asyncio.timeout(PATIENCE), aio.connect(url, credentials=credentials) as connection:
         receiver = await connection.create_receiver(REPLICATION_QUEUE)
@@ -33,7 +33,7 @@ def check_sequence(events: Iterable[Event], first: int = 1) -> None:
 
 
 def replay(events: Iterable[Event]) -> dict[str, list[int]]:
-    """The positions that are left in each queue, in order."""
+    """Return the remaining positions of each queue, in order."""
     queues: dict[str, dict[int, None]] = {}
     for event in events:
         queue = queues.setdefault(event.queue, {})

@@ -1,4 +1,4 @@
-"""What a store holds, in a form that can be compared."""
+"""The contents of a store, in a form that can be compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPICS = uuid.UUID(int=3)
 
 @dataclass(frozen=True)
 class Content:
-    """Everything but whether the last end was clean."""
+    """Everything except whether the last end was clean."""
 
     number: int | None
     pending: Pending | None
@@ -52,13 +52,13 @@ async def content(store: Store) -> Content:
 
 
 def declare(store: Store, identity: uuid.UUID = ORDERS, name: str = "orders") -> int:
-    """A queue, and its key."""
+    """Declare a queue; return its key."""
     store.put_queue(QueueRecord(identity=identity, name=name))
     return store.queue_key(identity)
 
 
 def fill(store: Store, count: int = 30) -> None:
-    """One of everything, and some messages of very different sizes."""
+    """Write one item of each kind, and some messages of very different sizes."""
     store.put_replicas(["b", "c"])
     store.write_generation(7)
     store.write_pending(Pending(8, "claim-1"))
@@ -78,7 +78,7 @@ def fill(store: Store, count: int = 30) -> None:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory in memory where there is one: hundreds of stores, and no fsync is the point."""
+    """A directory in memory, if the system has one: hundreds of stores, and no test of fsync."""
     memory = Path("/dev/shm")
     path = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
     try:

@@ -35,12 +35,12 @@ def test_a_statement_closes_what_was_gathered_before_it() -> None:
 
 
 def written_again(batch: Batch) -> dict[int, list[int]]:
-    """The ids in a batch, by queue."""
+    """Return the ids in a batch, by queue."""
     return {queue: list(rewrites) for queue, rewrites in batch.rewrites.items() if rewrites}
 
 
 def batch_of(*ids: tuple[int, int]) -> Batch:
-    """A batch that writes messages of six bytes again, each of a queue."""
+    """Make a batch that rewrites messages of six bytes, each of a queue."""
     batch = Batch()
     batch.sequence = 7
     for queue, message_id in ids:
@@ -55,7 +55,7 @@ def _two_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_two_fit")
 def test_a_batch_leaves_the_rewrites_that_are_too_many_to_the_next() -> None:
-    """Queues take turns, whatever else of the first one comes; each message is written once."""
+    """Queues take turns, even if the first one has more; each message is written once."""
     batch = batch_of((1, 1), (1, 2), (1, 3), (2, 9), (1, 1))
     order = []
     for _ in range(2):
@@ -84,7 +84,7 @@ def test_one_message_is_written_again_however_large_it_is() -> None:
 
 @pytest.mark.usefixtures("_two_fit")
 def test_what_becomes_of_a_message_changes_its_rewrite_that_was_left() -> None:
-    """The same with a statement between."""
+    """It also holds with a statement between."""
     for statement in (False, True):
         rest = batch_of(*((1, number) for number in range(1, 7)), (2, 9)).split()
         if statement:

@@ -1,4 +1,4 @@
-"""A commit that takes long, look by look: it goes on while its thread computes or the disk takes pieces."""
+"""A long commit, tick by tick: it has progress while its thread computes or the disk takes pieces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGE = bytes(PIECE)
 
 
 class Disk:
-    """Stops a commit in the middle of a statement: before each step that SQLite takes of it."""
+    """Stops a commit in the middle of a statement: before each step of SQLite."""
 
     def __init__(self) -> None:
         self._steps = threading.Semaphore(0)
@@ -34,7 +34,7 @@ class Disk:
         self._works = False
 
     def step(self) -> int:
-        """On the writer's thread."""
+        """Take a step; called on the writer's thread."""
         if not self._works:
             self._stopped.release()
             self._steps.acquire()
@@ -44,7 +44,7 @@ class Disk:
         return 0
 
     async def stopped(self) -> None:
-        """Wait until the writer stands."""
+        """Wait until the writer is stopped."""
         await asyncio.to_thread(self._stopped.acquire, timeout=30)
 
     async def go_on(self) -> None:
@@ -93,7 +93,7 @@ async def test_a_disk_that_hangs_in_the_middle_of_a_commit_is_found(tmp_path: Pa
             await disk.go_on()
             watch.tick()
         looks = next(number for number in itertools.count(1) if watch.tick())
-        assert looks <= 2 * TICKS  # those that see the last pieces of what was written before
+        assert looks <= 2 * TICKS  # ticks that see the last pieces of earlier writes
         assert not watch.commit_goes_on
 
 
@@ -168,7 +168,7 @@ class Writes:
 
 @contextmanager
 def pieces(tmp_path: Path, count: int) -> Iterator[tuple[CommitProgress, Writes, Path]]:
-    """A file that was written in pieces since it was opened; no thread computes."""
+    """Write a file in pieces since it was opened; no thread computes."""
     path = tmp_path / "file"
     path.touch()
     disk = Writes()

@@ -1,4 +1,4 @@
-"""What holds for every store."""
+"""The common behaviour of all stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens to the files: the store is what it was, or says that it is not."""
+"""Whatever happens to the files: the store is unchanged, or reports the corruption."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def memory() -> Iterator[Path]:
 
 
 async def make(directory: Path, kind: str) -> Content:
-    """A store as a clean end leaves it, or a crash (all in the log, or half of it)."""
+    """Make the store of a clean end, or of a crash (all in the log, or half of it)."""
     live = directory.with_name("live")
     store = await open_store(live, duplicates=DEFAULT_WINDOW)
     if kind == "half":
@@ -52,13 +52,13 @@ async def make(directory: Path, kind: str) -> Content:
 
 
 def parts(directory: Path) -> dict[str, bytes]:
-    """The files of a store.  SQLite makes an empty log by opening a database: that is none."""
+    """Return the files of a store.  SQLite makes an empty log by opening a database, which does not count."""
     files = {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "lock"}
     return {name: data for name, data in files.items() if data or name != "store.db-wal"}
 
 
 async def is_whole_or_corrupted(directory: Path, expected: Content) -> bool:
-    """Open a store whose files were changed; whether it was found damaged."""
+    """Open a store whose files were changed; return whether it reports a corruption."""
     before = parts(directory)
     store = await open_store(directory, duplicates=DEFAULT_WINDOW)
     found = await content(store)
@@ -112,7 +112,7 @@ async def test_a_truncated_file_is_detected_or_harmless(memory: Path, kind: str)
         os.truncate(copy / name, size)
         found.setdefault(name, []).append(await is_whole_or_corrupted(copy, expected))
         shutil.rmtree(copy)
-    # The database behind a log that has all of it is written anew; nothing else can be done without.
+    # A complete log allows any damage to the database, which is rewritten; no other damage is allowed.
     assert all(all(cuts) for name, cuts in found.items() if (kind, name) != ("crashed", "store.db"))
 
 
@@ -194,7 +194,7 @@ def orphaned_confirmation(directory: Path) -> None:
 
 def miscounted_pages(directory: Path) -> None:
     with (directory / "store.db").open("r+b") as file:
-        file.seek(36)  # how many pages are free: sqlite.org/fileformat.html, section 1.3
+        file.seek(36)  # the number of free pages: sqlite.org/fileformat.html, section 1.3
         file.write(b"\0\0\0\5")
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full or broken: the store stops, and what it said before stays true."""
+"""A full or broken disk: the store stops, and its earlier acknowledgements stay true."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True, timeout=10).returncode:
         pytest.skip("may not mount a file system")
     yield tmp_path
-    # Lazily: a test that failed may have left its store open, and the mount must not stay.
+    # Lazily: a failed test may have left its store open, and the mount must not stay.
     subprocess.run(["umount", "--lazy", str(tmp_path)], check=True, timeout=10)
 
 
 async def write_until_failure(store: SqliteStore) -> tuple[int, list[StoreFailedError]]:
-    """Put messages until the store fails; how many of them were committed, and what was told."""
+    """Put messages until the store fails; return the committed number, and the reported error."""
     queue = declare(store)
     failures: list[StoreFailedError] = []
     committed: list[int] = []

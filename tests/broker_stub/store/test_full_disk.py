@@ -1,4 +1,4 @@
-"""A disk that is full at any moment: what was committed is there, and it can be opened, now or later."""
+"""A disk that is full at any moment: committed messages survive, and the store opens, now or later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.small_disk import SmallDisk
 
 _SOURCES = Path(__file__).resolve().parents[3]
 
-# Runs where the disk is: fills it but for some bytes, opens the store, writes, and ends without a word to it.
+# Runs on the disk: fills it except for some bytes, opens the store, writes, and ends without closing it.
 _SCRIPT = """
 import asyncio, os, sys, uuid
 from pathlib import Path
@@ -113,7 +113,7 @@ asyncio.run(main())
 """
 
 
-# Consumers add annotations to messages of 2 MiB each, while others accept what is there.
+# Consumers add annotations to messages of 2 MiB each, while others accept messages.
 _REWRITES = """
 import asyncio, os, sys, uuid
 from pathlib import Path
@@ -152,7 +152,7 @@ asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def ran(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What a script printed on a disk of 24 MiB."""
+    """Return a script's output on a disk of 24 MiB."""
     with SmallDisk(folder / "disk", "24m") as disk:
         return subprocess.run(
             [*disk.wrapper, sys.executable, "-c", script, str(folder / "disk")],

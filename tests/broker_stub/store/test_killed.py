@@ -1,4 +1,4 @@
-"""A process that is killed while it writes loses nothing that was reported as committed."""
+"""A process that is killed while it writes loses no message that was reported as committed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.broker_stub.store.contents import declare, messages, scratch
 
 KILLS, STORES = 20, 4
 
-# Puts messages in small turns, removes each tenth, and tells after each commit how far it is.
+# Puts messages in small turns, removes each tenth, and reports its progress after each commit.
 WRITER = """
 import asyncio, os, sys, uuid
 from broker_stub.store import QueueRecord, open_store
@@ -46,20 +46,20 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 
 def write_until_killed(directory: Path, first: int, commits: int, delay: float) -> int:
-    """Kill the writer when it has told of some commits; the last number that it told."""
+    """Kill the writer after some reported commits; return the last reported number."""
     command = [sys.executable, "-c", WRITER, str(directory), str(first)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for _ in range(commits):
             assert process.stdout.readline(), "the writer died by itself"
-        time.sleep(delay)  # so that it dies anywhere in a commit, and not only behind one
+        time.sleep(delay)  # so that it dies anywhere in a commit, and not only after one
         os.kill(process.pid, signal.SIGKILL)
         reported = [int(line) for line in process.stdout.read().split(b"\n")[:-1]]
     return max(reported, default=0)
 
 
 async def live_and_die(directory: Path, source: random.Random) -> None:
-    """One store through several lives, each of them cut short."""
+    """Run one store through several lives, each ended by a kill."""
     last = 0
     for _ in range(KILLS // STORES):
         commits, delay = source.randrange(1, 60), source.random() * 0.005

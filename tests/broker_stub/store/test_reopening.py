@@ -1,4 +1,4 @@
-"""What is there in the next life of a store."""
+"""The contents of a store in its next life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that are written again in numbers hold up nobody, and are all written."""
+"""Many rewritten messages delay no other write, and are all written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = 5 * MOST_REWRITTEN // MIB
 
 @pytest.fixture
 def rewritten(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The bytes of rewritten messages, for each commit that has begun."""
+    """Return the bytes of rewritten messages for each commit that has begun."""
     sizes: list[int] = []
     commit = writer.commit
 
@@ -32,7 +32,7 @@ def rewritten(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_a_commit_waits_for_few_of_them(tmp_path: Path, rewritten: list[int]) -> None:
-    """What comes after all of them is committed before the last; a clean end writes them all."""
+    """Later writes are committed before the last rewrite; a clean end writes them all."""
     async with asyncio.timeout(60):
         store = await open_store(tmp_path, duplicates=10)
         queue = declare(store)
@@ -77,7 +77,7 @@ async def test_they_are_all_written_while_nothing_else_happens(tmp_path: Path, r
 async def test_a_large_message_that_is_modified_often_is_written_a_few_times(
     tmp_path: Path, rewritten: list[int]
 ) -> None:
-    """However many outcomes there are while the disk writes."""
+    """The number of outcomes while the disk writes does not matter."""
     store = await open_store(tmp_path, duplicates=10)
     queue = declare(store)
     store.put_message(queue, 1, bytes(MIB))

@@ -1,4 +1,4 @@
-"""What was deleted is in no file of the store, where the store was told so."""
+"""With secure delete, no file of the store has deleted data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZES = (64, 1900, 2000, 2030, 2100, 8192, 40_000)
 
 
 def content(directory: Path) -> bytes:
-    """All bytes of all files of the store; nothing else is there."""
+    """Return all bytes of all files of the store; the directory has no others."""
     return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
 
 
@@ -28,7 +28,7 @@ def body(kind: bytes, number: int, size: int) -> bytes:
 
 
 async def fill(store: SqliteStore, sizes: tuple[int, ...], count: int) -> tuple[int, list[int], list[int]]:
-    """A queue with messages to keep and messages to delete, mixed at random; its key, and both."""
+    """Fill a queue with messages to keep and to delete, in random order; return its key, and both."""
     draw = random.Random(16)
     record = QueueRecord(identity=uuid.uuid4(), name="orders")
     store.put_queue(record)

@@ -1,4 +1,4 @@
-"""A store against a dictionary, over many lives: nothing lost, nothing twice, nothing mixed up."""
+"""A store against a dictionary, over many lives: no loss, no duplicate, no mix-up."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NUMBERS = st.none() | st.integers(0, 2**23)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """``model`` maps the identity of each queue to what must be in it."""
+    """``model`` maps the identity of each queue to its expected contents."""
 
     @initialize()
     def start(self) -> None:
         self.stack = ExitStack()
         self.directory = self.stack.enter_context(scratch())
-        # Two messages that are written again are too many for one commit.
+        # Two rewritten messages are too many for one commit.
         self.stack.enter_context(mock.patch.object(batch, "MOST_REWRITTEN", 9))
         self.runner = self.stack.enter_context(asyncio.Runner())
         self.store = self.runner.run(open_store(self.directory, duplicates=WINDOW))

@@ -11,7 +11,7 @@ import pytest
 from broker_stub.election.arbiter import Arbiter, open_arbiter
 from tests.zookeeper import ZooKeeper
 
-# Opens the arbiter of a test; several times for several members.
+# Opens the arbiter of a test, once for each member.
 Open = Callable[[], Arbiter]
 
 
@@ -28,7 +28,7 @@ def paths() -> Iterator[int]:
 
 @pytest.fixture(params=["directory", "zookeeper"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, paths: Iterator[int]) -> str:
-    """An arbiter that several processes can share, and that was never used."""
+    """Return the URL of an unused arbiter that several processes can share."""
     if request.param == "directory":
         return f"directory:{tmp_path}"
     server: ZooKeeper = request.getfixturevalue("zookeeper")
@@ -37,7 +37,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, paths: Iterator[int]) ->
 
 @pytest.fixture(params=["directory", "zookeeper", "memory"])
 def open_it(request: pytest.FixtureRequest, tmp_path: Path, paths: Iterator[int]) -> Open:
-    """Any arbiter that was never used."""
+    """Return an opener of any unused arbiter."""
     if request.param == "memory":
         one = open_arbiter("memory:")
         return lambda: one

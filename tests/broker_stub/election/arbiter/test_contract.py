@@ -1,4 +1,4 @@
-"""What every arbiter does."""
+"""The common behaviour of all arbiters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_another_record_than_expected_is_left_alone(open_it: Open, expecte
 
 
 async def test_the_cluster_and_its_origin_stay_with_the_record(open_it: Open) -> None:
-    """A member that does not know of them cannot set the next one."""
+    """A member without them cannot set the next one."""
     arbiter, named = open_it(), ArbiterRecord(8, "a", "a UUID", 7)
     assert await arbiter.compare_and_set(NEVER_USED, named)
     assert await open_it().read() == named
@@ -81,7 +81,7 @@ async def test_of_many_processes_one_wins_each_generation(url: str) -> None:
 
 
 async def test_a_process_that_is_killed_leaves_a_record(url: str) -> None:
-    """Each is killed somewhere in the middle; the next one goes on from what it left."""
+    """Each process is killed at a random moment; the next one goes on from its record."""
     reached = 0
     for _ in range(6):
         victim = contender(url, 100_000)
@@ -92,7 +92,7 @@ async def test_a_process_that_is_killed_leaves_a_record(url: str) -> None:
         reported = [int(line.split()[0]) for line in [*lines, *rest.splitlines()] if len(line.split()) == 2]
         record = await open_arbiter(url).read()
         assert reported[0] in (reached + 1, reached + 2)
-        # What it told it had won is there, and at most one more that it could not tell any more.
+        # Every reported win is in the record, with at most one unreported win after it.
         assert reported[-1] <= record.generation <= reported[-1] + 1
         reached = record.generation
     assert await open_arbiter(url).compare_and_set(record, ArbiterRecord(reached + 1, "after"))

@@ -1,4 +1,4 @@
-"""An arbiter in a directory: what is damaged, lost or held is told, and never taken for a new one."""
+"""An arbiter in a directory: damaged, lost and locked records raise errors, and never count as new."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST = ArbiterRecord(1, "a")
 
 @pytest.fixture
 async def arbiter(tmp_path: Path) -> DirectoryArbiter:
-    """One in use."""
+    """Open an arbiter with a record."""
     arbiter = DirectoryArbiter(tmp_path, timeout=1.0)
     assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
     return arbiter
@@ -113,7 +113,7 @@ async def test_a_stopped_holder_of_the_lock_makes_it_unavailable_in_time(
         assert await arbiter.read() == FIRST
         holder.kill()
         holder.wait()
-        # The kernel has let go of the lock.
+        # The kernel has released the lock.
         assert await arbiter.compare_and_set(FIRST, ArbiterRecord(2, "b"))
 
 

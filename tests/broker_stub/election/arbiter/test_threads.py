@@ -1,4 +1,4 @@
-"""Calls that hang are given up, and never pile up."""
+"""Calls that hang are given up, and never accumulate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_calls_that_hang_are_given_up_and_at_a_bound_no_further_one_begins
     for each in hanging:
         each.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)
-    with pytest.raises(TimeoutError):  # their callers have gone, and the threads hang all the same
+    with pytest.raises(TimeoutError):  # their callers have gone, but the threads still hang
         await threads.run(lambda _deadline: pytest.fail("it began"), timeout=3600.0)
     released.set()
     async with asyncio.timeout(30):

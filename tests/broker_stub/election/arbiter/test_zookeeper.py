@@ -21,9 +21,9 @@ from tests.zookeeper import ZooKeeper
 
 
 class Cut:
-    """A proxy that cuts the first connection at the request with a certain text.
+    """A proxy that cuts the first connection at a request that contains a text.
 
-    :param forwards: whether the server still gets that request.
+    :param forwards: True if the server still gets that request.
     """
 
     def __init__(self, server: ZooKeeper, text: bytes, *, forwards: bool) -> None:
@@ -43,7 +43,8 @@ class Cut:
     async def __aexit__(self, *_: object) -> None:
         self._listener.close()
         await self._listener.wait_closed()
-        # Each ends with the client's goodbye, which nobody waits for: a socket must not outlive the test.
+        # Each ends with the client's goodbye, which the client does not await: no socket may outlive the
+        # test.
         async with asyncio.timeout(30):
             await asyncio.gather(*self._handlers, return_exceptions=True)
 
@@ -77,7 +78,7 @@ class Cut:
         await asyncio.wait([answers])
         if self._forwards:
             writer.write(data)
-            # The answer is the proof that it was carried out; the client does not get it.
+            # The answer proves that the request was executed; the client does not get it.
             await reader.read(1)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -91,7 +92,7 @@ SYNC, GET_DATA = 9, 4
 
 
 def types(requests: bytes) -> list[int]:
-    """The types of the requests of one connection, behind its first, which is the session's."""
+    """Return the types of the requests of one connection, after the session request."""
     found, at = [], 0
     while at < len(requests):
         length, _xid, kind = struct.unpack_from(">iii", requests, at)
@@ -101,7 +102,7 @@ def types(requests: bytes) -> list[int]:
 
 
 async def test_a_reading_follows_a_sync(zookeeper: ZooKeeper, path: str) -> None:
-    """A server may lag behind the ensemble: without it a primary would go on after it asked."""
+    """A server may lag behind the ensemble: without it a primary would continue on an old record."""
     assert await open_arbiter(zookeeper.url(path)).compare_and_set(ArbiterRecord(), FIRST)
     async with Cut(zookeeper, b"nothing is cut", forwards=True) as proxy:
         assert await open_arbiter(f"zookeeper:127.0.0.1:{proxy.port}{path}").read() == FIRST
@@ -211,7 +212,7 @@ def with_credentials(zookeeper: ZooKeeper, path: str, user: str = "us%40er", wor
 
 
 def refused_to(client: KazooClient, path: str) -> None:
-    """Whoever has not the credentials may do nothing with a node but see that it is there."""
+    """Assert that clients without the credentials can only see that a node exists."""
     for node in (f"{path}/record", f"{path}/initialised"):
         for call in (
             lambda node=node: client.get(node),

@@ -1,9 +1,9 @@
 """An explicit-state model of the pair: every interleaving, against the broker's own rules.
 
-``rules``   which decision functions are used, and the mutants that leave one of them out
-``members`` what one member is in the model, and how its claims and names are renamed
+``rules``   the decision functions, and the mutants that leave one of them out
+``members`` the state of one member, and the renaming of its claims and names
 ``clients`` a client of the members, and an impostor
-``moves``   everything that can happen next; the decisions are those of ``broker_stub.election.generation``
+``moves``   all possible next moves; the decisions are those in ``broker_stub.election.generation``
 ``search``  breadth-first search, symmetry, counter-examples
 ``report``  a counter-example as text
 

@@ -1,4 +1,4 @@
-"""Explore a model of a size of your own, or a mutant: exit code 1 when an invariant is broken."""
+"""Explore a model of a given size, or a mutant: exit code 1 if an invariant is broken."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CLIENTS = {"proven": Client(proves=True), "anonymous": Client(proves=False)}
 
 
 def main() -> int:
-    """Run one search and print what it found."""
+    """Run one search and print the result."""
     options = _parser().parse_args()
     if options.members > 2 and options.mutant is None:
         sys.stderr.write("three members take minutes, and a gigabyte for four million states\n")

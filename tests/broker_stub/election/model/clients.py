@@ -1,11 +1,11 @@
-"""A client of the members, and an impostor among them; ``haclient.discovery.topology`` decides whom it uses.
+"""A client of the members, and an impostor among them; ``haclient.discovery.topology`` makes its choice.
 
-The client may meet any member that serves, and anybody who says that he does: the impostor announces what he
-likes, and cannot prove who he is.  Whether the members can is a fact of the cluster (``proves``).  When a
-member is stale for the client, that may have lasted for ``refusal_timeout``: then the client forgets.
+The client may meet any member that serves, and an impostor that claims to serve.  The impostor announces any
+generation, and cannot prove its identity.  Whether the members can is a fact of the cluster (``proves``).
+If a member is stale for the client, that may have lasted for ``refusal_timeout``: then the client forgets.
 
-What is asked of it: it never goes back to an older primary, unless it has forgotten the newer one; and
-nobody can lock it out.
+Two requirements: the client never returns to an older primary unless it has forgotten the newer one, and
+no impostor can lock it out.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SOMEWHERE = Endpoint("127.0.0.1", 5672)
 class Client(NamedTuple):
     """The memory of a client; 0 for no generation.
 
-    :param proves: whether members prove who they are.
-    :param known: the highest generation that it knows; ``proven``: of those who prove who they are.
+    :param proves: True if members prove their identity.
+    :param known: the highest generation that it knows; ``proven``: of peers with a proven identity.
     :param used: the highest generation of the members that it has used since it last forgot.
-    :param went_back: whether it then used an older one.
+    :param went_back: True if it then used an older one.
     """
 
     proves: bool
@@ -43,7 +43,7 @@ class Client(NamedTuple):
         return Topology(seeds=(), generations=known, proven=proven)
 
     def met(self, rules: Rules, generation: int | None, *, member: bool) -> Client | None:
-        """The client that has used a member, or the impostor; ``None`` if it refuses that."""
+        """Return the client after it used a member or the impostor; ``None`` if it refuses to."""
         before = self.topology
         proven = member and self.proves
         after = rules.learn(before, Claimed(_SOMEWHERE, generation, _CLUSTER, 0, proven=proven))
@@ -55,7 +55,7 @@ class Client(NamedTuple):
         return found._replace(used=max(self.used, generation), went_back=generation < self.used)
 
     def forgetful(self, rules: Rules) -> Client:
-        """The client after only stale primaries have served it for long."""
+        """Return the client after only stale primaries have served it for long."""
         return self._remembering(rules.learn(self.topology, OnlyStaleServed(0)))._replace(used=0)
 
     def _remembering(self, topology: Topology) -> Client:
@@ -64,7 +64,7 @@ class Client(NamedTuple):
 
 
 def meets(client: Client, rules: Rules, name: str, generation: int) -> Iterator[tuple[str, Client]]:
-    """Return what may happen when the client meets a member that serves."""
+    """Return the possible results when the client meets a member that serves."""
     found = client.met(rules, generation, member=True)
     if found is not None:
         yield f"the client uses {name} in generation {generation}", found
@@ -74,7 +74,7 @@ def meets(client: Client, rules: Rules, name: str, generation: int) -> Iterator[
 
 
 def is_misled(client: Client, rules: Rules, highest: int) -> Iterator[tuple[str, Client]]:
-    """Return what may happen when it meets the impostor."""
+    """Return the possible results when the client meets the impostor."""
     for generation in (None, *range(1, highest + 1)):
         found = client.met(rules, generation, member=False)
         if found is not None:

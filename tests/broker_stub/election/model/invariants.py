@@ -1,4 +1,4 @@
-"""What must hold in every reachable state."""
+"""The invariants of every reachable state."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Broken(enum.StrEnum):
     STAYS_LOCKED_OUT = "a client refuses the current primary for ever"
 
 
-# Those that say what must never happen, and all: the others see trouble before a promotion
-# makes it real, and that messages can be had only by force.
+# Invariants about events that must never happen, and all: the others detect trouble before a promotion
+# makes it real, and messages that only a forced promotion could reach.
 SAFETY = frozenset(
     (
         Broken.PRIMARY_LACKS,
@@ -45,21 +45,22 @@ SAFETY = frozenset(
     )
 )
 ALL = frozenset(Broken)
-# What holds although members are promoted by force: that loses what they lack.
+# Invariants that hold although members are promoted by force: that loses messages they lack.
 FORCED = frozenset((Broken.TWO_SETTLE, Broken.NUMBER_SHRINKS, Broken.GOES_ON, Broken.STEPS_DOWN))
-# What a client may rely on, whoever is among the members; and where members prove who they are.
+# A client's guarantees, whoever is among the members; and if members prove their identity.
 CLIENTS = frozenset((Broken.WENT_BACK, Broken.STAYS_LOCKED_OUT))
 PROVEN_CLIENTS = CLIENTS | {Broken.LOCKED_OUT}
 _VERDICTS = {GOES_ON: Broken.GOES_ON, STEPS_DOWN: Broken.STEPS_DOWN}
 
 
 class Globals(NamedTuple):
-    """What belongs to no member.
+    """The state that belongs to no member.
 
-    :param settlers: who has settled in which generation: (generation, member), sorted.
-    :param delivered: what a consumer was given; ``accepted``: what it accepted; ``confirmed``: and was told.
+    :param settlers: the members that have settled: (generation, member), sorted.
+    :param delivered: messages given to a consumer; ``accepted``: that it accepted; ``confirmed``: confirmed
+        to it.
     :param client: the client, if there is one.
-    :param late: whether a compare-and-set from this record is on its way whose member has given up.
+    :param late: the record of a compare-and-set in transit whose member has given up.
     """
 
     record: ArbiterRecord
@@ -75,7 +76,7 @@ class Globals(NamedTuple):
 
     @property
     def expected(self) -> int:
-        """What must be there: a consumer may have accepted the rest."""
+        """Return the messages that must exist: a consumer may have accepted the rest."""
         return self.settled & ~self.accepted
 
     def after(self, move: Move, name: str) -> Globals:
@@ -99,13 +100,13 @@ class Globals(NamedTuple):
         )
 
     def kept(self, generations: frozenset[int]) -> Globals:
-        """Without the generations in which nobody can settle any more: the arbiter's only grows."""
+        """Remove generations in which no member can settle any more: the arbiter's only grows."""
         settlers = tuple(each for each in self.settlers if each[0] in generations)
         return self if settlers == self.settlers else self._replace(settlers=settlers)
 
 
 def of_member(member: Member, world: Globals) -> tuple[bool, frozenset[Broken]]:
-    """Whether a member is an heir, and what it breaks."""
+    """Return whether a member is eligible, and the invariants that it breaks."""
     eligible = may_promote(member.durable, world.record) is None
     if not eligible:
         return eligible, frozenset()
@@ -129,7 +130,7 @@ def of_member(member: Member, world: Globals) -> tuple[bool, frozenset[Broken]]:
 
 
 def of_client(member: Member, world: Globals, rules: Rules) -> frozenset[Broken]:
-    """Return what a member breaks for the client, if it is the current primary."""
+    """Return the invariants that a member breaks for the client, if it is the current primary."""
     number, serving, client = member.durable.generation, member.serving, world.client
     is_current = serving is not None and serving.work is None and number == world.record.generation
     if client is None or not number or not is_current:
@@ -141,7 +142,7 @@ def of_client(member: Member, world: Globals, rules: Rules) -> frozenset[Broken]
 
 
 def of_globals(world: Globals) -> frozenset[Broken]:
-    """What the arbiter and the settling break."""
+    """Return the invariants that the arbiter and the settlements break."""
     broken = set()
     numbers = [number for number, _ in world.settlers]
     if len(set(numbers)) < len(numbers):
@@ -156,9 +157,9 @@ def of_globals(world: Globals) -> frozenset[Broken]:
 
 
 def of_pair(name: str, primary: Member, replica_name: str, replica: Member, record: ArbiterRecord) -> bool:
-    """Whether a replica that its primary counts as ready can take over, when it has done what it was sent.
+    """Return whether a replica that its primary counts as ready can take over once it executes its commands.
 
-    A primary that is no heir itself is a stale one, and its replicas may be anything.
+    A primary that is not eligible itself is a stale one, and its replicas may be anything.
     """
     serving = primary.serving
     if serving is None or replica_name not in serving.ready or replica.follows != name:

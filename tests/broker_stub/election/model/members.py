@@ -1,7 +1,7 @@
-"""What one member is in the model.
+"""The state of one member in the model.
 
 A member that is down does nothing, and a member that looks for a primary may do nothing too: one state.
-So a crash, a demotion and stepping down are one move, and so are the loss of a link and leaving it.
+So a crash, a demotion and stepping down are one move, and so are losing a link and leaving it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from broker_stub.election.generation import (
 )
 
 NAMES = "ABC"
-# What a primary sends in order: a pending to note, or its record.
+# A command of a primary, sent in order: a pending claim to note, or its record.
 Order = Pending | ArbiterRecord
 
 
 class Link(NamedTuple):
     """A replica as its primary sees it; the replica may be gone without the primary knowing.
 
-    :param gone: what consumers have accepted since it joined, and the replica has not acknowledged.
-    :param aside: whether a queue is set aside: nothing of it is on its way, and so none of it is waited for.
+    :param gone: dequeues since it joined that the replica has not acknowledged.
+    :param aside: True if a queue is set aside: none of it is in transit, and so none is waited for.
     """
 
     becoming: BecomeReady
@@ -37,12 +37,12 @@ class Link(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """What a primary knows and forgets in a crash.
+    """The state of a primary that a crash erases.
 
     :param held: the record it won.
     :param taken: messages of clients that it has not settled, in its store or not.
     :param leaving: messages that consumers have accepted and that are not confirmed, in its store or not.
-    :param seen: what it has read of the arbiter and not looked at.
+    :param seen: the record that it has read from the arbiter and not examined.
     """
 
     held: ArbiterRecord
@@ -58,10 +58,10 @@ class Serving(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member: two durable fields, then what a crash forgets.
+    """One member: two durable fields, then the fields that a crash erases.
 
     :param stored: its messages, a bit for each.
-    :param inbox: orders that its primary sent and that it has not carried out.
+    :param inbox: commands of its primary that it has not executed.
     """
 
     durable: GenerationState = GenerationState()
@@ -77,12 +77,12 @@ class Member(NamedTuple):
 
     @property
     def attempts(self) -> bool:
-        """Whether it has an attempt under way whose claim the arbiter may still get."""
+        """Return whether the arbiter may still get the claim of an attempt under way."""
         return self.promotion is not None or (self.serving is not None and self.serving.work is not None)
 
     @property
     def generations(self) -> frozenset[int]:
-        """Those in which it settles, or may do so without another compare-and-set."""
+        """Return the generations in which it settles, or may settle without another compare-and-set."""
         if self.promotion is not None:
             return frozenset((self.promotion.wanted.generation,))
         if self.serving is None:
@@ -93,7 +93,7 @@ class Member(NamedTuple):
 
 
 def renamed(thing: Any, names: Mapping[str, str]) -> Any:
-    """The same with other claims and other names of members, at any depth."""
+    """Return the same with other claims and other names of members, at any depth."""
     if thing is None or isinstance(thing, int):
         return thing
     if isinstance(thing, str):
@@ -107,7 +107,7 @@ def renamed(thing: Any, names: Mapping[str, str]) -> Any:
 
 
 def permuted(member: Member, order: tuple[int, ...], names: Mapping[str, str]) -> Member:
-    """The member in a world where member ``i`` is called ``order[i]``."""
+    """Return the member in a world that calls member ``i`` by the name ``order[i]``."""
     member = renamed(member, names)
     if member.serving is None:
         return member
@@ -118,7 +118,7 @@ def permuted(member: Member, order: tuple[int, ...], names: Mapping[str, str]) -
 
 
 def anonymous(member: Member) -> str:
-    """A text that is the same for a member and for any permutation of it."""
+    """Return a text that is equal for a member and any permutation of it."""
     nobody = dict.fromkeys(NAMES, "?") | {f"claim of {name}": "claim" for name in NAMES}
     nobody |= {f"cluster of {name}": "cluster" for name in NAMES}
     bare = renamed(member, nobody)

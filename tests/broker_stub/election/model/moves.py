@@ -1,13 +1,13 @@
-"""Everything that can happen next.  ``broker_stub.election.generation`` decides what a member then does.
+"""All possible next moves.  ``broker_stub.election.generation`` makes the decisions of a member.
 
-A move changes one member, or a primary and one of its replicas; what it does to the others is an
-``Effect``.  Durable writes, sends and the arbiter's compare-and-set are moves of their own, so that a crash
-(``crash``, always possible) falls between any two of them.  Sent orders arrive later, also when the
-primary has given up the link or died.  Messages are stored and acknowledged in one move, and the primary
-remembers acknowledgements, for it may act on them when the replica has long gone.
+A move changes one member, or a primary and one of its replicas; ``Effect`` has its effect on the others.
+Durable writes, sends and the arbiter's compare-and-set are separate moves, so that a crash
+(``crash``, always possible) can fall between any two of them.  Commands arrive later, also when the
+primary has given up the link or died.  Messages are stored and acknowledged in one move.  The primary
+remembers acknowledgements, since it may use them long after the replica has gone.
 
-There is another cluster, whose primary and whose arbiter a member may be sent to at any time, whatever their
-generation is: an operator gave it the wrong list.  It has no moves of its own.
+There is another cluster, to whose primary and arbiter a member may be directed at any time, whatever their
+generation is: an operator gave it the wrong list.  That cluster has no moves of its own.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tests.broker_stub.election.model.rules import DEAD, LATE, LIVE, MADE_BY, OU
 
 
 class Effect(NamedTuple):
-    """What a move does to the other members.
+    """The effect of a move on the other members.
 
-    :param renames: claims that have ended, with what they are called now.
+    :param renames: claims that have ended, with their new names.
     :param gone: the member that dies, as far as the links of others are concerned.
-    :param orders: what is sent, from whom, and to whom.
+    :param orders: the commands, with sender and receiver.
     """
 
     renames: tuple[tuple[str, str], ...] = ()
@@ -59,15 +59,15 @@ NEW = Member()
 
 
 class Move(NamedTuple):
-    """One thing that can happen.
+    """One possible move.
 
     :param other: the replica, if the move is one of a pair.
     :param record: the arbiter's, if it changes.
-    :param late: whether a compare-and-set is on its way whose member has given up; ``None`` for no change.
+    :param late: a compare-and-set in transit whose member has given up; ``None`` for no change.
     :param settles: the messages that are settled, a bit for each; ``delivers``: that a consumer gets,
         ``accepts``: that it accepts, ``confirms``: whose accept is confirmed.
     :param client: the client, if it changes.
-    :param verdict: whether a primary that looks at what it has read is wrong: it goes on, or it steps down.
+    :param verdict: False if a primary that examines its reading of the arbiter decides wrongly.
     """
 
     label: str
@@ -92,11 +92,11 @@ class Moves:
     """The moves under some rules.
 
     :param generations: the arbiter goes no further.
-    :param late: whether a compare-and-set may be carried out when its member has long given up.
-    :param wipes: whether members may lose their disks.
-    :param forces: whether members may be promoted by force, so that primaries read the arbiter again.
-    :param asides: whether queues may be set aside.
-    :param consumes: whether there are consumers.
+    :param late: True if a compare-and-set may be executed long after its member has given up.
+    :param wipes: True if members may lose their disks.
+    :param forces: True if members may be promoted by force, so that primaries read the arbiter again.
+    :param asides: True if queues may be set aside.
+    :param consumes: True if there are consumers.
     """
 
     rules: Rules
@@ -112,7 +112,7 @@ class Moves:
     # --- One member ---------------------------------------------------------------------------
 
     def of_one(self, i: int, member: Member, record: ArbiterRecord, settled: int) -> Iterator[Move]:
-        """What a member does by itself, or with the arbiter."""
+        """Yield the moves of a member alone, or with the arbiter."""
         name = NAMES[i]
         if member.crashed != member:
             yield self._crash(name, member)
@@ -137,7 +137,7 @@ class Moves:
             yield crash._replace(label=f"{name} loses its disk and starts with a new one", member=NEW)
 
     def of_client(self, i: int, member: Member, client: Client | None) -> Iterator[Move]:
-        """Return what the client does with a member, or with the impostor."""
+        """Yield the client's moves with a member, or with the impostor."""
         if client is None:
             return
         number, serving, name = member.durable.generation, member.serving, NAMES[i]
@@ -169,7 +169,7 @@ class Moves:
                 yield Move(label, member._replace(promotion=promotion))
 
     def _follow_others(self, name: str, member: Member, record: ArbiterRecord) -> Iterator[Move]:
-        """An operator gave it the list of another cluster."""
+        """Follow another cluster, whose list an operator gave it."""
         for g in range(1, self.generations + 1):
             primary = PrimaryIdentity(g, THEIRS)
             if self.rules.may_follow(member.durable, primary, record, not member.stored) is None:
@@ -180,7 +180,7 @@ class Moves:
                 yield Move(f"{label}, and is ready there", Member(handed_over))
 
     def _reread(self, name: str, member: Member, serving: Serving, record: ArbiterRecord) -> Move:
-        """It reads the arbiter, and looks later at what it read."""
+        """Read the arbiter now, and examine the result later."""
         seen, work = serving.seen, serving.work
         if seen is None:
             after = member._replace(serving=serving._replace(seen=record))
@@ -229,7 +229,7 @@ class Moves:
         return Move(label, self._claims(member, renames), effect=Effect(renames), record=new, late=False)
 
     def _leave_under_way(self, name: str, member: Member) -> Iterator[Move]:
-        """It gives up, or dies, and the arbiter gets to its request later."""
+        """Give up, or crash; the arbiter gets the request later."""
         if self.late:
             renames = self._ended(name, LATE)
             effect = Effect(renames, gone=name)
@@ -237,7 +237,7 @@ class Moves:
             yield Move(label, self._claims(member.crashed, renames), effect=effect, late=True)
 
     def arrival(self, record: ArbiterRecord) -> tuple[Effect, ArbiterRecord]:
-        """The compare-and-set that was under way.  Had another one been first, it would be forgotten."""
+        """Execute the late compare-and-set; after another one it would have no effect."""
         return Effect(((RECORD, DEAD), (LATE, RECORD))), ArbiterRecord(record.generation + 1, RECORD)
 
     # --- A primary ----------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class Moves:
                 yield Move(f"{name} settles {_bits(bit)}, which it had already", member, settles=bit)
 
     def _consume(self, name: str, member: Member, serving: Serving) -> Iterator[Move]:
-        """It delivers what was settled or inherited; what is accepted leaves, here and there in any order."""
+        """Deliver settled or inherited messages; accepted ones are removed, here and there in any order."""
         for bit in self._bits():
             if bit & serving.leaving:
                 if bit & member.stored:
@@ -322,7 +322,7 @@ class Moves:
     def _working(
         self, name: str, member: Member, serving: Serving, work: ShrinkInSync
     ) -> tuple[Member, tuple[tuple[str, str], ...]]:
-        """The next step; if that is a new round, its claim is made and the last one's has ended."""
+        """Return the next step; a new round makes its claim, and the last round's has ended."""
         renames: tuple[tuple[str, str], ...] = ()
         if isinstance(work.step, generation.Done):
             serving = serving._replace(held=work.step.record, work=None)
@@ -336,7 +336,7 @@ class Moves:
     # --- A primary and a replica -----------------------------------------------------------------
 
     def of_two(self, i: int, primary: Member, j: int, replica: Member) -> Iterator[Move]:
-        """What happens between a member that serves and another."""
+        """Yield the moves between a member that serves and another."""
         serving = primary.serving
         assert serving is not None
         link, one, two = serving.links[j], NAMES[i], NAMES[j]
@@ -357,14 +357,14 @@ class Moves:
         number = primary.durable.generation
         assert number is not None
         primary_identity = PrimaryIdentity(number, serving.held.cluster)
-        # The arbiter that gave a primary its record is of its cluster, and stays so.
+        # A primary's record comes from the arbiter of its own cluster.
         if self.rules.may_follow(replica.durable, primary_identity, serving.held, not replica.stored) is None:
             erased = Member(self.rules.erase(replica.durable, serving.held.cluster), replica.stored, one)
             linked = _linked(serving, two, Link(BecomeReady(two), 0))
             yield Move(f"{two} erases, follows {one}", primary._replace(serving=linked), erased)
 
     def _drop(self, one: str, primary: Member, serving: Serving, two: str, replica: Member) -> Move:
-        """The primary finds that a replica has gone, or that it takes too long."""
+        """Drop a replica that has gone, or that takes too long."""
         ready = serving.ready
         if replica.inbox and not self.rules.counts_from_sending:
             ready -= {two}
@@ -450,7 +450,7 @@ class Moves:
         label = f"{two} carries out {'pending ' if isinstance(order, Pending) else ''}{_text(order)}"
         return Move(label, primary, self._claims(carried_out(self.rules, replica), renames), Effect(renames))
 
-    # --- What they share -----------------------------------------------------------------------
+    # --- Shared helpers -------------------------------------------------------------------------------
 
     def _ended(self, name: str, now: str) -> tuple[tuple[str, str], ...]:
         cluster = DEAD if now == DEAD else OURS
@@ -465,7 +465,7 @@ class Moves:
 
 
 def carried_out(rules: Rules, member: Member) -> Member:
-    """The member when it has done the first thing that it was sent."""
+    """Return the member after it executes its first command."""
     order = member.inbox[0]
     if isinstance(order, Pending):
         durable = rules.note_pending(member.durable, order)

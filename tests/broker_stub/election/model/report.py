@@ -1,4 +1,4 @@
-"""What a search found, as text."""
+"""The result of a search, as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.broker_stub.election.model.search import Outcome
 
 
 def summary(outcome: Outcome, seconds: float) -> str:
-    """One line."""
+    """Summarize the result in one line."""
     how = "all states" if outcome.complete else "the search was not finished"
     if outcome.broken:
         how = "; ".join(sorted(outcome.broken))
@@ -14,6 +14,6 @@ def summary(outcome: Outcome, seconds: float) -> str:
 
 
 def counter_example(outcome: Outcome) -> str:
-    """The moves to the violation, one a line."""
+    """Return the moves to the violation, one a line."""
     width = len(str(len(outcome.trace)))
     return "".join(f"  {number:>{width}}. {move}\n" for number, move in enumerate(outcome.trace, 1))

@@ -1,4 +1,4 @@
-"""The decisions that the model asks for.  ``RULES`` are the broker's; a mutant replaces one of them."""
+"""The decisions that the model uses.  ``RULES`` are the broker's; a mutant replaces one of them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from haclient.discovery.evidence import Claimed, Evidence, OnlyStaleServed
 from haclient.discovery.topology import Topology
 
 LIVE, DEAD, RECORD, LATE = "claim of ", "dead", "record", "late"
-# UUIDs of clusters: one that a member may make, the one that was made, and that of another cluster.
+# UUIDs of clusters: one that a member may make, the one that was made, and another cluster's.
 MADE_BY, OURS, THEIRS = "cluster of ", "ours", "theirs"
 
 
 def fresh(member: str) -> str:
-    """A claim that was never used.
+    """Return an unused claim.
 
-    A claim matters only by being equal to the arbiter's, or to one that somebody may still ask for.
-    So the model calls it after the member that asks, and renames it when that has ended: ``record``
+    A claim matters only by being equal to the arbiter's, or to one that a member may still request.
+    So the model names it after the requesting member, and renames it when the request has ended: ``record``
     once the arbiter has it, ``dead`` when it never will.  That keeps the states finite and loses none.
     """
     return LIVE + member
@@ -36,23 +36,23 @@ def fresh(member: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the model asks.
+    """The rules of the model.
 
     :param claim: the claim of a member's next attempt.
-    :param renames: whether claims are renamed as ``fresh`` says; not if they can come again.
-    :param waits: whether a primary waits for the acknowledgements of a replica.
-    :param drains: whether what was settled before that must be acknowledged before the number is sent.
-    :param lacks_what_is_aside: whether a replica stays in catch-up while one of its queues is set aside.
-    :param delivers_what_is_settled: whether consumers get what was settled or inherited, and nothing else.
-    :param delivers_when_open: whether what is complete while the in-sync set shrinks is delivered later.
-    :param drains_dequeues: whether a replica has the dequeues of its catch-up before the number is sent.
-    :param confirms_what_is_stored: whether an accept is confirmed when the own store has the dequeue;
-        ``confirms_what_replicas_have``: when the replicas that are waited for have it;
+    :param renames: True to rename claims as ``fresh`` says; False if claims can recur.
+    :param waits: True if a primary waits for the acknowledgements of a replica.
+    :param drains: True if earlier settlements must be acknowledged before the number is sent.
+    :param lacks_what_is_aside: True if a replica stays in catch-up while one of its queues is set aside.
+    :param delivers_what_is_settled: True if consumers get settled or inherited messages, and no others.
+    :param delivers_when_open: True if messages completed while the in-sync set shrinks are delivered later.
+    :param drains_dequeues: True if a replica has the dequeues of its catch-up before the number is sent.
+    :param confirms_what_is_stored: True if an accept is confirmed when the own store has the dequeue;
+        ``confirms_what_replicas_have``: when the required replicas have it;
         ``confirms_when_open``: not while the in-sync set shrinks.
-    :param leaves_first: whether who is promoted first leaves its primary.
+    :param leaves_first: True if a promoted backup leaves its primary first.
     :param superseded: why a primary that read a record of the arbiter steps down.
-    :param counts_from_sending: whether a replica is ready when the number is sent, or when it has it.
-    :param learn: what a client makes of whoever serves.
+    :param counts_from_sending: True if a replica is ready when the number is sent, False when it has it.
+    :param learn: the client's conclusion from a member that serves.
     """
 
     may_promote: Callable[[GenerationState, ArbiterRecord], Refusal | None] = generation.may_promote
@@ -88,7 +88,7 @@ class Rules:
 
 RULES = Rules()
 
-# Three that are easily left out.
+# Three rules that are easily left out.
 WITHOUT_CLAIM = replace(RULES, claim=lambda _: "", renames=False)
 CLAIMS_REUSED = replace(RULES, claim=lambda member: LIVE + member, renames=False)
 ONLY_THE_LAST = replace(RULES, must_shrink=lambda ready, dropped: ready == {dropped})

@@ -17,9 +17,9 @@ from tests.broker_stub.election.model.tables import BITS, State, Tables
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a search found.
+    """The result of a search.
 
-    :param complete: whether every reachable state was seen, and all invariants held.
+    :param complete: True if every reachable state was visited, and all invariants held.
     :param trace: the moves to the first violation.
     """
 
@@ -45,19 +45,19 @@ def explore(
     client: Client | None = None,
     most_states: int | None = None,
 ) -> Outcome:
-    """Look at every state until an invariant of ``watch`` is broken, or until there were so many.
+    """Visit every state until an invariant of ``watch`` is broken, or up to a number of states.
 
-    :param late: whether a compare-and-set may be carried out when its member has long given up.
-    :param wipes: whether members may lose their disks.
-    :param forces: whether members may be promoted by force, so that primaries read the arbiter again.
-    :param asides: whether queues may be set aside.
-    :param consumes: whether there are consumers.
+    :param late: True if a compare-and-set may be executed long after its member has given up.
+    :param wipes: True if members may lose their disks.
+    :param forces: True if members may be promoted by force, so that primaries read the arbiter again.
+    :param asides: True if queues may be set aside.
+    :param consumes: True if there are consumers.
     :param client: a client of the members, and with it an impostor.
     """
     tables = Tables(Moves(rules, members, messages, generations, late, wipes, forces, asides, consumes))
     world = Globals(ArbiterRecord(0, RECORD if rules.renames else ""), client=client)
     start = tables.state([Member()] * members, world)
-    gc.disable()  # nothing here is a cycle, and looking for some takes half the time
+    gc.disable()  # no object here is a cycle, and the search for cycles takes half the time
     try:
         return _search(tables, start, watch, most_states)
     finally:
@@ -103,7 +103,7 @@ def _path(parents: dict[int, int], last: int) -> list[int]:
 
 
 def _trace(tables: Tables, state: State, path: list[int]) -> tuple[str, ...]:
-    """The labels along a path of canonical states, with one set of names from the start to the end."""
+    """Return the labels along a path of canonical states, with one set of names from start to end."""
     labels = []
     for wanted in path:
         step, state = next(

@@ -1,7 +1,7 @@
-"""What was once asked of ``Moves``, by numbers.
+"""Results of ``Moves``, cached by numbers.
 
-There are few different members in a model, in many combinations.  Each gets a number, and what one can
-do, and what two can do together, is worked out once.
+A model has few different members, in many combinations.  Each gets a number; the moves of one and of two
+are computed once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Numbered(Generic[T]):
 
 
 class Tables:
-    """The moves of a model, remembered."""
+    """The cached moves of a model."""
 
     def __init__(self, moves: Moves) -> None:
         self.moves = moves
@@ -72,13 +72,13 @@ class Tables:
         self._kept: dict[tuple[int, frozenset[int]], int] = {}
 
     def state(self, members: Iterable[Member], world: Globals) -> State:
-        """The state with these members."""
+        """Return the state with these members."""
         return (*(self._number(member) for member in members), self.worlds.of(world))
 
     # --- Moves ----------------------------------------------------------------------------------
 
     def after(self, state: State) -> list[tuple[Step, State]]:
-        """All that can happen in a state."""
+        """Return all moves in a state."""
         world, places, found = state[-1], range(len(state) - 1), []
         for i in places:
             me = state[i]
@@ -148,7 +148,7 @@ class Tables:
     # --- One state for all that differ in names only ------------------------------------------------
 
     def canonical(self, state: State) -> State:
-        """The same state with the members in an order of their own, and without dead memory."""
+        """Return the same state with the members in canonical order, and without dead memory."""
         world = self._remembered(state)
         if world != state[-1]:
             state = (*state[:-1], world)
@@ -213,7 +213,7 @@ class Tables:
     # --- Invariants -----------------------------------------------------------------------------
 
     def broken(self, state: State) -> frozenset[Broken]:
-        """What does not hold in a state."""
+        """Return the invariants that a state breaks."""
         world = state[-1]
         eligible_members, broken = False, invariants.of_globals(self.worlds.things[world])
         lost = self.worlds.things[world].expected
@@ -259,7 +259,7 @@ def _comparison(signs: tuple[int, ...]) -> tuple[bool, ...]:
 
 
 def _sorting(signs: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The orders that sort these signatures: several where some are equal."""
+    """Return the orders that sort these signatures: several if some are equal."""
     places = range(len(signs))
     orders = permutations(places)
     return [order for order in orders if [signs[order.index(place)] for place in places] == sorted(signs)]

@@ -50,7 +50,7 @@ def test_three_members_lose_nothing_in_the_first_states_of_more_generations() ->
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [2, 3])
 def test_a_compare_and_set_that_comes_late_loses_nothing(members: int) -> None:
-    """It may leave no heir, so that an arbiter should give up what its caller gave up."""
+    """A late one may leave no eligible member: arbiters should drop a request when its caller gave up."""
     assert_holds(explore(members=members, generations=4, watch=ELIGIBLE, late=True, most_states=100_000))
     assert explore(members=2, late=True).broken == {Broken.NONE_ELIGIBLE}
 
@@ -66,7 +66,7 @@ def test_a_member_with_a_new_disk_never_takes_over(members: int) -> None:
 def test_a_primary_that_reads_the_arbiter_again_steps_down_for_others_and_never_for_itself(
     members: int,
 ) -> None:
-    """Members are promoted by force while it lives, and it looks at what it read at any time after."""
+    """Members are promoted by force while it lives; it examines its reading at any time after."""
     assert_holds(explore(members=members, generations=4, watch=FORCED, forces=True, most_states=60_000))
 
 
@@ -91,21 +91,23 @@ def test_what_three_members_deliver_survives_in_the_first_states() -> None:
 def test_no_impostor_locks_a_client_out_of_members_that_prove_who_they_are(
     members: int, generations: int
 ) -> None:
-    """Nor does the client go back to an older primary, unless only such have served for long."""
+    """The client also never returns to an older primary, unless only such have served for long."""
     pair = {"members": members, "messages": 0, "generations": generations, "most_states": 30_000}
     assert_holds(explore(**pair, client=Client(proves=True), watch=SAFETY | PROVEN_CLIENTS))
 
 
 def test_where_nobody_proves_anything_no_impostor_locks_a_client_out_for_ever() -> None:
-    """But until it forgets: among equals the higher generation counts, which is what fences old primaries."""
+    """The lock-out ends when it forgets: among equals the higher generation counts, which fences old
+    primaries.
+    """
     anonymous = Client(proves=False)
     assert_holds(explore(members=2, messages=0, generations=4, client=anonymous, watch=SAFETY | CLIENTS))
     locked_out = explore(members=2, messages=0, client=anonymous, watch=frozenset({Broken.LOCKED_OUT}))
     assert locked_out.broken == {Broken.LOCKED_OUT}
 
 
-# With the claim left out, with claims reused, with a bump at the last replica only.
-# Then every other sentence of the rules, with the invariants that show what it is there for.
+# The claim left out, claims reused, a bump at the last replica only; then each other rule left out, with the
+# invariants that show its purpose.
 SHOWN = [
     ("without-claim", 2, SAFETY),
     ("claims-reused", 3, SAFETY),

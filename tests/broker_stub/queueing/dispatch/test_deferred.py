@@ -1,4 +1,6 @@
-"""Messages that not every consumer takes: they wait for one that does, and cost nothing meanwhile."""
+"""Messages that some consumers refuse: they wait for a consumer that takes them, and cost nothing
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tests.broker_stub.queueing.takers import Taker
 
 
 class Multiples(Taker):
-    """A consumer of messages whose number is a multiple; it counts the messages it was asked about."""
+    """A consumer of messages whose number is a multiple; it counts how often it was asked."""
 
     def __init__(self, queue: Queue, credit: int, multiple: int) -> None:
         self.asked = 0
@@ -66,7 +68,7 @@ def test_a_message_that_two_wait_for_goes_to_the_first_that_is_ready_and_comes_b
 
 
 class CountedRefusals(set[Consumer]):
-    """Who refused a message; it counts how often that was asked."""
+    """The consumers that refused a message, with a count of its lookups."""
 
     asked = 0
 
@@ -77,7 +79,7 @@ class CountedRefusals(set[Consumer]):
 
 @pytest.mark.parametrize("credit", [1, 10])
 def test_what_one_consumer_refused_is_compared_a_few_times_with_each(credit: int) -> None:
-    """Each credit of the other consumer must not have everything compared again."""
+    """A credit of the other consumer must not restart the comparison of all messages."""
     CountedRefusals.asked = 0
     queue = Queue("q", lambda: 0.0)
     refuser, slow = Taker(queue, 2000), Taker(queue, 0)

@@ -1,4 +1,4 @@
-"""Delayed messages under a clock that the test turns: none early, and all in the end."""
+"""Delayed messages under a clock set by the test: none is early, and all are delivered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Clock:
         return self.timers[-1]
 
     def go_on(self, seconds: float) -> None:
-        """Time passes; timers fire at their time, and not before."""
+        """Advance the time; timers fire at their time, and not before."""
         end = self.now + seconds
         while due := [timer for timer in self.timers if timer.at <= end and not timer.cancelled]:
             first = min(due, key=lambda timer: timer.at)
@@ -150,7 +150,7 @@ def test_a_selective_consumer_gets_what_has_become_due_behind_its_cursor() -> No
 
 
 def test_a_delay_is_in_the_bytes_as_a_time_of_this_member() -> None:
-    """So a store without another column has it, and a restart goes on with what is left."""
+    """So a store needs no other column, and a restart continues with the remaining delay."""
     clock = Clock()
     queue = make(clock)
     put(queue, "x", delay=5000)

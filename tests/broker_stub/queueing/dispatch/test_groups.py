@@ -1,4 +1,4 @@
-"""Message groups: each belongs to one consumer as long as that lives, and its messages come in order."""
+"""Message groups: each belongs to one consumer for that consumer's life, and its messages arrive in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make() -> Queue:
 
 
 def put(queue: Queue, *bodies: str) -> None:
-    """The group of a message is the first letter of its body, if that is no capital."""
+    """Add messages whose group is the first letter of the body, unless that is a capital."""
     for body in bodies:
         group = body[:1].encode() if body[:1].islower() else None
         queue.enqueue(body.encode(), lambda _: None, None, Envelope(group=group))
@@ -125,7 +125,7 @@ def test_the_group_is_read_from_the_properties(group_id: str | None, group: byte
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """No two living consumers get the same group, and each group comes in order, but for what came back."""
+    """No two living consumers get the same group; each group arrives in order, except requeued messages."""
 
     @initialize()
     def start(self) -> None:

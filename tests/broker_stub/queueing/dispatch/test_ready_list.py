@@ -1,4 +1,4 @@
-"""What is available comes out by number, whichever way it came in."""
+"""Available messages leave by number, in whatever order they arrived."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make(*numbers: int) -> ReadyList:
 
 
 def taken(order: ReadyList | PriorityReadyList) -> list[int]:
-    """The numbers of all that is available, as they come."""
+    """Take all available messages; return their numbers in order."""
     found = []
     while (each := order.take()) is not None:
         found.append(each.number)

@@ -1,4 +1,4 @@
-"""Consumers that take some messages only: a model, and what they cost where nobody takes anything."""
+"""Consumers that take some messages only: a model, and the cost of messages that no consumer takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from broker_stub.queueing.queue import Queue
 
 
 class Taker:
-    """A consumer that takes messages whose first byte is one of ``wanted``, ``None`` for all."""
+    """A consumer of messages whose first byte is one of ``wanted``, ``None`` for all."""
 
     def __init__(
         self, queue: Queue, wanted: bytes | None, credit: int = 0, *, browsing: bool = False
@@ -55,7 +55,9 @@ class Taker:
 
 
 class SelectiveMachine(RuleBasedStateMachine):
-    """Nobody has room and a message waits that he takes; nothing is lost or given twice; order is kept."""
+    """No consumer with room lacks a waiting message that it takes; none is lost or duplicated; order is
+    kept.
+    """
 
     @initialize()
     def start(self) -> None:
@@ -176,7 +178,7 @@ async def test_what_selective_consumers_took_is_not_kept() -> None:
 
 
 class SlowTaker(Taker):
-    """A consumer whose selector takes 20 ms, by a clock of its own."""
+    """A consumer whose selector takes 20 ms of a simulated clock."""
 
     now = 0.0
 
@@ -186,7 +188,7 @@ class SlowTaker(Taker):
 
 
 def slow_queues(count: int) -> list[Queue]:
-    """Queues of one member, which have the time for looks together."""
+    """Return queues of one member, which share the time limit of conditions."""
     time = SelectionTime(lambda: SlowTaker.now)
     return [Queue(f"q{number}", lambda: 0.0, selection_time=time) for number in range(count)]
 
@@ -195,7 +197,7 @@ def slow_queues(count: int) -> list[Queue]:
 async def test_a_slow_selector_is_asked_a_few_times_in_one_iteration_of_the_loop(browsing: bool) -> None:
     [queue] = slow_queues(1)
     taker = SlowTaker(queue, b"x", credit=10, browsing=browsing)
-    for each in (b"other",) * 20 + (b"x",):  # each new message has consumers looked for
+    for each in (b"other",) * 20 + (b"x",):  # each new message starts a search for consumers
         queue.enqueue(each, lambda _: None, None)
     asked = [taker.asked]
     while not taker.held:
