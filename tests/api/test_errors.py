@@ -108,6 +108,7 @@ INTERNAL = {
     "AttachTooLarge",
     "GaveUpError",
     "IllegalMove",
+    "MalformedValue",
     "NotYetError",
     "TlsFileError",
     "TooManyLinksError",

@@ -171,7 +171,7 @@ def test_a_fork_talks_to_its_parents_broker_and_cannot_command_it() -> None:
 def test_it_is_gone_after_its_context() -> None:
     with in_process_broker() as broker:
         pass
-    with pytest.raises(RuntimeError, match="its context or fixture has ended"):
+    with pytest.raises(RuntimeError, match="of this context or fixture has ended"):
         broker.restore()
 
 

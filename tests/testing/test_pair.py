@@ -209,7 +209,7 @@ def test_a_pair_whose_context_has_ended_says_so(
 ) -> None:
     with haclient_pair_factory(members=1) as pair:
         pass
-    with pytest.raises(RuntimeError, match="its context or fixture has ended"):
+    with pytest.raises(RuntimeError, match="of this context or fixture has ended"):
         pair.wait_ready()
 
 

@@ -100,6 +100,8 @@ async def test_a_hung_primary_is_killed_before_another_is_promoted() -> None:
         hung.process.signal(signal.SIGSTOP)
         pid = hung.pid
         await pair.wait_until(lambda pair: pair.generation == 2)
+        # A member has its generation before the supervisor reports that it was promoted.
+        await pair.wait_until(lambda pair: [event.kind for event in pair.events].count("promoted") == 2)
         kinds = [(event.kind, event.member) for event in pair.events]
         assert kinds.index(("fenced", hung.name)) < kinds.index(("died", hung.name))
         assert kinds.index(("died", hung.name)) < kinds.index(("promoted", pair.primary.name))
