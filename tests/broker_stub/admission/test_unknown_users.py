@@ -127,7 +127,7 @@ async def test_a_client_of_an_unknown_user_gets_the_error_of_a_wrong_password(
         assert (await client.end()).condition.name == "amqp:unauthorized-access"
     line = re.compile(r"from 127\.0\.0\.1:\d+ ended: .*the client did not prove who it is")
     async with asyncio.timeout(10):  # a member writes the line after its Close
-        while len(line.findall((tmp_path / "member.log").read_text())) < 2:
+        while len(line.findall((tmp_path / "member.log").read_text())) < 2:  # noqa: ASYNC110 - of a file
             await asyncio.sleep(0.01)
 
 
