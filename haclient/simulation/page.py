@@ -122,7 +122,7 @@ def _seconds(one: Arrivals, span: float) -> list[dict[str, float]]:
 
 
 def _layers(one: Arrivals, span: float, *, zoomed: bool = True) -> list[Any]:
-    """The layers of a panel; those of a page can be zoomed, and name the rows of their figure."""
+    """Return the layers of a panel; on a page they can be zoomed and refer to named rows."""
     axis = alt.Axis(tickCount=6)
     x = alt.X("s:Q", title=_TIME, axis=axis, scale=alt.Scale(domain=[0, span], nice=False))
     y_scale = alt.Scale(domain=[0, 3 * one.setup_rate], nice=False)
