@@ -1,16 +1,16 @@
 """Reads fields of an encoded AMQP message without decoding it.
 
-A message is a row of described sections.  The broker needs a few fields of the first ones and
-never the body, so it steps over each section by its size and stops where the body begins.
+A message is a sequence of described sections.  The broker needs a few fields of the first sections and never
+the body.  So it steps over each section by its size, and stops where the body begins.
 
 Rules
 -----
-* The bytes of the bare message (properties, application properties, body) are never changed: what stands
+* The bytes of the bare message (properties, application properties, body) are never changed.  The sections
   before it may be (``message_header``, ``message_annotations``).
-* Bytes that are no AMQP message raise ``MalformedMessageError``, whatever they are.
-* The values in front of the body of a client's message are nested ``MOST_LEVELS`` deep at most.  How deep
-  the body is, is a matter of those that read it.
-* Bytes in the body, in a value or in another section that look like a field are not taken for it.
+* For bytes that are no AMQP message, the only error is ``MalformedMessageError``.
+* In a client's message, the values before the body are nested at most ``MOST_LEVELS`` deep.  The depth of the
+  body is not checked; its readers must do so.
+* Bytes in the body, in a value or in another section that look like a field are not mistaken for it.
 
 Sources: AMQP 1.0 part 1, sections 1.2 (encodings) and 1.3 (descriptors); part 3, section 3.2
 (message format).  ``_AMQ_DUPL_ID`` is the duplicate-detection property of ActiveMQ Artemis.
@@ -37,27 +37,27 @@ from haclient.engine.amqp_values.walk import (
 
 DUPLICATE_ID = b"_AMQ_DUPL_ID"
 DELIVERY_TIME, DELIVERY_DELAY = b"x-opt-delivery-time", b"x-opt-delivery-delay"
-"""Annotations: when a message may be delivered, or how long after its enqueue, in milliseconds."""
+"""Annotations: earliest delivery of a message, as a time or as a delay after its enqueue, in milliseconds."""
 REPLICATE = b"x-qpid-replicate"
-"""The annotation by which a message is in no backup."""
+"""The annotation that excludes a message from replication."""
 DEAD_LETTER_ID = b"x-opt-dead-letter-id"
-"""The annotation of a dead letter that says which message it was: its duplicate-detection id."""
+"""The annotation of a dead letter with the duplicate-detection id of the original message."""
 MAX_DUPLICATE_ID = 256
-"""Bytes of a duplicate-detection id: a queue remembers thousands, and each goes to every replica."""
-# A constructor and a size of four bytes stand before them.
+"""Maximum bytes of a duplicate-detection id: a queue keeps thousands, and replicates each."""
+# With a constructor and a size of four bytes.
 _LONGEST_ENCODED_ID = MAX_DUPLICATE_ID + 5
 
 HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x72, 0x73, 0x74
 _FIRST_BODY_SECTION = 0x75
 _LAST_SECTION = 0x78
-# Where a field stands in its list: part 3, sections 3.2.1 and 3.2.4.
+# Position of a field in its list: part 3, sections 3.2.1 and 3.2.4.
 _DURABLE, _PRIORITY, _TTL, _DELIVERY_COUNT = 0, 1, 2, 4
 DEFAULT_PRIORITY, _HIGHEST_PRIORITY = 4, 9
 _USER_ID, _TO, _SUBJECT, _EXPIRY, _GROUP_ID = 1, 2, 3, 8, 10
 _NULL, _TRUTHS, _FALSEHOODS = b"\x40", (b"\x41", b"\x56\x01"), (b"\x42", b"\x56\x00")
-# Key of the property in the two encodings of a string (str8-utf8, str32-utf8).
+# The property's key in both encodings of a string (str8-utf8, str32-utf8).
 _DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICATE_ID)
-# What the annotations that a queue heeds begin with: most messages have none of them.
+# Prefix of the annotations that a queue reads: most messages have none of them.
 _ANNOTATION_PREFIX = b"x-opt-de"
 _UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0, 0x50: 1}
 _TIMESTAMP = 0x83
@@ -66,30 +66,30 @@ _TIMESTAMP = 0x83
 class MalformedMessageError(ValueError):
     """The bytes are not an encoded AMQP message.
 
-    :cvar condition: of the outcome that its sender gets.
+    :cvar condition: error condition of the outcome that the sender gets.
     """
 
     condition = DECODE_ERROR
 
 
 class InvalidFieldError(MalformedMessageError):
-    """A field of a message has a value that is not taken."""
+    """A field of a message has a value that the broker does not accept."""
 
     condition = INVALID_FIELD
 
 
 class Envelope(NamedTuple):
-    """The fields of a message that a queue needs (a tuple, for every message has one).
+    """The fields of a message that a queue needs; a tuple for speed, as each message has one.
 
     :param ttl_ms: the header's time to live, in milliseconds.
     :param expiry_ms: ``absolute-expiry-time``, in milliseconds since the epoch.
-    :param delivery_count: earlier delivery attempts, as the sender says.
+    :param delivery_count: earlier delivery attempts, as reported by the sender.
     :param duplicate_id: the encoded value of ``_AMQ_DUPL_ID``.
-    :param group: ``group-id``, encoded as UTF-8; ``None`` for none and for an empty one.
+    :param group: ``group-id``, encoded as UTF-8; ``None`` if it is missing or empty.
     :param deliver_at_ms: ``x-opt-delivery-time``, in milliseconds since the epoch.
     :param delay_ms: ``x-opt-delivery-delay``, in milliseconds.
-    :param priority: the header's, from 0 to 9: 4 where it has none, and 9 where it has more.
-    :param is_replicated: whether the backups have it; false where ``x-qpid-replicate`` is.
+    :param priority: the header's priority, limited to 9; 4 if the header has none.
+    :param is_replicated: whether backups get the message; false if it has ``x-qpid-replicate``.
     """
 
     durable: bool = False
@@ -105,17 +105,17 @@ class Envelope(NamedTuple):
 
     @property
     def is_timed(self) -> bool:
-        """Whether it expires by a time to live or a time, or is to be delivered later."""
+        """Return whether the message expires, or must be delivered later."""
         return not (self.ttl_ms is self.expiry_ms is self.deliver_at_ms is self.delay_ms is None)
 
 
 PLAIN = Envelope()
 
-# A sender's messages begin alike up to the value of their id, where it is the only property: what that says
-# is read once.  The values: where the id ends, and the fields of the envelope before and behind it.
+# A sender's messages are equal up to the value of the id, if the id is the only property.  So that start is
+# read once.  Values: the end of the id, and the envelope's fields before and after the id.
 _starts: dict[bytes, tuple[int, tuple[object, ...], tuple[object, ...]]] = {}
 _MOST_STARTS = 256
-# A start that has room for a message's own id would differ from message to message.
+# A longer start may contain a message id, which differs from message to message.
 _LONGEST_START = 48
 _ONE_PROPERTY = 2  # items: its key and its value
 _DESCRIBED, _SMALL_ULONG, _LIST0 = walk.DESCRIBED, walk.SMALL_ULONG, walk.LIST0
@@ -126,23 +126,23 @@ _BEFORE_ID = Envelope._fields.index("duplicate_id")
 
 
 def inspect(data: bytes, *, bounded: bool = False) -> Envelope:
-    """The envelope of an encoded message.
+    """Return the envelope of an encoded message.
 
-    :param bounded: refuse values in front of the body that are nested too deeply.
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :param bounded: refuse values before the body that are nested too deeply.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     found = data.find(_SHORT_KEY, 0, _LONGEST_START)
     if found < 0:
         return _inspect(data, bounded=bounded)
     at = found + len(_SHORT_KEY)
-    start = data[: at + 1]  # with the size of the id, by which it says where the section ends
+    start = data[: at + 1]  # includes the size of the id, and with it the end of the section
     known = _starts.get(start)
     if known is not None:
         end, before, behind = known
         if data[end : end + 3] in _BODY_STARTS:
             return tuple.__new__(Envelope, (*before, data[at - 1 : end], *behind))
     envelope = _inspect(data, bounded=bounded)
-    # What stands before the key is the number of items, if this is where it seems to be.
+    # The byte before the key is the number of items, if the key is a property of the message.
     if known is None and data[found - 1] == _ONE_PROPERTY and len(data) > at:
         end = at + 1 + data[at]
         if envelope.duplicate_id == data[at - 1 : end] and _is_only_property(data, found, end):
@@ -153,13 +153,13 @@ def inspect(data: bytes, *, bounded: bool = False) -> Envelope:
 
 
 def _is_only_property(data: bytes, found: int, end: int) -> bool:
-    """Whether the first application properties of an inspected message are that one."""
+    """Return whether the id found is the only application property of an inspected message."""
     first = next((each for each in before_body(data) if each[0] == APPLICATION_PROPERTIES), None)
     return first is not None and first_item(data, first[1]) == (found, _ONE_PROPERTY, end)
 
 
 def _inspect(data: bytes, *, bounded: bool) -> Envelope:
-    """The same, of any message."""
+    """Return the envelope of any message, without the cache of starts."""
     try:
         header, annotations, properties, duplicate, body = _walk(data)
         expiry, group = (None, None) if properties < 0 else _expiry_and_group(data, properties)
