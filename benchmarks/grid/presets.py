@@ -47,9 +47,9 @@ class Preset:
     :param after_lost: whether the first attempt goes to the member after the lost one.
     :param clips: whether draws are cut to the cap, so that they pile up on it.
     :param from_start: delays count from the beginning of the last attempt, not from its end.
-    :param attempt_timeout: seconds for one attempt; infinite where only the kernel ends it.  With
-        ``from_start`` an attempt has at least the delay that counts beside it.
-    :param attempt_timeouts: the same where it changes from attempt to attempt; endless.
+    :param attempt_timeout: seconds for one attempt; infinite if only the kernel ends it.  With
+        ``from_start``, an attempt has at least the time of the delay that runs concurrently.
+    :param attempt_timeouts: the same, if it changes from attempt to attempt; endless.
     """
 
     name: str

@@ -195,12 +195,11 @@ def _envelope(header: list[bytes] | None, expiry: int | None, duplicate: bytes |
 
 
 def inspect_new(data: bytes) -> Envelope:
-    """The envelope of a message from a client: its id is its sender's, also where it was a dead letter.
+    """Return the envelope of a message from a client, with the sender's id even if it was a dead letter.
 
-    Selectors read the sections in front of the body, and so do consumers, whatever they make of the body: so
-    these sections are bounded in depth.
+    The depth of the sections before the body is bounded, because selectors and all consumers read them.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message, or a field is not taken.
+    :raises MalformedMessageError: if the bytes are no AMQP message, or a field is not accepted.
     """
     envelope = inspect(data, bounded=True)
     duplicate_id = envelope.duplicate_id
@@ -214,7 +213,7 @@ def inspect_new(data: bytes) -> Envelope:
 
 
 def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None, int]:
-    """Header fields, where annotations to heed and properties start (or -1), duplicate-detection id, body."""
+    """Return header fields, starts of relevant annotations and properties (or -1), id, start of body."""
     header = duplicate = None
     annotations = properties = -1
     size, position = len(data), 0
@@ -243,34 +242,34 @@ def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None, int]
 
 
 def to_address(data: bytes) -> str | None:
-    """The ``to`` of a message, by which the anonymous terminus routes.
+    """Return the ``to`` of a message, by which the anonymous terminus routes.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     return _text_property(data, _TO)
 
 
 def user_id(data: bytes) -> bytes | None:
-    """The ``user-id`` of a message: who its sender says that it is.
+    """Return the ``user-id`` of a message, as claimed by its sender.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     encoded = _property(data, _USER_ID)
     return None if encoded is None else content(encoded, walk.BINARY8)
 
 
 def subject(data: bytes) -> str | None:
-    """The ``subject`` of a message, by which an exchange routes.
+    """Return the ``subject`` of a message, by which an exchange routes.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     return _text_property(data, _SUBJECT)
 
 
 def message_annotations(data: bytes) -> tuple[dict[bytes, bytes], int]:
-    """The encoded values of the message annotations by their keys, and where the body starts.
+    """Return the encoded message annotations by key, and the start of the body.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message with a body.
+    :raises MalformedMessageError: if the bytes are no AMQP message with a body.
     """
     found: dict[bytes, bytes] = {}
     position = 0
@@ -287,9 +286,9 @@ def message_annotations(data: bytes) -> tuple[dict[bytes, bytes], int]:
 
 
 def body_start(data: bytes) -> int:
-    """Where the body of a message starts; the end of one without.
+    """Return the start of a message's body; the end of the message if there is no body.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     position = 0
     while position < len(data):
@@ -301,15 +300,15 @@ def body_start(data: bytes) -> int:
 
 
 def header_end(data: bytes) -> int:
-    """Where the header of a message ends; 0 without one."""
+    """Return the end of a message's header; 0 if there is none."""
     code, _, end = next(before_body(data), (0, 0, 0))
     return end if code == HEADER else 0
 
 
 def _by_name(data: bytes, start: int) -> dict[bytes, bytes]:
-    """Return the map at ``start``; its keys are short symbols, and given without their constructor.
+    """Return the map at ``start`` by its keys (short symbols), without their constructors.
 
-    A last key without a value is ignored: a store may have such a message, and must be restored.
+    A last key without a value is ignored, because a store with such a message must be restored.
     """
     position, count, _ = first_item(data, start)
     found = {}
@@ -322,7 +321,7 @@ def _by_name(data: bytes, start: int) -> dict[bytes, bytes]:
 
 
 def _property(data: bytes, index: int) -> bytes | None:
-    """One encoded field of the properties, ``None`` where it is not there."""
+    """Return an encoded field of the properties; ``None`` if it is missing."""
     position = 0
     try:
         while position < len(data):
@@ -344,9 +343,9 @@ def _text_property(data: bytes, index: int) -> str | None:
 
 
 def before_body(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Each section in front of the body, as ``section`` returns it.
+    """Yield each section before the body, in the form of ``section``.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     position = 0
     while position < len(data):
@@ -358,9 +357,9 @@ def before_body(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def section(data: bytes, position: int) -> tuple[int, int, int]:
-    """The code of the section at a position, where its value starts, and where it ends; the body is the rest.
+    """Return the code, value start and end of the section at a position; the body ends with the message.
 
-    :raises MalformedMessageError: when there is none.
+    :raises MalformedMessageError: if there is no section.
     """
     try:
         if data[position] == _DESCRIBED and data[position + 1] == _SMALL_ULONG:  # as most senders do
@@ -397,14 +396,14 @@ def _uint(fields: list[bytes], index: int) -> int | None:
 
 
 def _whole(encoded: bytes) -> int | None:
-    """A whole number or a timestamp, of any width."""
+    """Return the value of an integer or a timestamp of any width; ``None`` for other types."""
     code = encoded[0]
     if code in _SIGNED:
         return int.from_bytes(encoded[1:], signed=True)
     return int.from_bytes(encoded[1:]) if code in _UNSIGNED else None
 
 
-# byte, short, int, smallint, long, smalllong, timestamp; and the unsigned ones: part 1, section 1.6.
+# byte, short, int, smallint, long, smalllong, timestamp; then the unsigned types: part 1, section 1.6.
 _SIGNED = frozenset((0x51, 0x61, 0x71, 0x54, 0x81, 0x55, 0x83))
 _UNSIGNED = frozenset((0x50, 0x60, 0x70, 0x52, 0x43, 0x80, 0x53, 0x44))
 
@@ -420,7 +419,7 @@ def _expiry_and_group(data: bytes, start: int) -> tuple[int | None, bytes | None
 
 
 def _duplicate_id(data: bytes, start: int, end: int) -> bytes | None:
-    """The value of ``_AMQ_DUPL_ID`` in the map at ``start``: searched for, then made sure of."""
+    """Return ``_AMQ_DUPL_ID`` in the map at ``start``; search the bytes first, then verify the key."""
     for key in _DUPLICATE_KEYS:
         found = data.find(key, start, end)
         if found >= 0:

@@ -45,7 +45,7 @@ class Delay:
     :param base: the ceiling before jitter: the maximum of ``delay``.
     :param delay: the time to wait.
     :param retry_after: the server's uncut ``retry_after``, if it was used.
-    :param floor: the minimum of ``delay``, which was drawn uniformly between ``floor`` and ``base``.  Equal to
+    :param floor: the minimum of ``delay``, which was drawn uniformly between ``floor`` and ``base``.  It is
         ``base`` if nothing was drawn; ``None`` if something other than the draw chose ``delay``.
     """
 

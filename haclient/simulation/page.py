@@ -87,7 +87,7 @@ def _panel(place: int, one: Arrivals, span: float) -> Markup:
 
 
 def png(series: Sequence[Arrivals], title: str) -> bytes:
-    """The charts alone, side by side in the light colours."""
+    """Return the charts without the table, side by side in light colours, as PNG."""
     span = time_span(series)
     panels = [
         alt.layer(*_layers(one, span, zoomed=False), data=library.data(_seconds(one, span))).properties(
@@ -105,7 +105,7 @@ def png(series: Sequence[Arrivals], title: str) -> bytes:
 
 
 def _seconds(one: Arrivals, span: float) -> list[dict[str, float]]:
-    """A row for each bin of the time axis."""
+    """Return a row for each bin of the time axis."""
     width = span / BINS
     return [
         {

@@ -56,12 +56,18 @@ def write_html(
 
 
 def need(module: str) -> None:
-    """:raises NoPlotsError: when this module of the extra is missing."""
+    """Check that a module of the extra is installed.
+
+    :raises NoPlotsError: if it is not.
+    """
     if find_spec(module) is None:
         raise NoPlotsError(module)
 
 
 def need_for(png: Path | None, html: Path | None) -> None:
-    """:raises NoPlotsError: when something is missing that these pictures need, before the storm."""
+    """Check, before a simulation, that the modules for these pictures are installed.
+
+    :raises NoPlotsError: if one is missing.
+    """
     for module in _MODULES if png or html else ():
         need(module)
