@@ -15,7 +15,7 @@ from haclient.retry.backoff import Delay
 
 
 class GiveUpReason(enum.Enum):
-    """Why a search ended without a usable session."""
+    """The reason why a search ended without a usable session."""
 
     DEADLINE = "deadline"
     MAX_ATTEMPTS = "max-attempts"

@@ -17,7 +17,7 @@ RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
 
 
 class FailureReason(enum.Enum):
-    """Why an attempt did not end in a usable session."""
+    """The reason why an attempt did not end in a usable session."""
 
     UNRESOLVED = "unresolved"
     REFUSED = "refused"

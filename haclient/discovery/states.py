@@ -42,7 +42,7 @@ class SearchState(enum.Enum):
 
 
 class Trigger(enum.Enum):
-    """Why a search changes its state."""
+    """The reason for a change of state."""
 
     ROUND_STARTS = "round starts"
     ROUND_FAILED = "round failed"

@@ -29,7 +29,7 @@ _DECORRELATED_GROWTH = 3
 
 
 class Strategy(Protocol):
-    """How delays grow and spread."""
+    """The growth and the spread of delays."""
 
     name: ClassVar[str]
 

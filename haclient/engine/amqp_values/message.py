@@ -254,14 +254,14 @@ if TYPE_CHECKING:
         """
 
         expiry_time: float
-        """When the message expires, in seconds since 1970 UTC; 0, the default, is never.
+        """The time at which the message expires, in seconds since 1970 UTC; 0, the default, is never.
         Section *properties*, where AMQP calls it ``absolute-expiry-time`` and counts milliseconds.
 
         A wait in the client or a failover does not change it.  The clocks of client and broker must agree.
         """
 
         creation_time: float
-        """When the message was created, in seconds since 1970 UTC; 0, the default, is unknown.
+        """The time at which the message was created, in seconds since 1970 UTC; 0, the default, is unknown.
         Section *properties*, where AMQP counts milliseconds.
 
         The client does not set it.
