@@ -7,8 +7,8 @@ haclient with Kafka's delays, proton and rhea. The simulator's prediction for su
 - ``attempts``: dials of all clients, and SYNs on loopback (``syn_counter``), since the node listens.
 - ``processor``: user and system time of the node's processes, from then until the last client is back.
 - mu, for the simulator: the rate of one processor of the node, that is, the clients divided by that processor
-  time. Arrivals would mislead. The node accepts all connections at once and sets them up in parallel, so most
-  arrive at the end, much denser than they were set up.
+  time. Arrivals would mislead. The node accepts all connections at once and sets them up in parallel.  So
+  most arrive at the end, much denser than they were set up.
 """
 
 from __future__ import annotations

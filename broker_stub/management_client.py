@@ -1,12 +1,12 @@
-"""The client of the management node: connects to one given member as the cluster-admin.
+"""Client of the management node: connects to one given member as the cluster-admin.
 
 Rules
 -----
-* It connects to no other member: no failover, no redirect.  A command must reach the member that it
-  names, or learn that it cannot.
-* Every call has a timeout.  A member that cannot be reached, does not answer or drops the connection
-  raises ``MemberUnreachableError``; one that answers with a refusal, ``MemberRefusedError``.
-* A listener that is no member learns nothing of the password (``amqp.password_mechanisms``).
+* The client connects to no other member: no failover, no redirect.  A command reaches the member that it
+  names, or fails.
+* Every call has a timeout.  If the member cannot be reached, does not answer or drops the connection, the
+  call raises ``MemberUnreachableError``; if the member refuses, ``MemberRefusedError``.
+* The password is never revealed to a listener that is no member (``amqp.password_mechanisms``).
 
 Source: AMQP Management 1.0, working draft 16, section 2.
 """
@@ -37,15 +37,15 @@ from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 from haclient.printable.text import printable
 
-# Management is on the same machine or the next one; a member that takes longer is in trouble.
+# Management runs on the same machine or in the same network; a slower member has a problem.
 DEFAULT_TIMEOUT = 5.0
 _OK = range(200, 300)
-# Rows of a QUERY: what a member returns at most.
+# Maximum rows that a member returns for a QUERY.
 _PAGE = 500
 _MAX_RETREATS = 100
-# Ten times the queues that a member has by default; each row costs a kilobyte here.
+# Ten times a member's default number of queues; each row takes a kilobyte of memory.
 _MOST_ROWS = 1_000_000
-# What tells objects apart, of any type.
+# Attributes that identify an object of any type.
 _KEY = ("name", "identity", "exchange", "queue", "key", "link")
 
 
@@ -53,7 +53,7 @@ class AdminError(Exception):
     """A member could not be managed."""
 
     def __str__(self) -> str:
-        """One printable line: parts of it are the member's."""
+        """Return the text as one printable line, since the member sent parts of it."""
         return printable(super().__str__())
 
 
@@ -64,7 +64,7 @@ class MemberUnreachableError(AdminError):
 class MemberRefusedError(AdminError):
     """The member refused the request.
 
-    :param status: the response's status code; 403 when it refused the connection.
+    :param status: the response's status code; 403 if the member refused the connection.
     """
 
     def __init__(self, description: str, status: int = 403) -> None:
@@ -74,7 +74,7 @@ class MemberRefusedError(AdminError):
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """The status that a member reports; ``facts`` has all of it."""
+    """The status that a member reports; ``facts`` has all fields."""
 
     name: str
     role: str
@@ -92,12 +92,12 @@ class MemberStatus:
 
     @property
     def serves(self) -> bool:
-        """Whether it lets clients in."""
+        """Return whether the member admits clients."""
         return Role(self.role).serves
 
     @property
     def warning(self) -> str:
-        """What a forced promotion may have lost; empty if nothing."""
+        """Return the member's warning about messages that a forced promotion may have lost; else empty."""
         return str(self.facts.get("warning") or "")
 
 
@@ -128,13 +128,12 @@ class AdminClient:
     ) -> AdminClient:
         """Connect to a member.
 
-        :param credentials: those of the cluster-admin.
+        :param credentials: the cluster-admin's.
         :param timeout: seconds for the connection, and for each call.
-        :param connect_timeout: seconds for the connection, where that has more time.
-        :param tls: for an address with TLS; ``None`` trusts the system's authorities, and
-            excludes PLAIN.
-        :raises MemberUnreachableError: when it cannot be reached in time.
-        :raises MemberRefusedError: when it refuses the connection.
+        :param connect_timeout: seconds for the connection, if different from ``timeout``.
+        :param tls: used if the address has TLS; ``None`` trusts the system's authorities, and excludes PLAIN.
+        :raises MemberUnreachableError: if the member cannot be reached in time.
+        :raises MemberRefusedError: if the member refuses the connection.
         """
         client = cls(address, timeout)
         limit = timeout if connect_timeout is None else connect_timeout
@@ -175,8 +174,8 @@ class AdminClient:
     ) -> Any:
         """Send one request and return the body of the response.
 
-        :raises MemberRefusedError: when the status is not 2xx.
-        :raises MemberUnreachableError: when the member does not answer in time.
+        :raises MemberRefusedError: if the status is not 2xx.
+        :raises MemberUnreachableError: if the member does not answer in time.
         """
         if self._requests is None or self._requests.dead:
             raise MemberUnreachableError(f"{self.address}: the connection has ended")
@@ -209,7 +208,7 @@ class AdminClient:
     async def promote(self, *, at_least: int = 0, force: bool = False) -> MemberStatus:
         """Make the member the primary, in a generation not below ``at_least``.
 
-        :param force: promote it whatever its store lacks; ``warning`` says what that may be.
+        :param force: promote the member even if its store lacks messages; see ``warning`` of the result.
         """
         return MemberStatus.of(await self.call("PROMOTE", generation=at_least, force=force))
 
@@ -218,7 +217,7 @@ class AdminClient:
         return MemberStatus.of(await self.call("DEMOTE", primary=None if primary is None else str(primary)))
 
     async def check_arbiter(self) -> MemberStatus:
-        """Have a primary read the arbiter now; it steps down if another member was made primary."""
+        """Make a primary read the arbiter now; it steps down if another member was made primary."""
         return MemberStatus.of(await self.call("CHECK-ARBITER"))
 
     async def set_primary(self, primary: Endpoint | None, *, generation: int) -> MemberStatus:
@@ -229,10 +228,10 @@ class AdminClient:
     async def set_members(self, members: Iterable[Endpoint], broker_url: str | None = None) -> MemberStatus:
         """Send a member the addresses of the cluster's members.
 
-        :param broker_url: where members look for each other instead; ``None`` for no change of that.
+        :param broker_url: new URL at which members find each other; ``None`` keeps the old one.
         """
         given: dict[str, Any] = {"members": [str(member) for member in members]}
-        if broker_url is not None:  # a version before it refuses what it does not know
+        if broker_url is not None:  # older members refuse unknown arguments
             given["broker_url"] = broker_url
         return MemberStatus.of(await self.call("UPDATE", **given))
 
@@ -253,11 +252,12 @@ class AdminClient:
     async def query(self, kind: str) -> list[dict[str, Any]]:
         """List every queue, exchange or binding with all its attributes.
 
-        It asks for pages, and a page begins with the last row of the one before.  Where it does not, rows
-        before it were deleted, and an earlier page is read again: what exists all the while is listed, once.
+        The rows are read in pages; each page begins with the last row of the page before.  If it does not,
+        earlier rows were deleted meanwhile, and an earlier page is read again.  An object that exists during
+        the whole query is listed exactly once.
 
-        :raises MemberRefusedError: when rows are deleted faster than the pages are read, or there are more
-            than a million.
+        :raises MemberRefusedError: if rows are deleted faster than pages are read, or there are more than a
+            million rows.
         """
         rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         offset = retreats = 0
@@ -283,7 +283,7 @@ class AdminClient:
     # -- the end --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the connection; drop it when the member does not answer within a second."""
+        """Close the connection; drop it if the member does not answer within a second."""
         if self._engine is None or self._engine.close_reason is not None:
             return
         self._engine.close()
@@ -319,20 +319,20 @@ class AdminClient:
     # -- for the engine -------------------------------------------------------------------------
 
     def opened(self, engine: Engine) -> None:
-        """The member sent its Open."""
+        """Do nothing: the member sent its Open."""
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """The member answered the Begin: attach a link for the responses."""
+        """Attach a link for the responses."""
         link = engine.receiver(session, "responses", self)
         link.endpoint.source.dynamic = True
         engine.attach(link)
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """Members attach no links to an admin."""
+        """Refuse the link: members attach no links to an admin."""
         engine.refuse(link, proton.Condition(NOT_ALLOWED, "not a broker"))
 
     def link_opened(self, link: SenderLink | ReceiverLink) -> None:
-        """The member answered an Attach: first that of the responses, then that of the requests."""
+        """Attach the link for requests when the member has attached the link for responses."""
         engine = self._engine
         if isinstance(link, ReceiverLink) and engine is not None:
             self._reply_to = link.endpoint.remote_source.address or ""
@@ -342,13 +342,13 @@ class AdminClient:
             engine.attach(requests)
 
     def credit_given(self, link: SenderLink) -> None:
-        """Requests may be sent."""
+        """End the setup: requests may be sent."""
         self._requests = link
         if not self._ready.done():
             self._ready.set_result(None)
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """Hand a response to the call that waits for it."""
+        """Pass a response to the call that waits for it."""
         if delivery is not None:
             link.settle(delivery)
         link.grant(1)
@@ -359,19 +359,19 @@ class AdminClient:
             answer.set_result(response)
 
     def settled(self, link: SenderLink, token: Any, outcome: Outcome | None) -> None:
-        """Requests are sent settled."""
+        """Do nothing: requests are sent settled."""
 
     def link_closed(self, link: SenderLink | ReceiverLink, condition: proton.Condition | None) -> None:
-        """The member refused a link, or detached it."""
+        """Fail all calls: the member refused or detached a link."""
         self._fail(MemberRefusedError(_close_text(self.address, condition)))
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """The member closes the connection."""
+        """Fail all calls if the member closes the connection with an error."""
         if condition is not None:
             self._fail(MemberRefusedError(_close_text(self.address, condition)))
 
     def writable_again(self, engine: Engine) -> None:
-        """Requests are few and small."""
+        """Do nothing: requests are few and small."""
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
         """Fail all calls: the connection has ended."""
@@ -391,7 +391,7 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _error_text(error: OSError) -> str:
-    # asyncio's own text repeats the socket address; those of TLS and DNS say what was wrong.
+    # asyncio's text repeats the socket address; the texts of TLS and DNS state the reason.
     return os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else str(error)
 
 

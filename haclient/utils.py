@@ -14,8 +14,8 @@ Rules
 -----
 * Where proton raises because a connection was lost, these classes wait for the next one, as long as the
   call's timeout allows.  With ``reconnect=False`` they raise as proton does.
-* If the application or the broker causes an error (a link refused or detached, a message rejected, a
-  timeout), these classes raise the same exceptions as proton, which are exported here.
+* If the application or the broker causes an error, these classes raise the same exceptions as proton, which
+  are exported here.  Examples: a link refused or detached, a message rejected, a timeout.
 * One lock separates the background loop and the application.  Several threads may use a connection, one call
   at a time.
 * At a loss, a receiver drops the messages that it had fetched and not handed out: the broker sends them

@@ -1,12 +1,10 @@
-"""Refuse docstrings that read as a riddle: ``.make-venv/bin/python scripts/check_docstrings.py [-v]``.
+"""Refuse docstrings that are hard to read: ``.make-venv/bin/python scripts/check_docstrings.py [-v]``.
 
-Four rates over the docstrings and comments of a folder, and over the text of ``docs/``, may not exceed their
-limits: how often "what" occurs, docstrings that begin with a pronoun, words such as *nobody* and *those of*,
-and sentences of more than 25 words.  The limits of a folder in ``NOT_YET`` may only fall.  With ``-v`` the
-script lists each place.
+Four rates of a folder's docstrings and comments, and of the text of ``docs/``, may not exceed their limits
+(``Rates``).  The limits of a folder in ``NOT_YET`` may only fall.  With ``-v`` the script lists each place.
 
-The pattern of good docstrings is that of psycopg and PyMongo: "what" 0.6 and 0.1 times in 1,000 words, 0.2 %
-and 0.9 % of docstrings that begin with a pronoun, none of the words.
+The models are psycopg and PyMongo.  Their rates: ``what`` 0.6 and 0.1, ``openers`` 0.2 % and 0.9 %, ``words``
+none.
 """
 
 from __future__ import annotations
@@ -41,11 +39,11 @@ _CODE = re.compile(r"^ {4}\S", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How a text reads.
+    """The rates of a text.
 
-    :param what: occurrences of the word in 1,000 words.
-    :param openers: docstrings that begin with a pronoun, in percent.
-    :param words: occurrences of the words that good docstrings do without.
+    :param what: occurrences of this word in 1,000 words.
+    :param openers: docstrings that begin with a pronoun, in percent; see ``_OPENER``.
+    :param words: occurrences of the words in ``_WORDS``.
     :param long: sentences of more than 25 words, in percent.
     """
 
@@ -56,7 +54,7 @@ class Rates:
 
 
 NOT_YET: Mapping[str, Rates] = {}
-"""Folders that do not keep the limits yet.  The numbers only fall."""
+"""Folders that exceed the limits so far.  The numbers may only fall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def _docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    """Return each run of comments; instructions to tools are none."""
+    """Return each run of comments, without directives to tools."""
     first, lines, last = 0, [], 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT:

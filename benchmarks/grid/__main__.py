@@ -280,7 +280,7 @@ def _cases(
     *,
     is_given: bool,
 ) -> Sequence[cases.Case]:
-    """What is compared; ``is_given`` if the broker's ``retry-after`` is."""
+    """Return the cases to compare; ``is_given``: the broker's ``retry-after`` was given."""
     one_broker = is_given or scenario.parking or scenario.fleet_known
     if not strategies and not presets:
         if not one_broker:

@@ -1,17 +1,17 @@
-"""The bars: whether a policy holds in one cell, beside the presets.
+"""The bars: limits that a policy must keep in one cell, compared with the presets.
 
 Rules
 -----
-1. The figures of a cell are the medians over its seeds; of SYNs at one address the worst of them.
-2. *late*: the last client is back after more than 1.2 times the time of the fastest preset, and more than the
-   best possible time plus a second (1.5 s with several members: a client has to find which one serves).
-3. *attempts*: more of them a client than any preset that is as fast as the fastest (within 2 % or
-   0.1 s), and more than 2.
+1. The figures of a cell are the medians over its seeds; for SYNs at one address, the worst value.
+2. *late*: the last client is back after more than 1.2 times the time of the fastest preset.  It is also more
+   than the best possible time plus a second (1.5 s with several members, as a client must find the primary).
+3. *attempts*: a client makes more than 2 attempts, and more than any preset within 2 % or 0.1 s of the
+   fastest.
 4. *behind*: a preset is better at both, by at least 5 % and 50 ms, and by at least 5 % and 0.1 attempts.
-   Where a fleet of 300 or more is known (``--fleet-known``), *late* is after more than 1.05 times the best
-   possible time, and more than 3 *attempts* are too many, whatever the presets do.
-5. *SYNs*: of one client at one address more than two in a second, or two within 0.4 s (see ``syn``, rule 3).
-   Said of our own policies; it does not decide whether a cell holds, for no preset keeps it everywhere.
+   If a fleet of 300 or more is known (``--fleet-known``), the presets do not matter.  Then *late* means more
+   than 1.05 times the best possible time, and more than 3 *attempts* are too many.
+5. *SYNs*: a client sends more than two SYNs to one address in a second, or two within 0.4 s (see ``syn``,
+   rule 3).  Reported for our own policies only; a cell may hold without it, as no preset always keeps it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _MOST_SYNS, _SMALLEST_GAP = 2, 0.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a policy does in a cell.
+    """The figures of a policy in a cell.
 
-    :param last: seconds until the last client is back; infinite when one is not.
-    :param attempts: SYNs a client, once the primary is back; ``before``: until then.
-    :param most_syns: of one client at one address in a second; ``smallest_gap``: of two of those, in seconds.
+    :param last: seconds until the last client is back; infinite if a client never is.
+    :param attempts: SYNs per client after the primary is back; ``before``: SYNs per client until then.
+    :param most_syns: most SYNs of one client to one address in a second.
+    :param smallest_gap: shortest time between two of these SYNs, in seconds.
     """
 
     last: float
@@ -49,12 +50,12 @@ class Outcome:
 
     @property
     def is_polite(self) -> bool:
-        """Rule 5; the sums of times are not exact."""
+        """Return whether rule 5 is kept; tolerates rounding of times."""
         return self.most_syns <= _MOST_SYNS and self.smallest_gap >= _SMALLEST_GAP - 1e-6
 
 
 def outcome(runs: Sequence[Mapping[str, Any]]) -> Outcome:
-    """The medians of some runs, whose figures are those of ``Result.figures``."""
+    """Return the medians over runs; each run is a ``Result.figures``."""
     return Outcome(
         last=median_low(_time(run["last"]) for run in runs),
         p50=median_low(_time(run["p50"]) for run in runs),
@@ -67,11 +68,11 @@ def outcome(runs: Sequence[Mapping[str, Any]]) -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """What holds in a cell, by its presets.
+    """The limits in a cell, derived from its presets.
 
-    :param fastest: the preset that is, and ``fastest_last`` its seconds.
-    :param last: the latest that the last client may be back, in seconds.
-    :param attempts: the most a client may make.
+    :param fastest: the fastest preset; ``fastest_last``: its time in seconds.
+    :param last: latest time at which the last client may be back, in seconds.
+    :param attempts: maximum attempts per client.
     """
 
     fastest: str
@@ -81,7 +82,7 @@ class Bars:
 
 
 def bars(cell: Cell, presets: Mapping[str, Outcome]) -> Bars:
-    """The bars of a cell."""
+    """Return the bars of a cell."""
     fastest = min(presets, key=lambda name: presets[name].last)
     first = presets[fastest].last
     slack = _SLACK if cell.members == 1 else _SLACK_OF_SEVERAL
@@ -101,7 +102,7 @@ def bars(cell: Cell, presets: Mapping[str, Outcome]) -> Bars:
 
 
 def broken(ours: Outcome, limits: Bars, presets: Mapping[str, Outcome]) -> list[str]:
-    """Which bars do not hold, in words; none when the cell holds."""
+    """Return the names of the broken bars; empty if the cell holds."""
     found = []
     if ours.last > limits.last:
         found.append("late")

@@ -1,8 +1,8 @@
-"""Brokers as they were measured: what a scenario has in place of its defaults.
+"""Measured brokers: values that replace a scenario's defaults.
 
-``python -m tests.brokers.setup_rate artemis-single rabbitmq`` measures: TCP, SASL PLAIN, Open, Begin and one
-Attach of a bare client cost the broker so much time of one processor (of a small virtual machine; a large
-host manages some times as many).  Backlogs are those that the broker's listening socket has in the kernel.
+Measured by ``python -m tests.brokers.setup_rate artemis-single rabbitmq``.  A setup is TCP, SASL PLAIN, Open,
+Begin and one Attach of a bare client.  The rates are for one processor of a small virtual machine; a large
+host manages several times as many.  Backlogs are the kernel's values for the broker's listening socket.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SASL_ROUND_TRIPS = 4
 
 BROKERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        # 2.56.0, its first 200 setups: a backup that takes over has not been compiled by its JVM yet.
+        # 2.56.0, its first 200 setups: the JVM of a backup that takes over has not compiled the code yet.
         "artemis": {
             "setup_rate": 280.0,
             "backlog": 4096,
@@ -29,7 +29,7 @@ BROKERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "passive": "refuse",
             "handshake_round_trips": _SASL_ROUND_TRIPS,
         },
-        # 3.10.8 with the plugin for AMQP 1.0; all nodes serve, so its outage is that of one address.
+        # 3.10.8 with the plugin for AMQP 1.0; all nodes serve, so its outage affects one address.
         "rabbitmq": {
             "setup_rate": 320.0,
             "backlog": 128,

@@ -1,7 +1,7 @@
-"""Results of earlier runs, in a file of JSON lines: a grid that was interrupted goes on where it was.
+"""Results of earlier runs in a file of JSON lines, so that an interrupted grid can continue.
 
-A result is found by what it was computed from: the scenario, the policy, and the code of the simulator and
-of the client.  So an old file does no harm: what has changed is computed again.
+The key of a result is a digest of its inputs: the scenario, the policy, and the code of the simulator and of
+the client.  So an old file does no harm: a changed input gives another key.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Figures = dict[str, Any]
 
 
 class Cache:
-    """The results of one file; without a file those of this process.
+    """The results in one file, or only in memory if ``path`` is ``None``.
 
-    A line that is no result (of a run that was killed while it wrote) is as if it were not there.
+    Invalid lines, such as a line cut off when a run was killed, are ignored.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -55,17 +55,17 @@ class Cache:
             self._file.close()
 
     def key(self, scenarios: Sequence[Scenario], client: Policy | Preset) -> str:
-        """What results are found by."""
+        """Return the key of the results of these scenarios with this client."""
         policy = {"preset": client.name} if isinstance(client, Preset) else asdict(client)
         said = json.dumps([[asdict(scenario) for scenario in scenarios], policy], sort_keys=True)
         return _digest([said.encode(), self._code[type(client)].encode()])
 
     def get(self, key: str) -> list[Figures] | None:
-        """The figures of each seed."""
+        """Return the figures of each seed; ``None`` if there are none."""
         return self._known.get(key)
 
     def put(self, key: str, figures: list[Figures]) -> None:
-        """Keep them; they are in the file when this returns."""
+        """Store figures; they are in the file when this returns."""
         self._known[key] = figures
         if self._file is not None:
             self._file.write(json.dumps({"key": key, "figures": figures}) + "\n")

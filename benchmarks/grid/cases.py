@@ -44,15 +44,15 @@ def strategy(name: str, scenario: Scenario, policy: Policy) -> Case:
 
 
 def preset(name: str, scenario: Scenario) -> Case:
-    """Another client, and an ordinary broker.
+    """Return the case of another client with an ordinary broker.
 
-    :raises KeyError: when there is no such preset.
+    :raises KeyError: if there is no such preset.
     """
     return Case(name, replace(scenario, retry_after=False, parking=False), PRESETS[name])
 
 
 def comparison(scenario: Scenario, policy: Policy) -> Sequence[Case]:
-    """What is compared when nothing is chosen: ``retry-after``, then an ordinary broker, then the presets."""
+    """Return the default cases: ``retry-after``, then an ordinary broker, then the presets."""
     deferred = replace(scenario, retry_after=True, parking=False)
     ordinary = replace(scenario, retry_after=False, parking=False)
     return (

@@ -20,28 +20,29 @@ KINDS: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(
         "dead host": {"when_full": "silent", "dead_host": True},
     }
 )
-"""What a full backlog and the lost member do: a reset and a dead port; silence and a dead port; silence and
-a dead host."""
+"""Behaviour of a full backlog and of the lost member: reset and dead port; silence and dead port; silence and
+dead host."""
 
 CLIENTS = (5, 20, 100, 300, 700, 2000)
 LARGE = 20_000
 OUTAGES = (0.3, 1.0, 3.0, 30.0, 300.0)
 """Seconds."""
 MEMBERS = (1, 3)
-"""One address that moves; the lost one, the new primary, and a passive one."""
+"""1: one address that moves.  3: the lost member, the new primary, and a passive member."""
 
 _SEEDS = 5
 _LARGE_FLEET = 300
 _LONG, _HORIZON = 300.0, 2000.0
 _SHORT: Mapping[float, int] = MappingProxyType({0.3: 700, 1.0: 700, 3.0: 2000, 30.0: 100, 300.0: 5})
-"""The most clients of the short part for each outage: minutes on two processors."""
+"""Maximum clients of the short part by outage, so that it takes minutes on two processors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One storm, or several that differ by their seed.
 
-    :param clients: how many; ``outage``: seconds.
+    :param clients: number of clients.
+    :param outage: seconds.
     :param base: other fields of the scenario.
     """
 
@@ -53,11 +54,11 @@ class Cell:
 
     @property
     def seeds(self) -> Sequence[int]:
-        """A large fleet needs no median: its clients are many enough."""
+        """Return the seeds; one suffices for a large fleet."""
         return range(1, 2 if self.clients >= LARGE else _SEEDS + 1)
 
     def scenario(self, seed: int) -> Scenario:
-        """The storm; it ends when a client takes half an hour longer than the outage."""
+        """Return the scenario of one seed; it ends if a client takes half an hour longer than the outage."""
         varied = {**KINDS[self.kind], "members": self.members, "clients": self.clients}
         return Scenario(
             **{"horizon": _HORIZON, **dict(self.base), **varied, "outage": self.outage},
@@ -67,25 +68,25 @@ class Cell:
 
     @property
     def fleet_known(self) -> bool:
-        """Whether the lost primary announced a fleet so large that its clients spread themselves."""
+        """Return whether the lost primary announced a fleet so large that its clients spread their dials."""
         return self.clients >= _LARGE_FLEET and self.scenario(1).fleet_known
 
     @property
     def best(self) -> float:
-        """Seconds that the primary needs for all clients."""
+        """Return the time that the primary needs to set up all clients, in seconds."""
         return self.scenario(1).ideal
 
 
 def cells(
     part: Part, axes: Mapping[str, Sequence[Any]] | None = None, base: Mapping[str, Any] | None = None
 ) -> list[Cell]:
-    """The cells of a part of the grid.
+    """Return the cells of a part of the grid.
 
-    :param part: ``whole`` is all up to 2,000 clients; ``short`` has fewer of them the longer
-        the outage; ``large`` is 20,000 clients, without the longest outage.
-    :param axes: other values of ``members``, ``kind``, ``clients`` or ``outage``.  The part restricts
-        what it has chosen itself, and not those.
-    :raises ValueError: when an axis or a kind is unknown.
+    :param part: ``whole`` is all cells up to 2,000 clients; ``short`` has fewer clients for longer outages;
+        ``large`` is 20,000 clients, without the longest outage.
+    :param axes: other values of ``members``, ``kind``, ``clients`` or ``outage``, which the part does not
+        restrict.
+    :raises ValueError: if an axis or a kind is unknown.
     """
     given = dict(axes or {})
     chosen: dict[str, Sequence[Any]] = {

@@ -1,7 +1,7 @@
-"""The cells in which our default is known not to hold, and what a run found instead.
+"""The cells in which our default policy is known to break a bar, and the figures.
 
-A grid that is checked fails where a cell breaks a bar and is not here, and where one that is here holds:
-then its line goes.
+A check of the grid fails if a cell that is not listed breaks a bar.  It also fails if a listed cell holds:
+then remove its line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.grid.cells import Cell, Kind
 from benchmarks.grid.run import Judged
 
 Key = tuple[int, Kind, int, float]
-"""Addresses, kind, clients, seconds of outage."""
+"""Members, kind, clients, seconds of outage."""
 
 KNOWN: Mapping[Key, str] = MappingProxyType(
     {
@@ -27,15 +27,16 @@ KNOWN: Mapping[Key, str] = MappingProxyType(
         (1, "silent", 700, 3.0): "a poll in 0.56 s makes each client dial before a backlog of 128 has room",
     }
 )
-"""Why."""
+"""The reason, by cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What a run says of what is known.
+    """The cells of a run, compared with the known ones.
 
-    :ivar unexpected: cells that do not hold, and should; ``expected``: those that are known not to.
-    :ivar mended: those that are known not to hold, and do.
+    :ivar unexpected: cells that break a bar and are not listed.
+    :ivar expected: listed cells that break a bar.
+    :ivar mended: listed cells that hold.
     """
 
     unexpected: Sequence[Judged]
@@ -44,12 +45,12 @@ class Comparison:
 
     @property
     def is_as_known(self) -> bool:
-        """Whether nothing is new."""
+        """Return whether the run agrees with the list."""
         return not self.unexpected and not self.mended
 
 
 def compare(found: Sequence[Judged], policy: str) -> Comparison:
-    """Sort the cells of a run by what is known of them."""
+    """Compare the cells of a run with the list."""
     broken = [judged for judged in found if judged.broken[policy]]
     return Comparison(
         unexpected=[judged for judged in broken if key(judged.cell) not in KNOWN],
@@ -59,5 +60,5 @@ def compare(found: Sequence[Judged], policy: str) -> Comparison:
 
 
 def key(cell: Cell) -> Key:
-    """What a cell is known by."""
+    """Return the key of a cell in the list."""
     return (cell.members, cell.kind, cell.clients, cell.outage)

@@ -1,7 +1,7 @@
 """Draws a grid as one picture: a panel for each kind and number of members, a field for each cell.
 
-A field has our figures, below them those of the fastest preset, and the colour says whether the bars hold.
-Needs the extra ``plots``.
+A field shows our figures, and the figures of the fastest preset below.  The colour shows whether the bars
+hold.  Needs the extra ``plots``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HOLDS, _NEARLY, _FAILS = "#cfe8d5", "#fbe3bd", "#f3c1b8"
 _INK, _SOFT, _LINE = "#16202b", "#536170", "#ffffff"
 _CLOSE = 1.1
-"""A cell that misses its bars by less than this factor is drawn apart from the others."""
+"""A cell that misses its bars by less than this factor has a colour of its own."""
 _COLUMN, _ROW = 0.92, 0.62  # inches of a field
 
 

@@ -27,7 +27,7 @@ from haclient.simulation.world import Role, World
 def simulate(
     scenario: Scenario, client: Policy | Preset, *, name: str | None = None, progress: Progress | None = None
 ) -> Result:
-    """Let a storm happen, in virtual time, with haclient's clients or those of a preset."""
+    """Simulate a storm in virtual time, with haclient's clients or the clients of a preset."""
     clients = client if isinstance(client, Policy) else partial(_clients, client)
     return fleet.simulate(scenario, clients, name=name, progress=progress)
 
@@ -37,9 +37,9 @@ def _clients(preset: Preset, world: World, rng: random.Random) -> PresetClients:
 
 
 class _Lane:
-    """One attempt after the other.
+    """A series of attempts, one at a time.
 
-    :ivar member: where the attempt goes.
+    :ivar member: target of the attempt.
     :ivar at: when its next SYN arrives; ``repeated``: how often the dial has sent it before.
     :ivar dialled: when the dial began; ``timeout``: seconds that it may take.
     :ivar wait: the delay after it, where delays count from the start of an attempt.
@@ -165,7 +165,7 @@ class PresetClients:
         return True
 
     def _fail(self, state: _Client, lane: _Lane, role: Role) -> None:
-        """This dial has failed, by what the member of its last SYN did."""
+        """End a failed dial; the behaviour of the member at its last SYN determines when."""
         scenario = self._world.scenario
         if role is Role.SILENT:
             known = lane.at + self._world.syn_gaps[lane.repeated]
@@ -174,7 +174,7 @@ class PresetClients:
         self._next(state, lane, min(known, lane.dialled + lane.timeout))
 
     def _next(self, state: _Client, lane: _Lane, failed: float) -> None:
-        """The next attempt, after one that failed."""
+        """Plan the next attempt after a failed one."""
         if state.ready:
             own = state.ready[lane.member][1]
             state.ready[lane.member] = (failed + next(own.delays), own)

@@ -1,11 +1,11 @@
 """The reconnect policies of other clients, with the parameters that they publish.
 
 Each is a series of delays: the first before the first attempt after a loss, the next after each
-failed attempt.  They ignore ``retry-after``.  Limits after which the application gets an error are left out
-unless a preset says what follows.  With several members each goes through the list in its own ``Order``.
+failed attempt.  They ignore ``retry-after``.  Limits after which the application gets an error are left out,
+unless the preset describes the next step.  With several members, each uses its own ``Order``.
 
-``clips`` marks those that cut a delay to the longest one *after* they have drawn it: many clients
-then wait exactly that long, and come back together.
+``clips`` marks policies that cut a delay to the maximum *after* drawing it.  Then many clients wait exactly
+that long, and come back together.
 
 Sources are the projects' own files, read in November 2026; where versions or languages differ, the preset
 says which one it follows.
@@ -29,9 +29,9 @@ Order = Literal["next", "each", "delay-first", "delay-last", "ready", "apart"]
 - ``each``: as ``next``, but a delay is used once for every member before the series goes on.
 - ``delay-first``: a delay, then the whole list without a pause.
 - ``delay-last``: the list without a pause, but the delay before its last member.
-- ``ready``: each member has a series of its own, from its own last failure; one attempt at a time, to the
-  member whose delay ends first.  Those that are not the lost one have no delay before their first attempt.
-- ``apart``: each member has a series of its own as well, and its attempts beside those of the others.
+- ``ready``: each member has a series of its own, from its own last failure.  There is one attempt at a time,
+  to the member whose delay ends first.  Only the lost member has a delay before its first attempt.
+- ``apart``: each member has a series of its own, and attempts at different members run concurrently.
 """
 
 
@@ -39,17 +39,17 @@ Order = Literal["next", "each", "delay-first", "delay-last", "ready", "apart"]
 class Preset:
     """The policy of another client.
 
-    :param client: whose it is.
-    :param parameters: the published ones, for people.
+    :param client: name of the client.
+    :param parameters: published parameters, for people.
     :param source: the project, its version, and the files.
     :param delays: seconds; endless.
-    :param order: what it does with several members.
+    :param order: how it uses several members.
     :param after_lost: whether the first attempt goes to the member after the lost one.
     :param clips: whether draws are cut to the cap, so that they pile up on it.
     :param from_start: delays count from the beginning of the last attempt, not from its end.
-    :param attempt_timeout: seconds for one attempt; infinite where only the kernel ends it.  With
-        ``from_start`` an attempt has at least the delay that counts beside it.
-    :param attempt_timeouts: the same where it changes from attempt to attempt; endless.
+    :param attempt_timeout: seconds for one attempt; infinite if only the kernel ends it.  With
+        ``from_start``, an attempt has at least the time of the delay that runs concurrently.
+    :param attempt_timeouts: the same, if it changes from attempt to attempt; endless.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A grid as text: a row a cell, and what the rows say together."""
+"""A grid as text: one row for each cell, and a summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXTS = {"kind", "fastest preset", "bars broken"}
 
 
 def row(judged: Judged, policy: str) -> tuple[str, ...]:
-    """The texts of one cell; times in seconds."""
+    """Return the row of one cell; times are in seconds."""
     cell, bars, ours = judged.cell, judged.bars, judged.ours[policy]
     first = judged.presets[bars.fastest]
     return (
@@ -49,12 +49,12 @@ def row(judged: Judged, policy: str) -> tuple[str, ...]:
 
 
 def holding(found: Sequence[Judged], policy: str) -> int:
-    """How many cells hold."""
+    """Return the number of cells that hold."""
     return sum(not judged.broken[policy] for judged in found)
 
 
 def summary(found: Sequence[Judged], policy: str) -> str:
-    """How many cells hold, and what breaks in the others."""
+    """Return the number of cells that hold, and the broken bars of the others, as text."""
     words = [word.split()[0] for judged in found for word in judged.broken[policy]]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words)))
     text = f"{policy}: {holding(found, policy)} of {len(found)} cells hold"
@@ -62,7 +62,7 @@ def summary(found: Sequence[Judged], policy: str) -> str:
 
 
 def comparison(compared: Comparison, policy: str) -> list[str]:
-    """A line for each cell that does not hold, or holds now, and one with how many there are."""
+    """Return a line for each cell that breaks a bar or holds again, and one line with the counts."""
     lines = [f"known not to hold: {_figures(each, policy)}" for each in compared.expected]
     lines += [f"holds now, take it out of known.py: {_figures(each, policy)}" for each in compared.mended]
     lines += [f"HOLDS NO LONGER: {_figures(each, policy)}" for each in compared.unexpected]

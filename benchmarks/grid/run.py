@@ -21,16 +21,16 @@ from haclient.retry.policy import Policy
 from haclient.simulation.scenario import Scenario
 
 Progress = Callable[[int, int], None]
-"""Called after each computation with how many are done, and of how many."""
+"""Called after each computation with the number done and the total."""
 
-_SLOWER = 30  # our own clients take so much longer to simulate than a preset
+_SLOWER = 30  # factor by which simulating our own clients takes longer than a preset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """One cell with all its policies.
 
-    :param ours: this package's policies by name; ``presets``: those of others.
+    :param ours: this package's policies by name; ``presets``: other clients' policies.
     :param broken: for each of ours, the bars that do not hold (see ``bars``).
     """
 
@@ -41,7 +41,7 @@ class Judged:
     broken: Mapping[str, Sequence[str]]
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values; what is infinite is ``None``."""
+        """Return plain values for JSON; infinite ones become ``None``."""
         cell = {name: getattr(self.cell, name) for name in ("members", "kind", "clients", "outage", "best")}
         policies = {**self.ours, **self.presets}
         found = {

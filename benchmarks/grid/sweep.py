@@ -1,8 +1,7 @@
-"""One scenario, varied: every combination of some parameters, here or spread over a Spark session.
+"""Run a scenario for every combination of some parameters, in this process or with Spark.
 
-A point is a plain dictionary: fields of ``Scenario``, fields of ``Policy``, and ``client``, which is
-the name of a strategy or of a preset.  So it travels as JSON, and a row of figures comes back the
-same way.
+A point is a plain dictionary: fields of ``Scenario``, fields of ``Policy``, and ``client``, the name of a
+strategy or a preset.  Points and rows of figures are sent as JSON.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ Point = Mapping[str, Any]
 _SCENARIO = {field.name for field in fields(Scenario)}
 _POLICY = {field.name for field in fields(Policy)}
 PARAMETERS = frozenset(_SCENARIO | _POLICY | {"client"}) - {"backoff_strategy"}
-"""What can be varied."""
+"""Parameters that can be varied."""
 
 
 def points(base: Point, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """The base with every combination of the axes' values, the last axis varying fastest.
+    """Return the base with every combination of the axes' values; the last axis varies fastest.
 
-    :raises ValueError: when a parameter is unknown.
+    :raises ValueError: if a parameter is unknown.
     """
     unknown = sorted({*base, *axes} - PARAMETERS)
     if unknown:
@@ -44,7 +43,7 @@ def points(base: Point, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any
 
 
 def case(point: Point) -> cases.Case:
-    """What a point stands for."""
+    """Return the case of a point."""
     scenario = Scenario(**{name: value for name, value in point.items() if name in _SCENARIO})
     policy = Policy(**{name: value for name, value in point.items() if name in _POLICY})
     name = point.get("client", Policy().backoff_strategy)
@@ -52,17 +51,17 @@ def case(point: Point) -> cases.Case:
 
 
 def figures(point: Point) -> dict[str, Any]:
-    """The figures of one point, with what was varied in front."""
+    """Return the parameters and the figures of one point."""
     return {**point, **case(point).run().figures()}
 
 
 def run(every: Iterable[Point]) -> Iterator[dict[str, Any]]:
-    """The figures of each point, one after the other, in this process."""
+    """Return the figures of each point, computed one after another in this process."""
     return (figures(point) for point in every)
 
 
 def run_on_spark(session: SparkSession, every: Sequence[Point]) -> list[dict[str, Any]]:
-    """The same, by Spark: one task a point, in the order of the points."""
+    """Return the figures of each point, in order, computed by Spark with one task for each point."""
     rows = [(place, json.dumps(dict(point))) for place, point in enumerate(every)]
     frame = session.createDataFrame(rows, "place long, point string").repartitionByRange(len(rows), "place")
     done = frame.mapInArrow(_by_json, "place long, figures string").collect()

@@ -1,7 +1,7 @@
 """The protocol between workers and the storm: one JSON object a line.
 
-From a worker, on standard output (``at`` is CLOCK_MONOTONIC in seconds, ``client`` a number).  ``what`` has
-the type of the line:
+From a worker, on standard output (``at`` is CLOCK_MONOTONIC in seconds, ``client`` a number).  The first key
+is the type of the line:
 
     =============  ========================  ==========================================================
     ``what``       other keys                meaning

@@ -1,16 +1,16 @@
 """Reads fields of an encoded AMQP message without decoding it.
 
-A message is a row of described sections.  The broker needs a few fields of the first ones and
-never the body, so it steps over each section by its size and stops where the body begins.
+A message is a sequence of described sections.  The broker needs a few fields of the first sections and never
+the body.  So it steps over each section by its size, and stops where the body begins.
 
 Rules
 -----
-* The bytes of the bare message (properties, application properties, body) are never changed: what stands
+* The bytes of the bare message (properties, application properties, body) are never changed.  The sections
   before it may be (``message_header``, ``message_annotations``).
-* Bytes that are no AMQP message raise ``MalformedMessageError``, whatever they are.
-* The values in front of the body of a client's message are nested ``MOST_LEVELS`` deep at most.  How deep
-  the body is, is a matter of those that read it.
-* Bytes in the body, in a value or in another section that look like a field are not taken for it.
+* For bytes that are no AMQP message, the only error is ``MalformedMessageError``.
+* In a client's message, the values before the body are nested at most ``MOST_LEVELS`` deep.  The depth of the
+  body is not checked; its readers must do so.
+* Bytes in the body, in a value or in another section that look like a field are not mistaken for it.
 
 Sources: AMQP 1.0 part 1, sections 1.2 (encodings) and 1.3 (descriptors); part 3, section 3.2
 (message format).  ``_AMQ_DUPL_ID`` is the duplicate-detection property of ActiveMQ Artemis.
@@ -37,27 +37,27 @@ from haclient.engine.amqp_values.walk import (
 
 DUPLICATE_ID = b"_AMQ_DUPL_ID"
 DELIVERY_TIME, DELIVERY_DELAY = b"x-opt-delivery-time", b"x-opt-delivery-delay"
-"""Annotations: when a message may be delivered, or how long after its enqueue, in milliseconds."""
+"""Annotations: earliest delivery of a message, as a time or as a delay after its enqueue, in milliseconds."""
 REPLICATE = b"x-qpid-replicate"
-"""The annotation by which a message is in no backup."""
+"""The annotation that excludes a message from replication."""
 DEAD_LETTER_ID = b"x-opt-dead-letter-id"
-"""The annotation of a dead letter that says which message it was: its duplicate-detection id."""
+"""The annotation of a dead letter with the duplicate-detection id of the original message."""
 MAX_DUPLICATE_ID = 256
-"""Bytes of a duplicate-detection id: a queue remembers thousands, and each goes to every replica."""
-# A constructor and a size of four bytes stand before them.
+"""Maximum bytes of a duplicate-detection id: a queue keeps thousands, and replicates each."""
+# With a constructor and a size of four bytes.
 _LONGEST_ENCODED_ID = MAX_DUPLICATE_ID + 5
 
 HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x72, 0x73, 0x74
 _FIRST_BODY_SECTION = 0x75
 _LAST_SECTION = 0x78
-# Where a field stands in its list: part 3, sections 3.2.1 and 3.2.4.
+# Position of a field in its list: part 3, sections 3.2.1 and 3.2.4.
 _DURABLE, _PRIORITY, _TTL, _DELIVERY_COUNT = 0, 1, 2, 4
 DEFAULT_PRIORITY, _HIGHEST_PRIORITY = 4, 9
 _USER_ID, _TO, _SUBJECT, _EXPIRY, _GROUP_ID = 1, 2, 3, 8, 10
 _NULL, _TRUTHS, _FALSEHOODS = b"\x40", (b"\x41", b"\x56\x01"), (b"\x42", b"\x56\x00")
-# Key of the property in the two encodings of a string (str8-utf8, str32-utf8).
+# The property's key in both encodings of a string (str8-utf8, str32-utf8).
 _DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICATE_ID)
-# What the annotations that a queue heeds begin with: most messages have none of them.
+# Prefix of the annotations that a queue reads: most messages have none of them.
 _ANNOTATION_PREFIX = b"x-opt-de"
 _UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0, 0x50: 1}
 _TIMESTAMP = 0x83
@@ -66,30 +66,30 @@ _TIMESTAMP = 0x83
 class MalformedMessageError(ValueError):
     """The bytes are not an encoded AMQP message.
 
-    :cvar condition: of the outcome that its sender gets.
+    :cvar condition: error condition of the outcome that the sender gets.
     """
 
     condition = DECODE_ERROR
 
 
 class InvalidFieldError(MalformedMessageError):
-    """A field of a message has a value that is not taken."""
+    """A field of a message has a value that the broker does not accept."""
 
     condition = INVALID_FIELD
 
 
 class Envelope(NamedTuple):
-    """The fields of a message that a queue needs (a tuple, for every message has one).
+    """The fields of a message that a queue needs; a tuple for speed, as each message has one.
 
     :param ttl_ms: the header's time to live, in milliseconds.
     :param expiry_ms: ``absolute-expiry-time``, in milliseconds since the epoch.
-    :param delivery_count: earlier delivery attempts, as the sender says.
+    :param delivery_count: earlier delivery attempts, as reported by the sender.
     :param duplicate_id: the encoded value of ``_AMQ_DUPL_ID``.
-    :param group: ``group-id``, encoded as UTF-8; ``None`` for none and for an empty one.
+    :param group: ``group-id``, encoded as UTF-8; ``None`` if it is missing or empty.
     :param deliver_at_ms: ``x-opt-delivery-time``, in milliseconds since the epoch.
     :param delay_ms: ``x-opt-delivery-delay``, in milliseconds.
-    :param priority: the header's, from 0 to 9: 4 where it has none, and 9 where it has more.
-    :param is_replicated: whether the backups have it; false where ``x-qpid-replicate`` is.
+    :param priority: the header's priority, limited to 9; 4 if the header has none.
+    :param is_replicated: whether backups get the message; false if it has ``x-qpid-replicate``.
     """
 
     durable: bool = False
@@ -105,17 +105,17 @@ class Envelope(NamedTuple):
 
     @property
     def is_timed(self) -> bool:
-        """Whether it expires by a time to live or a time, or is to be delivered later."""
+        """Return whether the message expires, or must be delivered later."""
         return not (self.ttl_ms is self.expiry_ms is self.deliver_at_ms is self.delay_ms is None)
 
 
 PLAIN = Envelope()
 
-# A sender's messages begin alike up to the value of their id, where it is the only property: what that says
-# is read once.  The values: where the id ends, and the fields of the envelope before and behind it.
+# A sender's messages are equal up to the value of the id, if the id is the only property.  So that start is
+# read once.  Values: the end of the id, and the envelope's fields before and after the id.
 _starts: dict[bytes, tuple[int, tuple[object, ...], tuple[object, ...]]] = {}
 _MOST_STARTS = 256
-# A start that has room for a message's own id would differ from message to message.
+# A longer start may contain a message id, which differs from message to message.
 _LONGEST_START = 48
 _ONE_PROPERTY = 2  # items: its key and its value
 _DESCRIBED, _SMALL_ULONG, _LIST0 = walk.DESCRIBED, walk.SMALL_ULONG, walk.LIST0
@@ -126,23 +126,23 @@ _BEFORE_ID = Envelope._fields.index("duplicate_id")
 
 
 def inspect(data: bytes, *, bounded: bool = False) -> Envelope:
-    """The envelope of an encoded message.
+    """Return the envelope of an encoded message.
 
-    :param bounded: refuse values in front of the body that are nested too deeply.
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :param bounded: refuse values before the body that are nested too deeply.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     found = data.find(_SHORT_KEY, 0, _LONGEST_START)
     if found < 0:
         return _inspect(data, bounded=bounded)
     at = found + len(_SHORT_KEY)
-    start = data[: at + 1]  # with the size of the id, by which it says where the section ends
+    start = data[: at + 1]  # includes the size of the id, and with it the end of the section
     known = _starts.get(start)
     if known is not None:
         end, before, behind = known
         if data[end : end + 3] in _BODY_STARTS:
             return tuple.__new__(Envelope, (*before, data[at - 1 : end], *behind))
     envelope = _inspect(data, bounded=bounded)
-    # What stands before the key is the number of items, if this is where it seems to be.
+    # The byte before the key is the number of items, if the key is a property of the message.
     if known is None and data[found - 1] == _ONE_PROPERTY and len(data) > at:
         end = at + 1 + data[at]
         if envelope.duplicate_id == data[at - 1 : end] and _is_only_property(data, found, end):
@@ -153,13 +153,13 @@ def inspect(data: bytes, *, bounded: bool = False) -> Envelope:
 
 
 def _is_only_property(data: bytes, found: int, end: int) -> bool:
-    """Whether the first application properties of an inspected message are that one."""
+    """Return whether the id found is the only application property of an inspected message."""
     first = next((each for each in before_body(data) if each[0] == APPLICATION_PROPERTIES), None)
     return first is not None and first_item(data, first[1]) == (found, _ONE_PROPERTY, end)
 
 
 def _inspect(data: bytes, *, bounded: bool) -> Envelope:
-    """The same, of any message."""
+    """Return the envelope of any message, without the cache of starts."""
     try:
         header, annotations, properties, duplicate, body = _walk(data)
         expiry, group = (None, None) if properties < 0 else _expiry_and_group(data, properties)
@@ -195,12 +195,11 @@ def _envelope(header: list[bytes] | None, expiry: int | None, duplicate: bytes |
 
 
 def inspect_new(data: bytes) -> Envelope:
-    """The envelope of a message from a client: its id is its sender's, also where it was a dead letter.
+    """Return the envelope of a message from a client, with the sender's id even if it was a dead letter.
 
-    Selectors read the sections in front of the body, and so do consumers, whatever they make of the body: so
-    these sections are bounded in depth.
+    The depth of the sections before the body is bounded, because selectors and all consumers read them.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message, or a field is not taken.
+    :raises MalformedMessageError: if the bytes are no AMQP message, or a field is not accepted.
     """
     envelope = inspect(data, bounded=True)
     duplicate_id = envelope.duplicate_id
@@ -214,7 +213,7 @@ def inspect_new(data: bytes) -> Envelope:
 
 
 def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None, int]:
-    """Header fields, where annotations to heed and properties start (or -1), duplicate-detection id, body."""
+    """Return header fields, starts of relevant annotations and properties (or -1), id, start of body."""
     header = duplicate = None
     annotations = properties = -1
     size, position = len(data), 0
@@ -243,34 +242,34 @@ def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None, int]
 
 
 def to_address(data: bytes) -> str | None:
-    """The ``to`` of a message, by which the anonymous terminus routes.
+    """Return the ``to`` of a message, by which the anonymous terminus routes.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     return _text_property(data, _TO)
 
 
 def user_id(data: bytes) -> bytes | None:
-    """The ``user-id`` of a message: who its sender says that it is.
+    """Return the ``user-id`` of a message, as claimed by its sender.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     encoded = _property(data, _USER_ID)
     return None if encoded is None else content(encoded, walk.BINARY8)
 
 
 def subject(data: bytes) -> str | None:
-    """The ``subject`` of a message, by which an exchange routes.
+    """Return the ``subject`` of a message, by which an exchange routes.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     return _text_property(data, _SUBJECT)
 
 
 def message_annotations(data: bytes) -> tuple[dict[bytes, bytes], int]:
-    """The encoded values of the message annotations by their keys, and where the body starts.
+    """Return the encoded message annotations by key, and the start of the body.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message with a body.
+    :raises MalformedMessageError: if the bytes are no AMQP message with a body.
     """
     found: dict[bytes, bytes] = {}
     position = 0
@@ -287,9 +286,9 @@ def message_annotations(data: bytes) -> tuple[dict[bytes, bytes], int]:
 
 
 def body_start(data: bytes) -> int:
-    """Where the body of a message starts; the end of one without.
+    """Return the start of a message's body; the end of the message if there is no body.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     position = 0
     while position < len(data):
@@ -301,15 +300,15 @@ def body_start(data: bytes) -> int:
 
 
 def header_end(data: bytes) -> int:
-    """Where the header of a message ends; 0 without one."""
+    """Return the end of a message's header; 0 if there is none."""
     code, _, end = next(before_body(data), (0, 0, 0))
     return end if code == HEADER else 0
 
 
 def _by_name(data: bytes, start: int) -> dict[bytes, bytes]:
-    """Return the map at ``start``; its keys are short symbols, and given without their constructor.
+    """Return the map at ``start`` by its keys (short symbols), without their constructors.
 
-    A last key without a value is ignored: a store may have such a message, and must be restored.
+    A last key without a value is ignored, because a store with such a message must be restored.
     """
     position, count, _ = first_item(data, start)
     found = {}
@@ -322,7 +321,7 @@ def _by_name(data: bytes, start: int) -> dict[bytes, bytes]:
 
 
 def _property(data: bytes, index: int) -> bytes | None:
-    """One encoded field of the properties, ``None`` where it is not there."""
+    """Return an encoded field of the properties; ``None`` if it is missing."""
     position = 0
     try:
         while position < len(data):
@@ -344,9 +343,9 @@ def _text_property(data: bytes, index: int) -> str | None:
 
 
 def before_body(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Each section in front of the body, as ``section`` returns it.
+    """Yield each section before the body, in the form of ``section``.
 
-    :raises MalformedMessageError: when the bytes are no AMQP message.
+    :raises MalformedMessageError: if the bytes are no AMQP message.
     """
     position = 0
     while position < len(data):
@@ -358,9 +357,9 @@ def before_body(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def section(data: bytes, position: int) -> tuple[int, int, int]:
-    """The code of the section at a position, where its value starts, and where it ends; the body is the rest.
+    """Return the code, value start and end of the section at a position; the body ends with the message.
 
-    :raises MalformedMessageError: when there is none.
+    :raises MalformedMessageError: if there is no section.
     """
     try:
         if data[position] == _DESCRIBED and data[position + 1] == _SMALL_ULONG:  # as most senders do
@@ -397,14 +396,14 @@ def _uint(fields: list[bytes], index: int) -> int | None:
 
 
 def _whole(encoded: bytes) -> int | None:
-    """A whole number or a timestamp, of any width."""
+    """Return the value of an integer or a timestamp of any width; ``None`` for other types."""
     code = encoded[0]
     if code in _SIGNED:
         return int.from_bytes(encoded[1:], signed=True)
     return int.from_bytes(encoded[1:]) if code in _UNSIGNED else None
 
 
-# byte, short, int, smallint, long, smalllong, timestamp; and the unsigned ones: part 1, section 1.6.
+# byte, short, int, smallint, long, smalllong, timestamp; then the unsigned types: part 1, section 1.6.
 _SIGNED = frozenset((0x51, 0x61, 0x71, 0x54, 0x81, 0x55, 0x83))
 _UNSIGNED = frozenset((0x50, 0x60, 0x70, 0x52, 0x43, 0x80, 0x53, 0x44))
 
@@ -420,7 +419,7 @@ def _expiry_and_group(data: bytes, start: int) -> tuple[int | None, bytes | None
 
 
 def _duplicate_id(data: bytes, start: int, end: int) -> bytes | None:
-    """The value of ``_AMQ_DUPL_ID`` in the map at ``start``: searched for, then made sure of."""
+    """Return ``_AMQ_DUPL_ID`` in the map at ``start``; search the bytes first, then verify the key."""
     for key in _DUPLICATE_KEYS:
         found = data.find(key, start, end)
         if found >= 0:

@@ -49,7 +49,7 @@ _MAX_ROUTES = 1024
 
 
 class ExchangeType(enum.StrEnum):
-    """The way in which an exchange matches keys."""
+    """The type of an exchange, which determines how it matches keys."""
 
     DIRECT = "direct"
     FANOUT = "fanout"

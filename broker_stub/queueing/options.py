@@ -38,10 +38,10 @@ class QueueOptionError(ValueError):
 
 
 class Deliver(enum.StrEnum):
-    """When consumers get a message: the values of ``x-deliver``."""
+    """The condition for delivery to consumers: the values of ``x-deliver``."""
 
     COMMITTED = "committed"
-    """When it is complete, so that its producer's transfer could be settled."""
+    """Once the message is complete, so that its producer's transfer could be settled."""
     EARLY = "early"
     """At once.  A failover may then lose a message that a consumer had, and its producer sends it again."""
 

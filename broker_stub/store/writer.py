@@ -109,7 +109,7 @@ class Writer:
         self._done = done
         self._truncates = truncates
         self._truncate_at: float | None = None
-        """When to truncate the log, ``None`` while it is empty."""
+        """The time at which to truncate the log; ``None`` while it is empty."""
         self._disk = disk
         self._measured = measured
         self._measure_at = time.monotonic()

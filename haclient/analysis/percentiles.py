@@ -1,8 +1,8 @@
-"""Percentiles: exact for up to ``EXACT`` values of a group, and of a sketch for more.
+"""Percentiles: exact for groups of up to ``EXACT`` values, approximate for larger groups.
 
 An exact percentile keeps every different value of its group in the memory of one task.  A sketch [1] keeps
-some thousand, and finds a value whose rank is off by at most ``1 / ACCURACY`` of the values; the lowest and
-the highest are exact.  How many values there are must be known before: an aggregate cannot change its mind.
+some thousand.  Its error in rank is at most ``1 / ACCURACY`` of the number of values; minimum and maximum are
+exact.  The caller must know the number of values in advance, since an aggregate cannot change its method.
 
 [1] M. Greenwald, S. Khanna, "Space-Efficient Online Computation of Quantile Summaries", SIGMOD 2001.
 """
@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-EXACT = 5_000_000  # values of a group; as different ones they take some 400 MB
-ACCURACY = 2_000  # half of the error in rank that is promised, 0.1 %
+EXACT = 5_000_000  # values of a group; some 400 MB if all differ
+ACCURACY = 2_000  # half of the documented error in rank, 0.1 %
 
 
 def percentiles(value: str | Column, shares: Sequence[float], values: int) -> Column:
-    """An aggregate: an array with the percentile of each share.
+    """Return an aggregate: an array with the percentile of each share.
 
-    :param value: null where a row has none.
-    :param values: how many the largest group has, at most.
+    :param value: null if a row has no value.
+    :param values: upper bound of the number of values in the largest group.
     """
     if values <= EXACT:
         return sf.percentile(value, list(shares))

@@ -1,16 +1,17 @@
-"""What a message that is moved to another node looks like there.
+"""Prepare a received message to be moved to another node.
 
 Rules
 -----
-* The bytes stay as they were received: a decoded ``proton.Message`` has no footer, and other types.
-* ``first-acquirer``, ``delivery-count`` and the delivery annotations are about the delivery from the source,
-  and left out.
-* A durable message gets a duplicate-detection id that is the same whenever, and by whatever process, the same
-  copy is moved: a digest of the bare message with its own ``_AMQ_DUPL_ID`` or message id.  A message that has
-  neither gets a random one.  The id that it had is replaced: the target may know that one from an earlier
-  stay of the message, and would drop the message and answer accepted.
+* The sections keep their received bytes: a decoded ``proton.Message`` loses the footer and some types.
+* ``first-acquirer``, ``delivery-count`` and the delivery annotations are removed, since they describe the
+  delivery from the source.
+* A durable message gets a new duplicate-detection id: a digest of the bare message with its own
+  ``_AMQ_DUPL_ID`` or message id.  So each attempt to move the same copy, by any process, has the same id.
+  A message with neither gets a random id.
+* The old id is not kept: the target may know it from an earlier stay of the message, and would then drop the
+  message and answer accepted.
 * A message that is not durable gets no id, unless the target keeps ids no longer than messages
-  (``core.quirks``): another one may have the id after a failover, and not the message.
+  (``core.quirks``).  Other targets may keep the id after a failover and lose the message.
 
 Sources: AMQP 1.0 part 1, section 1.2 (encodings); part 3, section 3.2 (message format; 3.2.4: a message id is
 unique); Apache ActiveMQ Artemis, user manual, "Duplicate Message Detection".
@@ -28,7 +29,7 @@ from haclient.engine.codec import AUTOMATIC_ID_PREFIX, DUPLICATE_ID_PROPERTY
 
 _HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES, _BODY = 0x70, 0x71, 0x73, 0x74, 0x75
 _NULL, _TRUTHS = b"\x40", (b"\x41", b"\x56\x01")
-# Fields of the header that belong to the message: durable, priority, ttl.
+# Number of header fields that describe the message: durable, priority, ttl.
 _OF_THE_MESSAGE = 3
 _NAME = DUPLICATE_ID_PROPERTY.encode()
 _KEYS = (b"\xa1" + bytes((len(_NAME),)) + _NAME, b"\xb1" + len(_NAME).to_bytes(4) + _NAME)
@@ -37,9 +38,9 @@ _KEYS = (b"\xa1" + bytes((len(_NAME),)) + _NAME, b"\xb1" + len(_NAME).to_bytes(4
 class _Section(NamedTuple):
     """One section of a message.
 
-    :param code: of its descriptor; -1 for one that is not numeric.
-    :param value: its encoded value.
-    :param data: all of it.
+    :param code: code of the descriptor; -1 if it is not numeric.
+    :param value: the encoded value.
+    :param data: the whole encoded section.
     """
 
     code: int
@@ -50,11 +51,11 @@ class _Section(NamedTuple):
 def forwarded(
     data: bytes, *, duplicate_detection: bool = True, ids_live_with_messages: bool = False
 ) -> bytes:
-    """The message to send, by the message that was received; both encoded.
+    """Return the encoded message to send for an encoded received message.
 
-    :param duplicate_detection: ``False`` leaves the application properties as they are.
+    :param duplicate_detection: if false, the application properties are not changed.
     :param ids_live_with_messages: whether the target keeps ids no longer than messages.
-    :raises ValueError: when it is not an AMQP message.
+    :raises ValueError: if ``data`` is no AMQP message.
     """
     try:
         sections = _sections(data)
@@ -74,7 +75,7 @@ def forwarded(
 
 
 def _duplicate_id(sections: list[_Section]) -> str:
-    """What is the same for each delivery of the same copy of a message."""
+    """Return an id that is the same for each delivery of one copy of a message."""
     properties = _value_of(sections, _APPLICATION_PROPERTIES)
     own = next((value for key, value in walk.pairs(properties) if key in _KEYS), None)
     if own is None:
@@ -89,7 +90,7 @@ def _duplicate_id(sections: list[_Section]) -> str:
 
 
 def _with_duplicate_id(sections: list[_Section], duplicate_id: str | None) -> list[_Section]:
-    """The sections with this id in the application properties, instead of the one that is there."""
+    """Return the sections with the id in the application properties replaced; ``None`` removes it."""
     properties = _value_of(sections, _APPLICATION_PROPERTIES)
     pairs = [pair for pair in walk.pairs(properties) if pair[0] not in _KEYS]
     if duplicate_id is not None:

@@ -2,8 +2,8 @@
 
 Each field has the kind of its value, its default and one line of meaning.  The parser, the keyword overrides
 and the formatter read the table.  The page docs/options.md and the signature in ``option_types`` are
-generated from it, see ``reference``.  An option may be given in the query of the URL, as a keyword argument,
-as a variable ``HACLIENT_<NAME>``, and as a key of a configuration file.
+generated from it, see ``reference``.  An option may be in the query of the URL, a keyword argument, a
+variable ``HACLIENT_<NAME>``, or a key of a configuration file.
 
 Rules:
 

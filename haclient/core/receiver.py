@@ -3,7 +3,7 @@
 Rules
 -----
 * ``credit`` is a window.  It counts the credit at the peer, the messages in the inbox, the messages just
-  taken by a call and the credit still to be granted.
+  taken by a call, and credit not yet granted.
 * With ``credit=0`` the application grants the credit: it gets as many messages as it asked for, no more.
 * If a primary sends more than it had credit for, the link is closed: the window bounds the inbox.
 * A drain takes the credit back.  No credit is granted until a call waits for a message, even over a new

@@ -1,8 +1,8 @@
-"""What the attempts of an episode found, for people: one line for each endpoint.
+"""Summary of an episode's failed attempts for people: one line for each endpoint.
 
     amqp://amqp-a:5672: 27 times connection refused; last 0.4 s ago
 
-The endpoint that was tried last comes first, and so does the reason that an endpoint gave last.
+The endpoint tried last is listed first, and so is the latest reason of an endpoint.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from dataclasses import dataclass, field
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import AttemptRecord, Failure
 
-# As many endpoints as fit a terminal.
+# The number of lines that fit a terminal.
 _MOST_ENDPOINTS = 20
-# A peer may word each refusal differently.
+# Limited, since a peer may word each refusal differently.
 _MOST_REASONS = 5
 
 
 @dataclass(slots=True)
 class _Found:
-    """What one endpoint answered; reasons in the order in which each occurred last."""
+    """The failures at one endpoint; reasons in the order of their last occurrence."""
 
     ended: float
     reasons: Counter[str] = field(default_factory=Counter)
 
 
 def summarize(attempts: Sequence[AttemptRecord], now: float) -> list[str]:
-    """One line for each endpoint that was tried.
+    """Return one line for each endpoint that was tried.
 
-    :param now: monotonic seconds, as those of the records.
+    :param now: monotonic seconds, on the clock of the records.
     """
     found: dict[str, _Found] = {}
     for record in sorted(attempts, key=lambda record: record.ended):
@@ -50,19 +50,19 @@ def summarize(attempts: Sequence[AttemptRecord], now: float) -> list[str]:
 
 
 def describe_failures(failures: Iterable[tuple[Endpoint, Failure]]) -> str:
-    """The last answer of each endpoint, on one line; the oldest first."""
+    """Return the given failures of endpoints on one line, in their order."""
     each = [f"{endpoint_text(endpoint)}: {reason_of(failure)}" for endpoint, failure in failures]
     return "; ".join(_at_most(_MOST_ENDPOINTS, each, "endpoints"))
 
 
 def endpoint_text(endpoint: Endpoint) -> str:
-    """The endpoint, with the name that its address was found by."""
+    """Return the endpoint as text, with the name if its address was resolved from one."""
     found = endpoint.origin is Origin.RESOLVED and endpoint.tls_name != endpoint.host
     return f"{endpoint} ({endpoint.tls_name})" if found else str(endpoint)
 
 
 def reason_of(failure: Failure) -> str:
-    """Why an attempt failed, on one line: its detail where there is one."""
+    """Return why an attempt failed, on one line: the failure's detail if it has one."""
     text = " ".join(failure.detail.split()) or failure.condition or ""
     kind = failure.kind.value
     if not text:

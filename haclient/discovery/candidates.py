@@ -1,6 +1,7 @@
-"""What a search may dial: the topology's candidates, those of the other site, without the barred ones.
+"""The endpoints that a search may dial: the topology's candidates without the barred ones.
 
-``View`` has them with what else the driver of a search knows when it asks what to do now.
+The members of the other site are added after a while.  ``View`` holds the candidates and the other arguments
+of a step of the search.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from haclient.retry.policy import Policy
 
 @dataclass(slots=True)
 class View:
-    """Arguments of one ``Search.next``.  ``candidates`` leaves out those that its rule 6 bars."""
+    """Arguments of one ``Search.next``; ``candidates`` lacks the members barred by rule 6 of ``search``."""
 
     now: float
     topology: Topology
@@ -29,9 +30,9 @@ class View:
 class Candidates:
     """The candidates of one search (rule 10 of ``search``).
 
-    :param now: monotonic seconds, as the search begins.
-    :param unstable: dialled last.
-    :ivar other_site_at: when those of the site that is not in use are added; infinite: never.
+    :param now: start of the search, in monotonic seconds.
+    :param unstable: member to dial last, since it opened and then dropped a connection.
+    :ivar other_site_at: when the members of the site not in use are added; infinite: never.
     """
 
     __slots__ = ("_unstable", "other_site_at")
@@ -41,12 +42,12 @@ class Candidates:
         self.other_site_at = now + policy.dr_after if policy.dr else math.inf
 
     def of(self, topology: Topology, now: float, barred: Collection[Endpoint]) -> tuple[Endpoint, ...]:
-        """Those that may be dialled now, in the order of the list."""
+        """Return the endpoints that may be dialled now, in the order of the list."""
         candidates = topology.candidates(other_site=now >= self.other_site_at)
         if barred:
             candidates = tuple(each for each in candidates if each not in barred)
         if self._unstable is None or self._unstable not in candidates:
             return candidates
-        # A member that opens and drops must not keep the search from dialling the others.
+        # Last, so that the search still dials the other members.
         after = candidates.index(self._unstable) + 1
         return candidates[after:] + candidates[:after]

@@ -1,7 +1,7 @@
-"""What ``search`` answers to the question "what now?".
+"""The decisions that ``Search.next`` returns.
 
-Each is an action for the driver, or says that there is nothing to do yet.  ``Found`` and ``GiveUp``
-end the search.
+Each is an action for the driver, or means that there is nothing to do yet.  ``Found`` and ``GiveUp`` end the
+search.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from haclient.retry.backoff import Delay
 
 
 class GiveUpReason(enum.Enum):
-    """Why a search ended without a usable session."""
+    """The reason why a search ended without a usable session."""
 
     DEADLINE = "deadline"
     MAX_ATTEMPTS = "max-attempts"
@@ -25,16 +25,16 @@ class GiveUpReason(enum.Enum):
     INVALID_FIELD = "invalid-field"
     NOT_ALLOWED = "not-allowed"
     NO_ENDPOINTS = "no-endpoints"
-    """There is no seed and no candidate, and nothing could bring one."""
+    """There is no seed and no candidate, and no source of further ones."""
 
 
 Verdict = tuple[GiveUpReason, str]
-"""Why, and one sentence for people."""
+"""The reason, and one sentence for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartRound:
-    """A round begins: resolve all names anew, now."""
+    """Resolve all names again now: a round begins."""
 
     number: int
 
@@ -43,7 +43,7 @@ class StartRound:
 class Dial:
     """Begin this attempt.
 
-    :param hops: redirects that led here.
+    :param hops: number of redirects that led to the endpoint.
     """
 
     attempt: int
@@ -53,7 +53,7 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Cancel this attempt.  It counts as ended, and its dial as free, from now on."""
+    """Cancel this attempt.  The attempt has ended, and its dial is free, at once."""
 
     attempt: int
     kind: FailureReason
@@ -61,16 +61,16 @@ class Abandon:
 
     @property
     def failure(self) -> Failure:
-        """The same as evidence for the topology."""
+        """Return the failure to report to the topology."""
         return Failure(kind=self.kind, detail=self.detail)
 
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """A wait began; returned once, so that the driver can report it.
+    """Report that a wait began; returned once for each wait.
 
     :param until: monotonic seconds.
-    :param round: the round that failed; 0 for the wait after a loss, or of a search that only follows.
+    :param round: the round that failed; 0 for the wait after a loss, or of a search that is not the owner.
     """
 
     until: float
@@ -80,9 +80,9 @@ class BackOff:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do before this time (monotonic seconds) or the next fact; ``None``: the next fact.
+    """Wait for the next fact, at most until this time (monotonic seconds; ``None``: no limit).
 
-    :param for_dial: a dial of the factory would be a fact to act on: all of them are in use.
+    :param for_dial: also wake the search when a dial becomes free: all dials of the factory are in use.
     """
 
     until: float | None
@@ -91,14 +91,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """This attempt is the connection."""
+    """Use this attempt as the connection."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The search has ended without a usable session.
+    """End the search without a usable session.
 
     :param attempts: the attempts that the history still holds, oldest first.
     """

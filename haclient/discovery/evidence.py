@@ -1,7 +1,7 @@
-"""What a client has observed about the cluster: the facts that topology and search take in.
+"""Observations of a client about the cluster: the input of topology and search.
 
-Every record is frozen and holds an observation, never a decision.  ``topology_version`` is the
-version of the topology that was in force when the observation began; see ``topology``.
+Every record is frozen and holds an observation, never a decision.  ``topology_version`` is the version of the
+topology when the observation began; see ``topology``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
 
 
 class FailureReason(enum.Enum):
-    """Why an attempt did not end in a usable session."""
+    """The reason why an attempt did not end in a usable session."""
 
     UNRESOLVED = "unresolved"
     REFUSED = "refused"
@@ -29,37 +29,38 @@ class FailureReason(enum.Enum):
     TLS_FAILED = "tls-failed"
     TLS_VERIFICATION = "tls-verification"
     AUTHENTICATION = "authentication"
-    """Wrong credentials, and asking again will not help."""
+    """Wrong credentials; another attempt will not help."""
     AUTHENTICATION_TEMPORARY = "authentication-temporary"
     """A temporary SASL failure, or credentials that the application can renew."""
     CLOSED = "closed"
-    """The peer sent Close (or End); ``Failure.condition`` says why, if it did."""
+    """The peer sent Close or End; ``Failure.condition`` has its error condition, if any."""
     REDIRECTED = "redirected"
     REDIRECT_REFUSED = "redirect-refused"
-    """A redirect that must not be followed: to an insecure or a foreign endpoint, a loop,
-    or a chain that is too long."""
+    """A redirect that must not be followed: to an insecure or foreign endpoint, in a loop, or after too many
+    redirects."""
     STALE_PRIMARY = "stale-primary"
     DISPLACED = "made-room"
-    """Had no TCP connection yet when ``max_dials`` was reached."""
+    """The attempt had no TCP connection yet when ``max_dials`` was reached."""
     LOST_RACE = "lost-race"
-    """Another attempt was usable first, or parked already."""
+    """Another attempt was usable first, or was parked already."""
     STOPPED = "stopped"
     """The episode ended (deadline, close) while the attempt was pending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How an attempt ended, when it did not end in a usable session.
+    """The end of an attempt without a usable session.
 
-    :param condition: the AMQP error condition, when there was one.
-    :param detail: one sentence for people; never holds a credential.
+    :param condition: the AMQP error condition, if there was one.
+    :param detail: one sentence for people; never contains a credential.
     :param redirect: the target, for ``REDIRECTED``.
-    :param retry_after: how long the server asks the client to wait, in seconds.
+    :param retry_after: the wait that the server asks for, in seconds.
     :param mechanism: the SASL mechanism in use, for the authentication kinds.
-    :param id_in_use: the peer has another connection with the container id of this client.
-    :param id_held_here: and that is one of this process.
-    :param may_change: not tried: the application's function has returned again what was refused here before.
-    :param exact_code: a name that says more than the kind, such as ``http-port``; empty if there is none.
+    :param id_in_use: the peer has another connection with this client's container id.
+    :param id_held_here: that other connection belongs to this process.
+    :param may_change: nothing was sent, because the application's function returned credentials that this
+        member had refused; it may return others later.
+    :param exact_code: a more specific name than the kind, such as ``http-port``; empty if there is none.
     """
 
     kind: FailureReason
@@ -75,21 +76,21 @@ class Failure:
 
     @property
     def code(self) -> str:
-        """The name of its entry in docs/errors.md."""
+        """Return the name of the failure's entry in docs/errors.md."""
         return self.exact_code or self.kind.value
 
     @property
     def is_reservation(self) -> bool:
-        """Whether a full primary has reserved a time for this client: ``retry_after`` seconds from now."""
+        """Return whether a full primary reserved a time for this client, ``retry_after`` seconds from now."""
         is_full = self.kind is FailureReason.CLOSED and self.condition == RESOURCE_LIMIT
         return is_full and valid_retry_after(self.retry_after) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
-    """One line in the history of an episode: which endpoint, when, what happened.
+    """One failed attempt in the history of an episode.
 
-    :param number: counts from 1 within the episode.
+    :param number: number of the attempt in the episode, from 1.
     :param started: monotonic seconds.
     :param ended: monotonic seconds.
     """
@@ -107,9 +108,9 @@ class Claimed:
 
     ``generation`` is ``None`` for brokers that do not announce one.
 
-    :param usable: whether its session was usable; if not, a lost primary has named it as its successor.
-    :param proven: whether the member has proved who it is: by verified TLS, or by its proof of SCRAM.
-    :param fleet: what it announces about its fleet; ``None`` where nobody could announce anything.
+    :param usable: whether its session was usable; if not, a lost primary named this member as its successor.
+    :param proven: whether the member has proved its identity, by verified TLS or by its SCRAM proof.
+    :param fleet: the fleet size that it announces; ``None`` if it could not announce one.
     """
 
     endpoint: Endpoint
@@ -123,7 +124,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class OnlyStaleServed:
-    """For ``refusal_timeout`` every member that served was a stale primary (``stale_primaries``)."""
+    """For ``refusal_timeout``, only stale primaries have served (``stale_primaries``)."""
 
     topology_version: int
 
@@ -138,7 +139,7 @@ class PrimaryLost:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """An attempt ended without a usable session; ``failure`` says how (redirects included)."""
+    """An attempt ended without a usable session; redirects are failures too."""
 
     endpoint: Endpoint
     failure: Failure
@@ -155,9 +156,9 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """DNS answered for a seed; ``endpoints`` are in the order to try them.
+    """DNS answered for a name; ``endpoints`` are in the order to try them.
 
-    An empty answer changes nothing: the last good one is kept.
+    An empty answer changes nothing: the last good answer is kept.
     """
 
     seed: Endpoint

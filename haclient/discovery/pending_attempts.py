@@ -1,11 +1,11 @@
-"""The attempts of one search: the pending ones, and how the others ended.
+"""The attempts of one search: the pending ones, and the history of the others.
 
-Bookkeeping only: nothing here decides.  An attempt is pending from its dial until a fact ends it
-or the search abandons it.  A parked attempt is pending but holds no dial.  The history is bounded,
-because an episode without a deadline may last for days.
+This module only keeps records, and decides nothing.  An attempt is pending from its dial until a fact ends it
+or the search abandons it.  A parked attempt is pending but holds no dial.  The history is bounded, because an
+episode without a deadline may last for days.
 
-Every step of a search asks most of these questions, and a simulation has a million searches: a
-pending is one mutable object, and nothing is computed for a search that has none.
+Every step of a search calls most of these methods, and a simulation has a million searches.  So a pending
+attempt is one mutable object, and a search without attempts computes nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Failure
 from haclient.discovery.polling.setup_answers import SetupAnswers
 
-# As many as an error can usefully list; about a day of rounds at the longest delay per member.
+# Enough for the list in an error; about a day of rounds at the longest delay per member.
 HISTORY = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to dial next, and the members that redirected there, the first one first."""
+    """An endpoint to dial, and the chain of members that redirected there, in order."""
 
     endpoint: Endpoint
     chain: tuple[Endpoint, ...] = ()
@@ -34,7 +34,7 @@ class Target:
 class Claim:
     """The claim of a usable session about its member.
 
-    :param proven: whether the member has proved who it is, see ``Claimed``.
+    :param proven: whether the member has proved its identity, see ``Claimed``.
     """
 
     generation: int | None = None
@@ -47,15 +47,16 @@ NO_CLAIM = Claim()
 
 @dataclass(slots=True, eq=False)
 class PendingAttempt:
-    """One attempt under way.
+    """One pending attempt.
 
-    :param chain: the members that redirected to here, the first one first.
-    :param connected_at: when TCP was connected, in monotonic seconds; ``parked_at``: when it was parked.
-    :param syn_at: when the SYN was sent; infinite while something must be known first (credentials, a name).
-    :param keep: how long the SYN is kept that nothing answers, in seconds.
-    :param renewed_at: when its time began anew, see ``polling.setup_answers``.
-    :param overstayed: parked for so long that the search continues meanwhile.
-    :param claim: set when the session is usable.
+    :param chain: the members that redirected to this endpoint, in order.
+    :param syn_at: when the SYN was sent; infinite while credentials or an address are still missing.
+    :param keep: how long an unanswered SYN is kept, in seconds.
+    :param connected_at: when TCP was connected, in monotonic seconds.
+    :param parked_at: when the member parked the connection, in monotonic seconds.
+    :param renewed_at: when the time limit was restarted, see ``polling.setup_answers``.
+    :param overstayed: whether it has been parked so long that the search continues meanwhile.
+    :param claim: the member's claim; set once the session is usable.
     """
 
     attempt: int
@@ -72,15 +73,15 @@ class PendingAttempt:
 
     @property
     def visited(self) -> tuple[Endpoint, ...]:
-        """The redirect chain up to and with this endpoint."""
+        """Return the redirect chain including this endpoint."""
         return (*self.chain, self.endpoint)
 
     def ends_at(self, limit: float) -> float:
-        """When it has had its time, of ``limit`` seconds."""
+        """Return when the attempt has used up its ``limit`` seconds."""
         return max(self.dialled_at, self.renewed_at) + limit
 
     def phase(self) -> str:
-        """What this attempt is waiting for, for people."""
+        """Return how far the attempt got, for people."""
         if self.connected_at is None:
             return "no TCP connection"
         if self.parked_at is not None:
@@ -90,11 +91,12 @@ class PendingAttempt:
 
 
 class PendingAttempts:
-    """A mutable register; iterating gives the pending attempts in the order of their dials.
+    """Register of a search's attempts; iteration yields the pending ones in the order of their dials.
 
-    :param answers: those of the peers to all attempts of the process.
-    :ivar total: all attempts, ended or not.
-    :ivar parked: the parked one; ``surplus``: one that was parked beside it.
+    :param answers: answers of peers to all attempts of the process.
+    :ivar total: number of all attempts, ended or not.
+    :ivar parked: the parked attempt.
+    :ivar surplus: a second parked attempt.
     :ivar claimed: whether a session is usable.
     """
 
@@ -123,23 +125,24 @@ class PendingAttempts:
         return False
 
     def get(self, attempt: int) -> PendingAttempt | None:
-        """The attempt with that number, if it is pending."""
+        """Return the attempt with this number if it is pending."""
         return self._pending.get(attempt)
 
     @property
     def dials(self) -> int:
-        """How many pending attempts hold a dial."""
+        """Return the number of pending attempts that hold a dial."""
         return len(self._pending) - self._undialled
 
     @property
     def last_dial(self) -> float:
-        """When the newest attempt that is not parked was dialled; minus infinity when there is none."""
+        """Return when the newest attempt that is not parked was dialled; minus infinity if there is none."""
         return max((each.dialled_at for each in self if each.parked_at is None), default=-math.inf)
 
     def overdue(self, limit: float, now: float) -> tuple[PendingAttempt, float] | None:
-        """An attempt that had its ``limit`` seconds and is not parked, or whose SYN was kept so long.
+        """Return an attempt that has run out of time, and its limit in seconds.
 
-        :returns: the attempt, and the seconds that it had.
+        The limit is ``limit`` seconds for an attempt that is not parked, and its ``keep`` for an unanswered
+        SYN.
         """
         for pending in self._pending.values():
             if pending.parked_at is None and pending.ends_at(limit) <= now:
@@ -151,15 +154,15 @@ class PendingAttempts:
         return None
 
     def _renew(self, pending: PendingAttempt, now: float) -> None:
-        """Renew the time of an attempt with TCP."""
+        """Restart the time limit of an attempt with TCP if its peer has answered other attempts."""
         if self._answers is not None and pending.connected_at is not None:
             pending.renewed_at = self._answers.last(pending.endpoint, pending.dialled_at, now)
 
     def times(self, limit: float, stagger: float, park_limit: float) -> list[float]:
-        """When time alone changes something about them, in monotonic seconds; see ``overdue``.
+        """Return the times at which an attempt's limits expire, in monotonic seconds; see ``overdue``.
 
         :param stagger: seconds after which an attempt without TCP frees its dial; infinite: never.
-        :param park_limit: seconds for which the search waits for the parked one.
+        :param park_limit: seconds for which the search waits for a parked attempt.
         """
         times: list[float] = []
         if self.parked is not None and self.parked.parked_at is not None and not self.parked.overstayed:
@@ -172,7 +175,7 @@ class PendingAttempts:
         return times
 
     def waits_for_parked(self, limit: float, now: float) -> bool:
-        """Whether the search waits for the parked one, which it does for ``limit`` seconds."""
+        """Return whether the search still waits for the parked attempt, at most ``limit`` seconds."""
         pending = self.parked
         if pending is None or pending.parked_at is None or pending.overstayed:
             return False
@@ -180,7 +183,7 @@ class PendingAttempts:
         return not pending.overstayed
 
     def hanging(self, stagger: float, now: float) -> PendingAttempt | None:
-        """The oldest attempt without TCP, if it was dialled at least ``stagger`` seconds ago."""
+        """Return the oldest attempt without TCP, if it was dialled at least ``stagger`` seconds ago."""
         for pending in self._pending.values():
             if pending.connected_at is None:
                 return pending if pending.dialled_at + stagger <= now else None
@@ -188,11 +191,11 @@ class PendingAttempts:
 
     @property
     def records(self) -> tuple[AttemptRecord, ...]:
-        """The attempts that ended, in the order in which they did; the last ``HISTORY`` of them."""
+        """Return the last ``HISTORY`` ended attempts, in the order of their ends."""
         return tuple(self._records.values())
 
     def record(self, attempt: int) -> AttemptRecord | None:
-        """How one attempt ended; ``None`` while it is pending, or when the history has dropped it."""
+        """Return the record of an ended attempt; ``None`` if it is pending or no longer in the history."""
         return self._records.get(attempt)
 
     def launch(
@@ -200,7 +203,7 @@ class PendingAttempts:
     ) -> PendingAttempt:
         """Number and register a new attempt.
 
-        :param keep: how long its SYN is kept, in seconds.
+        :param keep: how long an unanswered SYN is kept, in seconds.
         """
         self.total += 1
         pending = PendingAttempt(self.total, endpoint, now, chain, syn_at=now, keep=keep)
@@ -208,13 +211,13 @@ class PendingAttempts:
         return pending
 
     def connected(self, attempt: int, now: float) -> None:
-        """TCP is connected; unknown attempts and repetitions are ignored."""
+        """Record that TCP is connected; unknown attempts and repetitions are ignored."""
         pending = self._pending.get(attempt)
         if pending is not None and pending.connected_at is None:
             pending.connected_at = now
 
     def park(self, attempt: int, now: float) -> None:
-        """A member parked it; unknown attempts and repetitions are ignored."""
+        """Record that a member parked the attempt; unknown attempts and repetitions are ignored."""
         pending = self._pending.get(attempt)
         if pending is None or pending.parked_at is not None:
             return
@@ -226,14 +229,14 @@ class PendingAttempts:
             self.surplus = pending
 
     def claim(self, attempt: int, claim: Claim) -> None:
-        """The session is usable; unknown attempts are ignored."""
+        """Record that the session is usable; unknown attempts are ignored."""
         pending = self._pending.get(attempt)
         if pending is not None:
             pending.claim = claim
             self.claimed = True
 
     def end(self, attempt: int, now: float, failure: Failure) -> PendingAttempt | None:
-        """Move it to the history; ``None`` if it is not pending."""
+        """Move an attempt to the history and return it; ``None`` if it is not pending."""
         pending = self._pending.pop(attempt, None)
         if pending is None:
             return None
@@ -255,7 +258,7 @@ class PendingAttempts:
         self.surplus = held[1] if len(held) > 1 else None
 
     def amend(self, attempt: int, failure: Failure) -> None:
-        """Correct how an attempt ended, if the history still holds it."""
+        """Replace the failure of an ended attempt, if the history still holds it."""
         record = self._records.get(attempt)
         if record is not None:
             self._records[attempt] = replace(record, failure=failure)

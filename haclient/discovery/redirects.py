@@ -1,8 +1,7 @@
-"""The redirects of one search: where each leads, or why the client does not follow it.
+"""The redirects of one search: the targets to dial, or the reason to refuse them.
 
-Three limits keep redirects from becoming a spin or a leak: a target that the chain has
-visited is a loop, a chain has at most ``max_redirects`` hops, and ``Topology.may_follow``
-guards TLS and credentials.
+Three limits prevent endless redirects and leaked credentials.  A target that the chain has visited is refused
+as a loop, a chain has at most ``max_redirects`` hops, and ``Topology.may_follow`` checks TLS and credentials.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from haclient.retry.policy import Policy
 def targets(
     pending: PendingAttempt, target: Endpoint, topology: Topology, policy: Policy, *, credentials: bool
 ) -> tuple[Target, ...] | str:
-    """What to dial for this redirect, or the reason to refuse it, for people."""
+    """Return the targets to dial for a redirect, or the reason to refuse it, for people."""
     fresh = tuple(address for address in _addresses(target, topology) if address not in pending.visited)
     if not fresh:
         return f"loop: {target} is in this chain already"
@@ -33,14 +32,14 @@ def targets(
 
 
 def _addresses(target: Endpoint, topology: Topology) -> tuple[Endpoint, ...]:
-    # A known name is dialled by its addresses, as in the list: the same member is then one
-    # endpoint, so that it is not dialled twice and a loop is detected.
+    # Use a known name's addresses, as the list does.  So a member is always the same endpoint: it is not
+    # dialled twice, and a loop is detected.
     addresses = topology.addresses(target) or (target,)
     return tuple(replace(a, server_name=target.tls_name, origin=Origin.REDIRECT) for a in addresses)
 
 
 class Redirects:
-    """The redirects of one search: those that arrived since its last step, and the targets to dial.
+    """The redirects of one search: the ones received since its last step, and the targets to dial.
 
     :param credentials: whether attempts send credentials, which a redirect could divert.
     """
@@ -57,13 +56,13 @@ class Redirects:
         return bool(self._targets or self._arrived)
 
     def add(self, pending: PendingAttempt, failure: Failure, target: Endpoint) -> None:
-        """An attempt ended with a redirect."""
+        """Record an attempt that ended with a redirect."""
         self._arrived.append((pending, failure, target))
 
     def check(
         self, topology: Topology, attempts: PendingAttempts, tried: Round, reservation: Reservation
     ) -> None:
-        """Refuse those that must not be followed; queue the targets of the others, or reserve them."""
+        """Refuse forbidden redirects; queue the targets of the others, or reserve them."""
         for pending, failure, target in self._arrived:
             found = targets(pending, target, topology, self._policy, credentials=self._credentials)
             if isinstance(found, str):
@@ -73,13 +72,13 @@ class Redirects:
             elif failure.retry_after is None:
                 self._targets.extend(found)
             elif any(each.endpoint not in tried.redirected for each in found):
-                # Once a round, as without retry_after: else two members could send a client back and forth.
+                # Once a round, as without retry_after: else two members could redirect a client for ever.
                 tried.retry_after.pop(pending.endpoint, None)
                 reservation.make(found, failure.retry_after)
         self._arrived.clear()
 
     def next(self, is_open: Callable[[Endpoint], bool], tried: Round) -> Target | None:
-        """The next target to dial; those that must not be dialled any more are dropped."""
+        """Return the next target to dial, after dropping targets that may not be dialled any more."""
         while self._targets:
             target = self._targets[0]
             if is_open(target.endpoint) and target.endpoint not in tried.redirected:
@@ -88,9 +87,9 @@ class Redirects:
         return None
 
     def remove(self, endpoint: Endpoint) -> None:
-        """This endpoint is being dialled."""
+        """Remove an endpoint that is being dialled from the targets."""
         self._targets = [target for target in self._targets if target.endpoint != endpoint]
 
     def clear(self) -> None:
-        """Only the search owner follows redirects without a reservation."""
+        """Drop the targets: only the search owner follows redirects without a reservation."""
         self._targets.clear()

@@ -1,35 +1,36 @@
-"""How long every member has refused what the client asks for, and when that is the final answer.
+"""Decide when refusals by every member are final, so that a search gives up.
 
-A member answers ``amqp:not-found`` when it does not serve the virtual host, and ``amqp:invalid-field``
-when it does not accept a field of the Open.  A wrong URL is one cause.  An election is another: each member
-of a Broker-J group answers so until one of them is the new master, which takes seconds.  So the answer
-must last.
+A member answers ``amqp:not-found`` if it does not serve the virtual host, and ``amqp:invalid-field`` if it
+does not accept a field of the Open.  One cause is a wrong URL.  Another is an election: each member of a
+Broker-J group answers so until one is the new master, which takes seconds.  So refusals are final only if
+they last.
 
 ``amqp:not-allowed`` means a limit of connections, a virtual host that the user may not use, or a second
-client with the same id.  At the first connect nothing is known that would end soon.  After a loss it may be
-the former connection of this client that counts, or a virtual host that is being started (Broker-J).
+client with the same id.  At the first connect, no known cause ends soon.  After a loss, the client's former
+connection may still count, or a virtual host may be starting (Broker-J).
 
 Rules
 -----
-1. A round is refused when every member answered so: those of both sites, and the targets of redirects.
-   A member that redirects says nothing about it.  A listed name without an address has not answered.
-   With a ``retry_after`` the member asks the client to come back, which is another answer.
+1. A round is refused if every member refused: the members of both sites, and the targets of redirects.
+   A redirect is no refusal and no other answer.  A listed name without an address has not answered.
+   A refusal with a ``retry_after`` counts as another answer, as the member asks the client to try again.
 2. Refusals are final after ``ROUNDS`` refused rounds in a row, over ``FIRST_SECONDS`` at the first connect
-   and over ``refusal_timeout`` after a loss.  ``not-allowed`` from all of them is final after one round at
-   the first connect.
-3. Any other answer, a round that is not refused, and a usable session begin the count anew.
-4. The time between two rounds counts up to one longest delay and one attempt: while a process
-   or its machine stands still nobody answers.
-5. A member that names the container id (sole connection enforcement, see Sources) has another connection
-   with it, perhaps that of a process that died: it serves, and refuses until it notices the death.
-   At the first connect that is never final.  The error of a search says so, whatever ended it.
-   If the other connection is one of this process, the first such refusal is final: see ``held_here``.
-6. Wrong credentials and wrong certificates are final at once at the first connect.  After a loss they are
-   when every member has them, and where others only do not serve, after ``ROUNDS`` and ``refusal_timeout``:
-   one member may be wrong for long, which shows when the primary is being started again.  Those that a
-   function of the application returns may change: so they are final after that time only.
-7. The searches of a factory have one count: the search that becomes the owner after a final refusal needs one
-   round, not ``refusal_timeout`` anew.  But no search ends before it has lasted as long itself.
+   and over ``refusal_timeout`` after a loss.  At the first connect, ``not-allowed`` from all members is final
+   after one round.
+3. Any other answer, a round that is not refused, and a usable session restart the count.
+4. The time between two rounds counts at most as the longest delay plus one attempt.  No member can answer
+   while the process or its machine stands still.
+5. A member that names the container id (sole connection enforcement, see Sources) has another connection with
+   that id, perhaps of a dead process.  The member serves, but refuses until it notices the death.
+   So this refusal is never final at the first connect.  The error of a search mentions it in any case.
+   If the other connection belongs to this process, the first such refusal is final: see ``held_here``.
+6. At the first connect, wrong credentials and wrong certificates are final at once.  After a loss they are
+   final at once only if every member refuses for that reason.  If the other members merely do not serve, they
+   are final after ``ROUNDS`` and ``refusal_timeout``: one member may be misconfigured for long, which shows
+   only while the primary restarts.  Credentials from a function of the application may change, so they are
+   final only after that time.
+7. The searches of a factory share one count.  A search that becomes the owner after a final refusal needs one
+   round, not another ``refusal_timeout``.  But each search must itself have lasted that long.
 
 Sources: AMQP 1.0 part 2, section 2.8.15 (the conditions); OASIS "AMQP Enforcing Connection Uniqueness 1.0",
 section 4 (``invalid-field`` = ``container-id`` in the info map), which ActiveMQ and Artemis send as well.
@@ -49,9 +50,9 @@ from haclient.discovery.topology import Topology
 from haclient.retry.policy import Policy
 
 ROUNDS = 3
-# A wrong URL should be reported while somebody looks; most elections take less.
+# Short, so that a user sees the error of a wrong URL; most elections take less.
 FIRST_SECONDS = 3.0
-# Where members answer different things, the first of these is the reason.
+# If members give different answers, the first of these is the reason.
 _REASONS = {
     "amqp:not-found": GiveUpReason.NOT_FOUND,
     "amqp:invalid-field": GiveUpReason.INVALID_FIELD,
@@ -72,23 +73,23 @@ _HELD_HERE = (
 
 
 def held_here(endpoint: Endpoint, failure: Failure) -> Verdict:
-    """The verdict on a refusal of the container id that another connection of this process has there.
+    """Return the verdict if another connection of this process holds the container id at the member.
 
-    To wait would be in vain, for nothing but the application closes that one.
+    Waiting would not help: only the application can close the other connection.
     """
     return GiveUpReason.INVALID_FIELD, f"{endpoint}: {_HELD_HERE}: {failure.detail or failure.condition}"
 
 
 def condition_of(reason: GiveUpReason) -> str | None:
-    """The condition by which every member refuses, where that is the reason; ``None`` otherwise."""
+    """Return the error condition that belongs to a reason; ``None`` if the reason has none."""
     return next((condition for condition, each in _REASONS.items() if each is reason), None)
 
 
 class Streak:
     """Refused rounds in a row.
 
-    :ivar rounds: how many.
-    :ivar seconds: from the end of the first to that of the last, as far as it counts (rule 4).
+    :ivar rounds: number of rounds.
+    :ivar seconds: time from the end of the first to the end of the last, limited by rule 4.
     """
 
     __slots__ = ("_at", "rounds", "seconds")
@@ -97,31 +98,32 @@ class Streak:
         self.restart()
 
     def restart(self) -> None:
-        """Somebody answered something else."""
+        """Set the count to zero: there was another answer."""
         self.rounds = 0
         self.seconds = 0.0
         self._at = math.inf
 
     def extend(self, policy: Policy, now: float) -> None:
-        """One more round was refused."""
+        """Count another refused round."""
         self.rounds += 1
         self.seconds += min(max(now - self._at, 0.0), policy.backoff_max + policy.attempt_timeout)
         self._at = now
 
     def is_final(self, seconds: float | None, lasted: float) -> bool:
-        """Whether it is long enough for a search.
+        """Return whether the streak is long enough to end a search.
 
-        :param seconds: how long that is; ``None``: never.
-        :param lasted: how long the search itself has lasted.
+        :param seconds: required duration, in seconds; ``None``: never long enough.
+        :param lasted: duration of the search itself, in seconds.
         """
         return seconds is not None and self.rounds >= ROUNDS and min(self.seconds, lasted) >= seconds
 
 
 class Refusals:
-    """The refusals that the searches of one factory have met.
+    """The refusals met by the searches of one factory.
 
-    :ivar by_all: the rounds in which every member refused what the client asks for.
-    :ivar by_some: those in which some refused the credentials, or had a wrong certificate, and nobody served.
+    :ivar by_all: rounds in which every member refused.
+    :ivar by_some: rounds in which no member served, and some refused the credentials or had a wrong
+        certificate.
     """
 
     __slots__ = ("_in_use", "_text", "by_all", "by_some")
@@ -132,7 +134,7 @@ class Refusals:
         self.reset()
 
     def reset(self) -> None:
-        """A session is usable, or nobody searches any more."""
+        """Forget all refusals: a session is usable, or no search is left."""
         self._in_use: tuple[Endpoint, Failure] | None = None
         self.by_some.restart()
         self._restart()
@@ -143,14 +145,14 @@ class Refusals:
 
     @property
     def text(self) -> str:
-        """What the members say, for people; empty when they say different things."""
+        """Return the reason of the members, for people; empty if they do not agree."""
         if self._in_use is None:
             return self._text
         endpoint, failure = self._in_use
         return f"{endpoint}: {_IN_USE}: {failure.detail or failure.condition}"
 
     def heard(self, endpoint: Endpoint, failure: Failure) -> None:
-        """An attempt has ended."""
+        """Take in the end of an attempt."""
         if failure.kind in _SAYS_NOTHING:
             return
         if failure.id_in_use:
@@ -164,7 +166,7 @@ class Refusals:
     def round_ended(self, tried: Round, topology: Topology, policy: Policy, now: float) -> Verdict | None:
         """Count the round.
 
-        :returns: what every member says, if it was refused.
+        :returns: the verdict, if every member refused; else ``None``.
         """
         verdict = _unanimous(tried, topology)
         if verdict is None:
@@ -175,10 +177,11 @@ class Refusals:
         return (GiveUpReason.INVALID_FIELD, self.text) if self._in_use else verdict
 
     def are_final(self, reason: GiveUpReason, policy: Policy, lasted: float, *, first: bool) -> bool:
-        """Whether a search that lasted so many seconds takes them for the answer.
+        """Return whether the refusals are final for a search.
 
-        :param reason: that of its last round, which was refused.
-        :param first: whether it is that of the first connect.
+        :param reason: reason of the search's last round, which was refused.
+        :param lasted: duration of the search, in seconds.
+        :param first: whether the search is for the first connect.
         """
         if first and reason is GiveUpReason.NOT_ALLOWED:
             return True
@@ -198,7 +201,7 @@ def _unanimous(tried: Round, topology: Topology) -> Verdict | None:
 
 
 def is_every_member(endpoints: Container[Endpoint], topology: Topology) -> bool:
-    """Whether these are all members of both sites, and every listed name has an address."""
+    """Return whether ``endpoints`` has all members of both sites, and every listed name has an address."""
     unresolved = any(not (is_literal(e.host) or topology.addresses(e)) for e in topology.listed)
     return not unresolved and all(each in endpoints for each in topology.candidates(other_site=True))
 

@@ -1,15 +1,14 @@
 """The member that a server asked this client to connect to, and when.
 
-    amqp:resource-limit-exceeded, retry-after     the primary is full: connect to it again then
-    amqp:connection:redirect, retry-after         connect to the target of the redirect then
+    amqp:resource-limit-exceeded, retry-after     the primary is full: reconnect to it after the delay
+    amqp:connection:redirect, retry-after         connect to the redirect's target after the delay
 
 Rules
 -----
 1. After the wait the search dials this member first and alone: it has reserved the time for this client.
-   The search continues with the list when the attempt has failed.
-2. "Alone" ends early if the member does not answer: without TCP for ``stagger`` the search continues with
-   the list meanwhile.
-3. A new reservation replaces the old one: the server's newer answer is the better one.
+   If the attempt fails, the search continues with the list.
+2. If the member has no TCP connection after ``stagger``, the search also dials the list meanwhile.
+3. A new reservation replaces the old one, since the server's newer answer is better.
 4. Any other ``retry-after`` names no member.  It delays the next round, see ``rounds``.
 """
 
@@ -22,10 +21,10 @@ from haclient.discovery.pending_attempts import PendingAttempts, Target
 
 
 class Reservation:
-    """At most one; empty at first.
+    """The current reservation of a search, if any; false while there is none.
 
-    :ivar retry_after: the delay that the server asked for, in seconds, until a wait begins with it.
-    :ivar attempt: the last one that dialled a reservation; 0 when none did.
+    :ivar retry_after: the delay in seconds that the server asked for; ``None`` once the wait has begun.
+    :ivar attempt: number of the last attempt at a reserved member; 0 if there was none.
     """
 
     __slots__ = ("_targets", "attempt", "retry_after")
@@ -42,27 +41,27 @@ class Reservation:
         return any(target.endpoint == endpoint for target in self._targets)
 
     def make(self, targets: tuple[Target, ...], retry_after: float) -> None:
-        """Dial these targets in that many seconds."""
+        """Reserve these targets, to be dialled in ``retry_after`` seconds."""
         self._targets, self.retry_after = targets, retry_after
 
     def take_retry_after(self) -> float | None:
-        """Return the delay, for the wait that begins now, and forget it."""
+        """Return and clear the delay, for the wait that begins now."""
         retry_after, self.retry_after = self.retry_after, None
         return retry_after
 
     def due(self, is_open: Callable[[Endpoint], bool]) -> Target | None:
-        """What to dial; targets that must not be dialled any more are dropped."""
+        """Return the target to dial, after dropping targets that may not be dialled any more."""
         while self._targets and not is_open(self._targets[0].endpoint):
             self._targets = self._targets[1:]
         return self._targets[0] if self._targets else None
 
     def dialled(self, attempt: int) -> None:
-        """The first target is being dialled."""
+        """Remove the first target, which this attempt dials."""
         self._targets = self._targets[1:]
         self.attempt = attempt
 
     def is_alone(self, pending: PendingAttempts, stagger: float, now: float) -> bool:
-        """Whether its attempt is under way and nothing else may be dialled (rules 1 and 2)."""
+        """Return whether the reservation's attempt is pending and bars all other dials (rules 1 and 2)."""
         own = pending.get(self.attempt)
         if own is None or own.parked_at is not None:
             return False

@@ -1,20 +1,20 @@
-"""How long only stale primaries have served, and when the client forgets the generations that it knows.
+"""Forget the known generations after only stale primaries have served for long.
 
-A number that is too high makes every member of its cluster stale, and nobody can take it back: an impostor
-announced it, or the arbiter began to count anew with the same cluster id.
+A known generation that is too high makes every member of its cluster stale, and no member can correct it.
+Causes: an impostor announced it, or the arbiter restarted its count under the same cluster id.
 
 Rules
 -----
-1. A stale primary that serves for a while is an old one that was paused, or replaced by force: the primary
-   of the newer generation may be away for a round or many.
-2. A connection that is up at a primary of a known generation shows that the number is right, whatever others
-   reach: then the count begins anew.
-3. After ``ROUNDS`` answers of stale primaries over ``refusal_timeout``, without one claim that was accepted,
-   the number is wrong, or its primary is lost.  The client forgets all numbers, and an old primary serves it.
-   ``refusal_timeout=none`` does not make it wait for ever: then it is ``_SECONDS``.
-4. Searches come and go, also those that give up: the connections of a factory share one count.  A session
-   without a generation says nothing, neither way: that of a parked one comes later, with its first link.
-5. Time counts as for refusals (rule 4 there): a process that stood still has not waited.
+1. For a while, a stale primary may really be an old one that was paused or replaced by force.  The primary of
+   the newer generation may be unreachable for several rounds.
+2. An open connection to a primary that has a generation and is not stale proves the known generation right.
+   The count restarts.
+3. The known generation counts as wrong, or its primary as lost, after ``ROUNDS`` answers of stale primaries
+   over ``refusal_timeout`` without an accepted claim.  Then the client forgets all generations and accepts an
+   old primary.  With ``refusal_timeout=none`` the time is ``_SECONDS``.
+4. All connections of a factory share one count, which outlives each search.  A session without a generation
+   does not count: a parked session gets its generation later, with its first link.
+5. Time counts as for refusals (rule 4 there): the time while the process stood still does not count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SECONDS = 60.0
 
 
 class StalePrimaries:
-    """The stale primaries that have served the searches of one factory."""
+    """Counts the stale primaries that the searches of one factory met."""
 
     __slots__ = ("_policy", "_seconds", "_streak", "_up")
 
@@ -41,22 +41,22 @@ class StalePrimaries:
         self._up: set[int] = set()
 
     def connected(self, connection: int) -> None:
-        """A connection is up, at a primary that is not stale and has a generation."""
+        """Record an open connection to a primary that has a generation and is not stale."""
         self._up.add(connection)
 
     def disconnected(self, connection: int) -> None:
-        """Forget that a connection was up, if it was."""
+        """Record the end of a connection."""
         self._up.discard(connection)
 
     def accepted(self, claim: Claimed) -> None:
-        """A primary serves that is not stale."""
+        """Restart the count: a primary with a generation that is not stale serves."""
         if claim.generation is not None:
             self._streak.restart()
 
     def served(self, now: float) -> bool:
-        """A stale primary has served.
+        """Count a stale primary that serves.
 
-        :returns: whether none but such have for so long that the generations are to be forgotten.
+        :returns: whether to forget the generations, as only stale primaries have served for long.
         """
         if self._up:
             self._streak.restart()

@@ -2,18 +2,18 @@
 
 Rules
 -----
-1. A search is in exactly one state.  Only ``Search._move`` changes it, and only to what ``after`` returns.
-2. A move without a row in ``MOVES`` raises ``IllegalMove``: a bug of the search, whatever its peers do.
+1. A search is in exactly one state.  Only ``Search._move`` changes it, always to the result of ``after``.
+2. A move without a row in ``MOVES`` raises ``IllegalMove``: a bug of the search, never a peer's fault.
 3. Only ``DELAYED`` and ``BACKING_OFF`` precede ``IDLE``, and only ``IDLE`` precedes ``IN_ROUND``.  So every
    round but the first follows a delay.
-4. ``FOUND`` and ``GAVE_UP`` have no row: they are the end.
+4. ``FOUND`` and ``GAVE_UP`` are final and have no row.
 
 Theory of operation
 -------------------
-An episode after a loss begins with ``DELAYED``, the first connect with ``IDLE``.  The search owner starts a
+An episode after a loss begins in ``DELAYED``, the first connect in ``IDLE``.  The search owner starts a
 round, fails with every candidate, backs off, and starts the next round.  The other searches of the factory
-stay ``IDLE`` until the owner has found the primary.  A ``retry_after`` of a server interrupts all of that.
-docs/internals/search.md draws the table; ``scripts/state_diagrams.py`` writes the drawing anew.
+stay ``IDLE`` until the owner has found the primary.  A ``retry_after`` of a server interrupts any of these.
+docs/internals/search.md shows the table as a diagram, which ``scripts/state_diagrams.py`` writes.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from types import MappingProxyType
 
 
 class SearchState(enum.Enum):
-    """What a search is doing, and what it dials meanwhile."""
+    """The state of a search; each says which endpoints may be dialled in it."""
 
     IDLE = "idle"
-    """Between a wait and a round, or not the search owner: a reservation, redirects, a known primary."""
+    """Is between a wait and a round, or not the owner.  Dials a reservation, redirects, a known primary."""
     DELAYED = "delayed"
-    """A wait after a loss, or because a server asked for it: nothing, but for a primary that another
-    connection finds while a reservation waits (rule 9 of ``search``)."""
+    """Waits after a loss, or because a server asked for it.  Dials nothing, except a primary found by another
+    connection while a reservation waits (rule 9 of ``search``)."""
     BACKING_OFF = "backing_off"
-    """The client's own delay between two rounds: redirects, a newly known primary."""
+    """Waits the client's own delay between two rounds.  Dials redirects, a newly known primary."""
     IN_ROUND = "in_round"
-    """One pass over the list: a reservation, redirects, a newly known primary, every candidate."""
+    """Passes over the list once.  Dials a reservation, redirects, a newly known primary, every candidate."""
     FOUND = "found"
-    """An attempt is the connection: nothing."""
+    """An attempt became the connection.  Dials nothing."""
     GAVE_UP = "gave_up"
-    """There is a verdict: nothing."""
+    """The search gave up.  Dials nothing."""
 
 
 class Trigger(enum.Enum):
-    """Why a search changes its state."""
+    """The reason for a change of state."""
 
     ROUND_STARTS = "round starts"
     ROUND_FAILED = "round failed"
-    """Its delay is the client's own."""
+    """The client chooses the delay."""
     DELAY_IMPOSED = "delay imposed"
-    """By the loss of the connection, by a ``retry_after`` that the search honors, or by one that interrupts
-    a wait and that the search cannot honor any more."""
+    """After the loss of the connection; by a ``retry_after`` that the search honors; or by one that
+    interrupts a wait but can no longer be honored."""
     WAIT_ENDED = "wait ended"
     USABLE = "session usable"
     LIMIT_REACHED = "limit reached"
@@ -64,7 +64,7 @@ MOVES: Mapping[tuple[SearchState, Trigger], SearchState] = MappingProxyType(
     {
         (SearchState.IDLE, Trigger.ROUND_STARTS): SearchState.IN_ROUND,
         (SearchState.IDLE, Trigger.DELAY_IMPOSED): SearchState.DELAYED,
-        # A member asked for a delay that max_retry_after does not cover any more.
+        # A member asked for a delay beyond max_retry_after.
         (SearchState.IDLE, Trigger.ROUND_FAILED): SearchState.BACKING_OFF,
         (SearchState.IDLE, Trigger.USABLE): SearchState.FOUND,
         (SearchState.IDLE, Trigger.LIMIT_REACHED): SearchState.GAVE_UP,
@@ -73,12 +73,12 @@ MOVES: Mapping[tuple[SearchState, Trigger], SearchState] = MappingProxyType(
         (SearchState.IN_ROUND, Trigger.USABLE): SearchState.FOUND,
         (SearchState.IN_ROUND, Trigger.LIMIT_REACHED): SearchState.GAVE_UP,
         (SearchState.BACKING_OFF, Trigger.WAIT_ENDED): SearchState.IDLE,
-        # An attempt that hung in the round before has got a reservation.
+        # An attempt left from the previous round got a reservation.
         (SearchState.BACKING_OFF, Trigger.DELAY_IMPOSED): SearchState.DELAYED,
         (SearchState.BACKING_OFF, Trigger.USABLE): SearchState.FOUND,
         (SearchState.BACKING_OFF, Trigger.LIMIT_REACHED): SearchState.GAVE_UP,
         (SearchState.DELAYED, Trigger.WAIT_ENDED): SearchState.IDLE,
-        # A newer reservation replaces the one that the search waits for.
+        # A newer reservation replaces the current one.
         (SearchState.DELAYED, Trigger.DELAY_IMPOSED): SearchState.DELAYED,
         (SearchState.DELAYED, Trigger.USABLE): SearchState.FOUND,
         (SearchState.DELAYED, Trigger.LIMIT_REACHED): SearchState.GAVE_UP,
@@ -87,9 +87,9 @@ MOVES: Mapping[tuple[SearchState, Trigger], SearchState] = MappingProxyType(
 
 
 def after(state: SearchState, trigger: Trigger) -> SearchState:
-    """The state after this move.
+    """Return the state after a move.
 
-    :raises IllegalMove: when the table has no row for it.
+    :raises IllegalMove: if the table has no row for the move.
     """
     try:
         return MOVES[state, trigger]

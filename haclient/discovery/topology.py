@@ -1,42 +1,41 @@
-"""What is known about the cluster: evidence in, a new immutable ``Topology`` out.
+"""The client's view of the cluster: evidence in, a new immutable ``Topology`` out.
 
-Everything that decides which endpoints exist, which one is believed to be primary and where
-credentials may go lives in this file.  ``update`` is pure; whoever holds the current topology
-for the connections of a factory applies it under their own lock.
+This file decides which endpoints exist, which one is believed to be primary, and where credentials may go.
+``update`` is pure; the owner of a factory's current topology applies it under its own lock.
 
 Rules
 -----
-1. The seed list is never forgotten, whatever DNS, members or redirects say.
+1. The seed list is never forgotten, whatever DNS, members or redirects report.
 2. An empty answer of the resolver keeps the last good one.
-3. ``failover-server-list``: *add* puts the new members before the older pushed ones, *replace*
-   drops the older pushed ones, *ignore* does nothing.  A list must not bypass rule 9: when every seed
-   is ``amqps``, pushed endpoints without TLS are dropped, and with ``only_trusted`` those that may not
-   be given the credentials.
-4. Generations count per cluster id.  A claim with a lower generation than the highest seen of
-   its cluster is a stale primary.  So is a claim *without* a generation that names a cluster
-   whose generation is known: a real primary of that cluster would announce it.  A claim that
-   names neither cannot be compared and is accepted.  A member that has not proved who it is may announce
-   anything: its claims make no member stale that has.  All memory of generations is dropped when none but
-   stale primaries has served for long (``stale_primaries``): a number that is wrong must not last for ever.
-5. ``version`` counts how often the primary was cleared.  Evidence of an older version changes
-   nothing: it is about a primary that the topology has dropped already.
-   ``Resolved`` has no version: DNS says nothing about the primary.
-6. The primary is cleared when its connection is lost, or when an attempt at it fails.  Failures
-   that this client itself caused (``SELF_INFLICTED``) say nothing about the member, and a failure
-   with a reservation shows that the member is the primary.
-7. A name of the seed list that has no address yet is not a candidate; it is resolved
-   first.  A pushed name without an address is one: it is resolved when it is dialled.
-8. A second site (``dr``) is known, and no candidate before the search asks for it.  A primary there makes
-   it the site in use: its members are then the first candidates, and the seeds are the other site.  The
+3. ``failover-server-list``: *add* puts the new members before the older pushed ones, *replace* drops the
+   older pushed ones, *ignore* does nothing.  A list must not bypass rule 9.  So if every seed is ``amqps``,
+   pushed endpoints without TLS are dropped.  With ``only_trusted``, members that may not get the credentials
+   are dropped.
+4. Generations count per cluster id.  A primary is stale if it claims a lower generation than the highest seen
+   in its cluster.  It is also stale if it claims no generation, but a cluster whose generation is known: a
+   real primary of that cluster would announce one.  A claim with neither cannot be compared and is accepted.
+   A member that has not proved its identity may announce anything, so its claims make no proven member stale.
+   If only stale primaries have served for long (``stale_primaries``), all generations are forgotten: a wrong
+   one must not last for ever.
+5. ``version`` counts how often the primary was cleared.  Evidence with an older version changes nothing: it
+   is about a primary that the topology has dropped already.
+   ``Resolved`` has no version, since DNS does not report the primary.
+6. The primary is cleared if its connection is lost, or an attempt at it fails.  Failures that this client
+   itself caused (``SELF_INFLICTED``) prove nothing about the member.  A failure with a reservation shows that
+   the member is the primary.
+7. A seed without an address yet is no candidate; it is resolved first.  A pushed name without an address is a
+   candidate; it is resolved when it is dialled.
+8. The members of a second site (``dr``) are candidates only when the search asks for them.  A primary there
+   makes it the site in use: its members are then the first candidates, and the seeds are the other site.  The
    topology drops the pushed members of the site that is no longer in use.
-9. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to hosts that
-   the URL lists, to their addresses, and to hosts with the parent domain of one, whatever the port; a
-   client certificate is a credential.  What a member announces does not count: it could announce any host.
-10. The target of a redirect that served and that no list names stays a candidate, behind those of its site:
-   a router may be away while the broker is not.  Not with ``redirects=none``, and where credentials are
-   sent only as long as rule 9 allows it.
+9. Redirects never lead from TLS to no TLS.  With ``redirects=members``, credentials go only to hosts in the
+   URL, to their addresses, and to hosts in the parent domain of one; the port does not matter.  A client
+   certificate is a credential.  Announced members do not count, as a member could announce any host.
+10. A redirect target that served but is in no list stays a candidate, after the members of its site: the
+   router that redirected may be unreachable while the broker is not.  Exceptions: ``redirects=none``, and
+   credentials that rule 9 does not allow.
 
-The shape is that of pymongo's ``topology_description``: one record, one update function.
+Modelled on pymongo's ``topology_description``: one record, one update function.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ from haclient.retry.policy import Policy, PushedMembers, Redirects
 
 SELF_INFLICTED = frozenset({FailureReason.DISPLACED, FailureReason.LOST_RACE, FailureReason.STOPPED})
 
-# How much of what members announce is kept, so that no peer can make a client grow without bound.
+# Limits for data that members announce, so that no peer can make a client's memory grow without bound.
 # Clusters have two to seven members; one client meets one cluster, or two during a move.
 _MAX_PUSHED = 64
 _MAX_SERVED = 8
@@ -75,23 +74,24 @@ Generations = tuple[tuple[str | None, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """What the connections of one factory know together.
+    """The shared knowledge of one factory's connections.
 
     :param seeds: the endpoints of the cluster URL, in its order.
-    :param pushed_members: the option of that name.
-    :param only_trusted: whether attempts send credentials, so that foreign members are refused.
-    :param redirects: the option of that name.
+    :param pushed_members: the option ``pushed_members``.
+    :param only_trusted: whether to refuse foreign members, because attempts send credentials.
+    :param redirects: the option ``redirects``.
     :param dr: the endpoints of a second site.
-    :param dr_active: whether the last primary was one of these.
+    :param dr_active: whether the last primary was in the second site.
     :param resolved: the last good addresses of each name, seed or pushed.
     :param pushed: members from ``failover-server-list``.
     :param served: targets of redirects that served, the newest first.
-    :param primary: the member believed to be primary; ``former``: the one whose connection was lost last.
-    :param generations: the highest generation seen of each cluster id, the newest last; ``proven``: the same
-        of the members that have proved who they are.
+    :param primary: the member believed to be primary.
+    :param former: the primary whose connection was lost last.
+    :param generations: the highest generation seen in each cluster id, the newest last.
+    :param proven: the same, only of members that have proved their identity.
     :param version: raised whenever the primary is cleared.
     :param failures: the last failure at each endpoint since its last usable session, the newest last.
-    :param fleet: what the primaries announced about their fleet (``retry.fleet``).
+    :param fleet: the fleet size announced by the primaries (``retry.fleet``).
     """
 
     seeds: tuple[Endpoint, ...]
@@ -116,21 +116,21 @@ class Topology:
 
     @property
     def generation(self) -> int | None:
-        """The highest generation seen, in ``cluster``; ``None`` when no member announced one."""
+        """Return the highest generation seen in ``cluster``; ``None`` if no member announced one."""
         return self.generations[-1][1] if self.generations else None
 
     @property
     def cluster(self) -> str | None:
-        """The cluster id that ``generation`` belongs to."""
+        """Return the cluster id of ``generation``."""
         return self.generations[-1][0] if self.generations else None
 
     def candidates(self, *, other_site: bool = False) -> tuple[Endpoint, ...]:
-        """What can be dialled, in the order to try it: the primary, the seeds, the pushed, those that served.
+        """Return the candidates in their order: primary, seeds, pushed members, redirect targets that served.
 
-        :param other_site: then the members of the site that is not in use.
+        :param other_site: whether to append the members of the site not in use.
         """
         if self._candidates is None:
-            # Every step of every search asks, and a topology never changes: worked out once.
+            # Computed once: every step of every search reads it, and a topology never changes.
             object.__setattr__(self, "_candidates", self._list())
         assert self._candidates is not None, "worked out just now"
         return self._candidates[other_site]
@@ -148,7 +148,7 @@ class Topology:
         return tuple(dict.fromkeys(known)), tuple(dict.fromkeys((*known, *others)))
 
     def _addresses_of(self, names: Iterable[Endpoint]) -> list[Endpoint]:
-        """The addresses of names, as far as they are known."""
+        """Return the known addresses of names."""
         found: list[Endpoint] = []
         for name in names:
             found += self.addresses(name) or ([name] if is_literal(name.host) else [])
@@ -156,11 +156,11 @@ class Topology:
 
     @property
     def listed(self) -> tuple[Endpoint, ...]:
-        """The members of both sites, as the cluster URL has them."""
+        """Return the members of both sites, as listed in the cluster URL."""
         return (*self.seeds, *self.dr)
 
     def is_dr(self, endpoint: Endpoint) -> bool | None:
-        """Whether an endpoint is of the second site; ``None`` when it is listed in neither."""
+        """Return whether an endpoint is in the second site; ``None`` if no site lists it."""
         wanted = _host_port(endpoint)
         for is_dr, names in ((False, self.seeds), (True, self.dr)):
             if wanted in {_host_port(each) for each in (*names, *self._addresses_of(names))}:
@@ -168,24 +168,24 @@ class Topology:
         return None
 
     def names(self) -> tuple[Endpoint, ...]:
-        """The seeds and pushed members that a resolver has to look up, in every round."""
+        """Return the names of seeds and pushed members to resolve in every round."""
         return tuple(e for e in dict.fromkeys((*self.listed, *self.pushed)) if not is_literal(e.host))
 
     def addresses(self, name: Endpoint) -> tuple[Endpoint, ...]:
-        """The last good answer of the resolver for this name; empty when there was none."""
+        """Return the resolver's last good answer for a name; empty if there was none."""
         return dict(self.resolved).get(name, ())
 
     def highest(self, cluster: str | None, *, proven: bool = False) -> int | None:
-        """The generation that a claim is measured by.
+        """Return the highest known generation of a cluster, to compare a claim with.
 
-        :param proven: whether the member that makes it has proved who it is.
+        :param proven: whether the claiming member has proved its identity.
         """
         return dict(self.proven if proven else self.generations).get(cluster)
 
     def is_stale(self, generation: int | None, cluster: str | None, *, proven: bool = False) -> bool:
-        """Return whether a primary that claims this is an old one (rule 4).
+        """Return whether a primary with this claim is stale (rule 4).
 
-        :param proven: whether it has proved who it is.
+        :param proven: whether the primary has proved its identity.
         """
         highest = self.highest(cluster, proven=proven)
         if highest is None:
@@ -193,17 +193,17 @@ class Topology:
         return cluster is not None if generation is None else generation < highest
 
     def is_member(self, endpoint: Endpoint) -> bool:
-        """Whether host and port are those of a seed, one of its addresses, or a pushed member."""
+        """Return whether host and port belong to a listed member, a known address, or a pushed member."""
         known = (*self.listed, *self.pushed, *(a for _, found in self.resolved for a in found))
         return _host_port(endpoint) in {_host_port(member) for member in known}
 
     def may_follow(
         self, source: Endpoint, target: Endpoint, policy: Policy, *, credentials: bool
     ) -> str | None:
-        """Why a redirect must not be followed, or ``None`` when it may be (rule 9).
+        """Return why a redirect must not be followed; ``None`` if it may be (rule 9).
 
-        :param credentials: whether credentials would be sent, or a client certificate shown; without them
-            a foreign target learns nothing of who the client is, and ``redirects=members`` allows it.
+        :param credentials: whether the attempt sends credentials or a client certificate.  Otherwise
+            ``redirects=members`` allows a foreign target, as it cannot identify the client.
         """
         if source.tls and not target.tls:
             return f"{source} must not redirect to {target}, which has no TLS; no option allows it"
@@ -217,13 +217,13 @@ class Topology:
         )
 
     def refused_members(self, announced: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
-        """Those of a ``failover-server-list`` that must not be given the credentials (rule 3)."""
+        """Return the members of a ``failover-server-list`` that must not get the credentials (rule 3)."""
         if not self.only_trusted or self.pushed_members == "ignore":
             return ()
         return tuple(endpoint for endpoint in announced if not self.is_trusted(endpoint))
 
     def is_trusted(self, target: Endpoint) -> bool:
-        """Whether the URL itself allows the credentials to go there (rule 9)."""
+        """Return whether the URL itself allows to send the credentials to a target (rule 9)."""
         listed = (*self.listed, *self._addresses_of(self.listed))
         return target.host.lower() in {each.host.lower() for each in listed} or self._same_domain(target)
 
@@ -235,7 +235,7 @@ class Topology:
 
 
 def update(topology: Topology, evidence: Evidence) -> Topology:
-    """The topology after this evidence; the same object when the evidence was ignored."""
+    """Return the topology after this evidence; the same object if the evidence is ignored."""
     match evidence:
         case Resolved():
             return _resolved(topology, evidence)
@@ -277,7 +277,7 @@ def _claimed(topology: Topology, claim: Claimed) -> Topology:
 def _with(known: Generations, claim: Claimed) -> Generations:
     if claim.generation is None:
         return known
-    # A proven claim may be lower than what an unproven one has announced before.
+    # A proven claim may be lower than an earlier unproven one.
     highest = max(claim.generation, dict(known).get(claim.cluster, claim.generation))
     others = [pair for pair in known if pair[0] != claim.cluster]
     return (*others, (claim.cluster, highest))[-_MAX_CLUSTERS:]
@@ -290,7 +290,7 @@ def _fleet(topology: Topology, claim: Claimed) -> FleetSize:
 
 
 def _served(topology: Topology, claim: Claimed) -> tuple[Endpoint, ...]:
-    """With a target of a redirect that no list names."""
+    """Return ``served`` with the claiming member if it is an unlisted redirect target."""
     is_target = claim.usable and claim.endpoint.origin is Origin.REDIRECT
     if not is_target or topology.redirects == "none":
         return topology.served

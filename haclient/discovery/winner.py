@@ -1,7 +1,7 @@
-"""Which usable session becomes the connection (rules 2 and 3 of ``search``).
+"""Choose the usable session that becomes the connection (rules 2 and 3 of ``search``).
 
-The first usable one, unless the topology calls its generation stale.  The search abandons the losers,
-one at a time, before it announces the winner.
+The winner is the first usable session whose generation is not stale.  Before the search announces the winner,
+it abandons the losers, one at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from haclient.discovery.topology import Topology, update
 
 @dataclass(frozen=True, slots=True)
 class Loser:
-    """A pending attempt that must be abandoned first, and why."""
+    """A pending attempt that must be abandoned before the winner is announced, and the reason."""
 
     pending: PendingAttempt
     reason: FailureReason
@@ -23,10 +23,10 @@ class Loser:
 
 
 def choose(attempts: PendingAttempts, topology: Topology) -> PendingAttempt | Loser:
-    """The winner, or the next loser to abandon.  At least one session must be usable."""
+    """Return the winner, or the next loser to abandon.  At least one session must be usable."""
     claims = [(pending, pending.claim) for pending in attempts if pending.claim is not None]
     for pending, claim in claims:
-        # Two claims may arrive together, before the driver has updated the topology.
+        # Two claims may arrive before the driver updates the topology.
         facts = claim.generation, claim.cluster, topology.version
         topology = update(topology, Claimed(pending.endpoint, *facts, proven=claim.proven))
     for pending, claim in claims:

@@ -1,21 +1,21 @@
-"""Messages and bodies to bytes, and back.
+"""Encode messages and bodies, and decode messages.
 
-``Message.encode`` takes twenty C calls for a body and one application property, each of which lets go of the
-interpreter lock, for which the loop thread of the blocking API is waiting; and it tries buffers of 16, 32,
-64, ... bytes until the message fits.  So body, application properties and annotations are written here, byte
-for byte as proton would (``amqp_values``), and the message that the application holds is not touched.  Header
-and properties of a ``proton.Message`` are proton's to write, in one call.  A body that is sent without a
-message never becomes one: its birth and death cost more than its encoding.
+``Message.encode`` takes twenty C calls for a body and one application property.  Each call releases the
+interpreter lock, for which the loop thread of the blocking API waits.  It also tries buffers of 16, 32,
+64, ... bytes until the message fits.  So this module writes body, application properties and annotations
+itself, byte for byte as proton does (``amqp_values``), and does not change the application's message.  proton
+writes header and properties of a ``proton.Message``, in one call.  A body sent without a message is encoded
+directly: creating and freeing a message costs more than the encoding.
 
-Whether a message is durable is written into the bytes as well, where the caller decides: proton's message has
-no state for "not said".
+The caller may also choose the durable flag, which is written into the bytes: proton's message has no state
+for "not set".
 
-An id belongs to one send: a broker drops whatever else carries it, and says accepted.  So the id of a
-received message is not sent again with it: ids that were made here are recognised by their prefix, and
-an id that another client gave by ``mark_received``.
+A duplicate-detection id belongs to one send: a broker drops any other message with the same id and still
+answers accepted.  So a received message is sent on without the id that it arrived with.  Ids made by this
+client are recognised by their prefix, ids of other clients by ``mark_received``.
 
-Source: AMQP 1.0 part 3, section 3.2 (message format); the property name is that of Apache
-ActiveMQ Artemis (user manual, "Duplicate Message Detection").
+Sources: AMQP 1.0 part 3, section 3.2 (message format); Apache ActiveMQ Artemis, user manual, "Duplicate
+Message Detection" (name of the property).
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from haclient.engine.amqp_values.walk import SIZE_WIDTHS, value_end
 
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
 AUTOMATIC_ID_PREFIX = "haclient:"
-"""How the ids begin that are made here, and not by an application."""
+"""Prefix of the ids that this client makes."""
 
 _FIRST_SIZE = 4096
 _PN_OVERFLOW: int = lib.PN_OVERFLOW
-# Part 3, sections 3.2.1 and 3.2.4: header and properties, both empty, as proton writes them.
+# Part 3, sections 3.2.1 and 3.2.4: empty header and properties, as proton writes them.
 _NO_HEADER_NO_PROPERTIES = b"\x00\x53\x70\x45\x00\x53\x73\x45"
 _HEADER, _PROPERTIES = b"\x00\x53\x70", b"\x00\x53\x73"
 _DURABLE_HEADER = b"\x00\x53\x70\xc0\x02\x01\x41"
 _DURABLE_NO_PROPERTIES = _DURABLE_HEADER + b"\x00\x53\x73\x45"
-# Where ``durable``, the first field of a header, stands, by the constructor of its list; as true, and as
-# proton writes what is not.
+# Offset of ``durable``, the first field of a header, by the constructor of the header's list.  proton writes
+# null if it is false.
 _DURABLE_AT = {0xC0: 6, 0xD0: 12}
 _TRUE, _NULL = b"\x41", b"\x40"
 # Sections 3.2.2, 3.2.3 and 3.2.5 to 3.2.8.
 _INSTRUCTIONS, _ANNOTATIONS, _PROPERTIES_SECTION = b"\x00\x53\x71", b"\x00\x53\x72", b"\x00\x53\x74"
 _DATA, _SEQUENCE, _VALUE = b"\x00\x53\x75", b"\x00\x53\x76", b"\x00\x53\x77"
-# Where a message leaves the section of its body to its type, by the constructor.
+# Section of an inferred body, by the constructor of its value.
 _INFERRED = {0xA0: _DATA, 0xB0: _DATA, 0x45: _SEQUENCE, 0xD0: _SEQUENCE}
 _NO_BODY = "None is no body; send Message() for a message without one"
 _BYTES = (bytes, bytearray, memoryview)
@@ -66,7 +66,7 @@ _APPLICATION_PROPERTIES = _PROPERTIES_SECTION + b"\xd1"
 _PROPERTY_KEY = encode_value(DUPLICATE_ID_PROPERTY, "")
 _ONE_PROPERTY = (2).to_bytes(4) + _PROPERTY_KEY
 _ONE_PROPERTY_SIZE = len(_ONE_PROPERTY)
-# Sections up to a content of less than 256 bytes, by its size.
+# Everything before a content of less than 256 bytes, by the size of the content.
 _SHORT = 256
 _SIZES = [size.to_bytes(1) for size in range(_SHORT)]
 _SHORT_DATA = [_DATA + b"\xa0" + size for size in _SIZES]
@@ -84,8 +84,8 @@ _SHORT_ID = [
     )
     for size in _SIZES
 ]
-# The same sections as ``decode_plain`` looks for them: starts by their first bytes, the id's section, and
-# bodies by descriptor and constructor, with the width of their size.
+# For ``decode_plain``: starts by their first bytes; width of the size field by a body's descriptor and
+# constructor.
 _STARTS = (_NO_HEADER_NO_PROPERTIES, _DURABLE_NO_PROPERTIES)
 _SHORTEST_START = len(_NO_HEADER_NO_PROPERTIES)
 _KNOWN_STARTS = {start[:_SHORTEST_START]: start for start in _STARTS}
@@ -96,12 +96,12 @@ _BODIES = {
     for section, kinds in ((_DATA, b"\xa0\xb0"), (_VALUE, b"\xa0\xb0\xa1\xb1"))
     for kind in kinds
 }
-# Where a message has the id that it was received with: proton's class has a dictionary.
+# Attribute with the id that a message was received with: instances of proton's class have a dictionary.
 _RECEIVED = "_haclient_received_id"
 
 
 class Encoder:
-    """Encodes messages one after another.  Not for use by two threads at once."""
+    """Encodes messages with a reused buffer.  Not thread-safe."""
 
     __slots__ = ("_buffer", "_size")
 
@@ -112,22 +112,22 @@ class Encoder:
     def encode(
         self, message: proton.Message, duplicate_id: str | None = None, *, durable: bool | None = None
     ) -> bytes:
-        """The message as bytes, with ``duplicate_id`` unless the application set its own.
+        """Return the encoded message, with ``duplicate_id`` unless the application set an id.
 
-        An id that the message was received with is not its own, and not sent.
+        An id that the message was received with does not count as set, and is not sent.
 
-        :param durable: instead of the message's own; ``None`` for that.
-
-        :raises TypeError: for what AMQP cannot carry, with its path; it is a ``proton.MessageException`` too.
+        :param durable: replaces the message's own flag; ``None`` keeps it.
+        :raises TypeError: if AMQP cannot carry a value; the text has its path.  The error is a
+            ``proton.MessageException`` too.
         """
         return self._encode(message, duplicate_id, durable=durable, chosen=False)
 
     def encode_with_id(
         self, message: proton.Message, duplicate_id: str | bytes, *, durable: bool | None = None
     ) -> bytes:
-        """The message as bytes, with an id that the application chose for this send, and no other.
+        """Return the encoded message, with the id that the application chose for this send.
 
-        :raises TypeError: as ``encode`` does.
+        :raises TypeError: as in ``encode``.
         """
         return self._encode(message, duplicate_id, durable=durable, chosen=True)
 
@@ -140,7 +140,7 @@ class Encoder:
         chosen: bool,
     ) -> bytes:
         body = message.body
-        # Before ``_start``, which may clear the memory that a body received with proton is a view into.
+        # Before ``_start``, which may clear the memory behind a body that proton received: it is a view.
         rest = b"" if body is None else _body_section(message, body)
         properties = message.properties
         if properties is not None:
@@ -162,12 +162,12 @@ class Encoder:
         return b"".join((header, middle, start[end:], rest))
 
     def _start(self, message: proton.Message) -> bytes:
-        """Header and properties, which proton writes."""
+        """Return header and properties, as encoded by proton."""
         pn_message = message._msg
         size = lib.pn_message_encode_py(pn_message, self._buffer, self._size)
         start = ffi.unpack(self._buffer, size) if size > 0 else self._encode_by_proton(message, pn_message)
         if start != _NO_HEADER_NO_PROPERTIES and not _is_start_only(start):
-            # What it was decoded from, or encoded before.
+            # The other sections, from decoding or an earlier encoding.
             for section in SECTIONS:
                 lib.pn_data_clear(section(pn_message))
             start = self._encode_by_proton(message, pn_message)
@@ -185,7 +185,7 @@ class Encoder:
 
 
 def _check_symbols(message: proton.Message) -> None:
-    """Refuse what is no symbol of AMQP, which is ASCII: proton would write it, and nobody could read it."""
+    """Refuse symbols that are not ASCII: proton would write them, and receivers could not read them."""
     for name in ("content_type", "content_encoding"):
         value = getattr(message, name)
         if value is not None and not value.isascii():
@@ -195,11 +195,11 @@ def _check_symbols(message: proton.Message) -> None:
 def encode_body(
     body: SendableBody, duplicate_id: str | bytes | None = None, *, durable: bool = False
 ) -> bytes:
-    """A message of this body and nothing else, as bytes.
+    """Return an encoded message with this body and no other sections.
 
-    Bytes are a data section, which consumers of every language take; anything else is an amqp-value.
+    Bytes become a data section, which consumers in all languages accept; any other value an amqp-value.
 
-    :raises TypeError: for what AMQP cannot carry, with its path, and for ``None``.
+    :raises TypeError: if AMQP cannot carry a value (the text has its path), or the body is ``None``.
     """
     if type(body) is bytes:
         section = _data_section(body)
@@ -218,9 +218,9 @@ def encode_body(
 
 
 def message_of(body: SendableBody) -> Message:
-    """The message that ``encode_body`` encodes.
+    """Return the message that ``encode_body`` encodes.
 
-    :raises UnencodableValue: for ``None``.
+    :raises UnencodableValue: if the body is ``None``.
     """
     if body is None:
         raise UnencodableValue(_NO_BODY, "body")
@@ -240,7 +240,7 @@ def _text_section(body: str) -> bytes:
     try:
         data = body.encode()
     except UnicodeEncodeError:
-        return encode_value(body, "body")  # which raises
+        return encode_value(body, "body")  # raises
     size = len(data)
     return _SHORT_TEXT[size] + data if size < _SHORT else _VALUE + encode_value(body, "body")
 
@@ -277,7 +277,7 @@ def _properties_section(
 
 
 def _id_section(duplicate_id: str | bytes) -> bytes:
-    """Application properties that are the id alone."""
+    """Return application properties with only the id."""
     if type(duplicate_id) is str and duplicate_id.isascii() and len(duplicate_id) < _SHORT:
         return _SHORT_ID[len(duplicate_id)] + duplicate_id.encode()
     value = _id_value(duplicate_id)
@@ -292,7 +292,7 @@ def _id_value(duplicate_id: str | bytes) -> bytes:
 
 
 def _with_durable(header: bytes, *, durable: bool) -> bytes:
-    """A header that proton has written, durable or not as is asked for."""
+    """Return an encoded header with its durable flag set as given."""
     position = _DURABLE_AT.get(header[len(_HEADER)])
     if position is None:  # without fields
         return _DURABLE_HEADER if durable else header
@@ -300,9 +300,9 @@ def _with_durable(header: bytes, *, durable: bool) -> bytes:
 
 
 def _is_start_only(data: bytes) -> bool:
-    """Whether these bytes are a header and properties and nothing else.
+    """Return whether the bytes are only a header and properties.
 
-    A message that was decoded, or encoded by proton, still has its other sections inside.
+    A C message that was decoded, or encoded by proton, still holds its other sections.
     """
     if not data.startswith(_HEADER):
         return False
@@ -311,39 +311,39 @@ def _is_start_only(data: bytes) -> bool:
 
 
 def duplicate_id_of(data: bytes) -> Any:
-    """The id in an encoded message; ``None`` without one."""
-    # Not every body that can be sent can be received: a tuple as the key of a map is a list there.
+    """Return the duplicate-detection id in an encoded message; ``None`` if there is none."""
+    # The body is skipped: some can be sent but not received, such as a map with a tuple as key.
     properties = read_sections(data, with_body=False).properties
     return properties.get(DUPLICATE_ID_PROPERTY) if properties else None
 
 
 def automatic_ids() -> str:
-    """What the ids of one sender begin with."""
+    """Return a new prefix for the ids of one sender."""
     return f"{AUTOMATIC_ID_PREFIX}{uuid.uuid4()}-"
 
 
 def is_automatic(duplicate_id: Any) -> bool:
-    """Whether an id was made here, by whichever sender."""
+    """Return whether this client made the id, for any sender."""
     return isinstance(duplicate_id, str) and duplicate_id.startswith(AUTOMATIC_ID_PREFIX)
 
 
 def mark_received(message: proton.Message, duplicate_id: Any) -> None:
-    """Note the id that a message was received with, and that stays in its properties."""
+    """Record the id that a message was received with; it stays in the message's properties."""
     message.__dict__[_RECEIVED] = _owned(duplicate_id)
 
 
 def _is_received(message: proton.Message, duplicate_id: Any) -> bool:
-    """Whether the id in a message's properties belongs to an earlier send."""
+    """Return whether the id in a message's properties belongs to an earlier send."""
     return is_automatic(duplicate_id) or message.__dict__.get(_RECEIVED) == _owned(duplicate_id)
 
 
 def decode(data: bytes) -> Message:
-    """The message that ``data`` encodes.
+    """Decode a message.
 
-    Binary values come out of proton as views into the message's own memory, and using one after
-    the message is gone crashes the process; so they are ``bytes`` here.
+    Binary values are ``bytes``.  proton returns views into the message's memory instead; using one after the
+    message is freed crashes the process.
 
-    :raises UndecodableMessage: when it is not an AMQP message, or no Python value holds it.
+    :raises UndecodableMessage: if ``data`` is no AMQP message, or no Python value can hold it.
     """
     plain = decode_plain(data)
     if plain is None:
@@ -355,9 +355,9 @@ def decode(data: bytes) -> Message:
 
 
 def decode_apart(data: bytes) -> tuple[Message, Any]:
-    """The message that ``data`` encodes, and the duplicate-detection id that is taken off it.
+    """Decode a message; return it without its duplicate-detection id, and the id.
 
-    :raises UndecodableMessage: when it is not an AMQP message, or no Python value holds it.
+    :raises UndecodableMessage: if ``data`` is no AMQP message, or no Python value can hold it.
     """
     plain = decode_plain(data)
     if plain is not None:
@@ -372,11 +372,12 @@ def decode_apart(data: bytes) -> tuple[Message, Any]:
 
 
 def decode_plain(data: bytes) -> tuple[Message, str | None] | None:
-    """A message as ``encode_body`` writes it; ``None`` for any other.
+    """Decode a message in the form that ``encode_body`` writes; return ``None`` for any other.
 
-    Only beginnings that are known to be right are left to be decoded later: an error must be raised here.
+    Header and properties are decoded later.  So only known valid ones are accepted: an error must be raised
+    while decoding.
 
-    :returns: the message, and the duplicate-detection id that is not in its properties.
+    :returns: the message, and its duplicate-detection id, which is not in its properties.
     """
     start = _KNOWN_STARTS.get(data[:_SHORTEST_START])
     if start is None or not data.startswith(start):
@@ -409,10 +410,10 @@ def decode_plain(data: bytes) -> tuple[Message, str | None] | None:
 
 
 def decode_of_views(data: bytes) -> tuple[Message, str | None]:
-    """The message that ``data`` encodes, whose binary values are views, as proton has them.
+    """Decode a message with binary values as memory views, like proton.
 
-    :returns: the message, and a duplicate-detection id that is not in its properties.
-    :raises UndecodableMessage: when it is not an AMQP message, or no Python value holds it.
+    :returns: the message, and the duplicate-detection id if it is not in the message's properties.
+    :raises UndecodableMessage: if ``data`` is no AMQP message, or no Python value can hold it.
     """
     plain = decode_plain(data)
     if plain is None:

@@ -1,4 +1,4 @@
-"""What keeps a container alive: a connection, a listener, a timer."""
+"""Base of the objects that keep a container running: connections, listeners, timers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 
 
 class Kept:
-    """Something that a container waits for, and ends when it ends itself."""
+    """An object that a container waits for, and ends together with itself."""
 
     def due(self) -> float:
-        """The time by the loop's clock at which the loop has to run; infinite where nothing asks for that."""
+        """Return when the loop must run next, by its clock; infinite if there is no such time."""
         return math.inf
 
     def catch_up(self) -> None:
-        """Give the handlers the events that were held back."""
+        """Deliver the events that were held back to the handlers."""
 
     def let_go(self) -> None:
-        """End without waiting for a peer; what a task of the container uses ends with that task."""
+        """End without waiting for a peer; an object that a task uses ends with that task."""
 
     def abort(self) -> None:
-        """End whatever is left when the tasks have ended."""
+        """End immediately; called after the tasks have ended."""

@@ -47,8 +47,8 @@ def verified_name(srv_name: str, target: str) -> str:
 
     Plain DNS can be forged.  So a target's own name counts only inside the domain of the name that the user
     wrote, where a forger gains nothing.  That domain is the parent domain, by the rule for redirects, or the
-    name itself if it has none.  (MongoDB's "Initial DNS Seedlist Discovery" has this rule, without the care
-    for registries.)  Any other target must show a certificate for the name that the user wrote.
+    name itself if it has none.  MongoDB's "Initial DNS Seedlist Discovery" has this rule, without the care
+    for registries.  Any other target must show a certificate for the name that the user wrote.
     """
     name, host = srv_name.removesuffix(".").lower(), target.removesuffix(".").lower()
     return host if host.endswith(f".{parent_domain(name) or name}") else name

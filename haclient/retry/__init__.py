@@ -1,1 +1,1 @@
-"""How long to wait and when to give up: the policy, the delays, and the strategies that draw them.  Pure."""
+"""Delays and limits of a search: the policy, the backoff, and its strategies.  No I/O and no clock."""

@@ -1,22 +1,22 @@
-"""How long to wait between two rounds.
+"""The wait between two rounds.
 
 Rules
 -----
-1. Without ``retry_after`` the strategy decides (``strategies``); its ceiling grows from failure to
+1. Without ``retry_after`` the strategy chooses the delay (``strategies``).  Its ceiling grows with each
    failure, from ``backoff_base`` up to ``backoff_max``.
-2. The ``retry_after`` of a server wins over 1.  The wait is ``retry_after`` plus a little jitter (0 to
-   ``backoff_base``), for many clients may get the same value.
-3. All waits that servers asked for since the last reset together never exceed ``max_retry_after``.  The
-   attempts after them count too (``charge``): a server may ask for no wait at all, again and again.  A
-   value that is too long is cut to what is left, minus the jitter, so that clients whose value was cut do
-   not connect at the same instant.  When less is left than the jitter takes, the client ignores
-   ``retry_after``: a server that always says "later" gets the client's own backoff.
-4. The client ignores a value that is no delay (negative, NaN, no number): it was sent by a peer.
-5. Only ``reset`` shrinks the ceiling and restores the whole ``max_retry_after``; the caller has seen the
-   connection stay usable for ``stable_after``.  Waits that servers asked for count as failures: when a
-   server stops sending ``retry_after``, its clients do not start again at the first ceiling.
-6. ``FixedDelays`` replace the strategy: an application wrote them down for the drop-in, and they are taken
-   as they are.  Rules 2 to 5 hold beside them.
+2. A server's ``retry_after`` overrides rule 1.  The wait is ``retry_after`` plus a little jitter (0 to
+   ``backoff_base``), since many clients may get the same value.
+3. All waits that servers asked for since the last reset never exceed ``max_retry_after`` in total.  The
+   attempts after them count too (``charge``), as a server may ask for a wait of 0 again and again.
+   A longer value is cut to the remaining time minus the jitter.  So clients with a cut value do not
+   connect at the same instant.  If less time remains than the jitter, the client ignores ``retry_after``
+   and uses its own backoff.
+4. The client ignores a value that is no delay (negative, NaN, no number): a peer may send anything.
+5. Only ``reset`` shrinks the ceiling and restores the full ``max_retry_after``; the caller has seen the
+   connection stay usable for ``stable_after``.  Waits that servers asked for count as failures, so clients
+   do not restart at the first ceiling when a server stops sending ``retry_after``.
+6. ``FixedDelays`` of an application (for the drop-in) replace the strategy, and are used unchanged.  Rules 2
+   to 5 still hold.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from haclient.retry.strategies import STRATEGIES, Adaptive
 
 
 def valid_retry_after(value: object) -> float | None:
-    """The delay that a server asked for, in seconds; ``None`` for anything that is not a delay."""
+    """Return the delay that a server asked for, in seconds; ``None`` if the value is no delay."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if value >= 0 else None  # NaN compares false as well
@@ -42,11 +42,11 @@ def valid_retry_after(value: object) -> float | None:
 class Delay:
     """One wait, in seconds.
 
-    :param base: the ceiling before jitter: the longest that ``delay`` could have been.
-    :param delay: what to wait.
-    :param retry_after: the delay that the server asked for, when that decided; uncut.
-    :param floor: the least that it could have been: it was drawn evenly from there to ``base``.  ``base``
-        itself where nothing was drawn; ``None`` where something else than the draw decided.
+    :param base: the ceiling before jitter: the maximum of ``delay``.
+    :param delay: the time to wait.
+    :param retry_after: the server's uncut ``retry_after``, if it was used.
+    :param floor: the minimum of ``delay``, which was drawn uniformly between ``floor`` and ``base``.  It is
+        ``base`` if nothing was drawn; ``None`` if something other than the draw chose ``delay``.
     """
 
     base: float
@@ -57,13 +57,13 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class FixedDelays:
-    """Delays without jitter: the first for the first round after a loss, the next for the round after it.
+    """Delays without jitter: one for each round after a loss; the last one repeats.
 
-    The first connect begins its first round at once.  Within a round the same delay keeps an attempt that
-    failed and the next dial apart.  The last one repeats.
+    The first connect begins its first round at once.  Within a round, the same delay separates a failed
+    attempt from the next dial.
 
-    :param delays: seconds, at least one.
-    :param rounds: after so many rounds of one episode the search gives up.
+    :param delays: seconds; at least one value.
+    :param rounds: number of rounds in an episode after which the search gives up.
     """
 
     delays: tuple[float, ...]
@@ -77,10 +77,10 @@ class Backoff:
     """The delays of one client.
 
     :param rng: the random source, seeded per client.
-    :param fixed: delays to take instead of those that ``policy`` has.
-    :ivar adaptive: whether only losses and ``retry_after`` wait for these delays: what members answered
-        decides about the delays between rounds (``discovery.polling``).
-    :ivar spacing: seconds between an attempt that failed and the next dial of its round; 0 without ``fixed``.
+    :param fixed: delays that replace the policy's.
+    :ivar adaptive: whether these delays are used only after losses and for ``retry_after``.  Then the answers
+        of members determine the delays between rounds (``discovery.polling``).
+    :ivar spacing: seconds between a failed attempt and the next dial of its round; 0 without ``fixed``.
     :ivar rounds: rounds of one episode after which the search gives up.
     """
 
@@ -111,24 +111,24 @@ class Backoff:
 
     @property
     def failures(self) -> int:
-        """How many delays ``next`` returned since the last reset."""
+        """Return the number of delays since the last reset."""
         return self._failures
 
     @property
     def honors_retry_after(self) -> bool:
-        """Whether ``retry_after`` would still decide (rule 3)."""
+        """Return whether a ``retry_after`` would still be used (rule 3)."""
         left = self._policy.max_retry_after - self._honored
         return left > 0 and left >= self._spread
 
     def reset(self) -> None:
-        """The connection has proved stable: start again at the first ceiling."""
+        """Start again at the first ceiling: the connection has proved stable."""
         self._failures = 0
         self._honored = 0.0
-        # Made at the first failure: few of many idle connections need one.
+        # Created at the first failure: most idle connections need none.
         self._delays = None
 
     def next(self, retry_after: float | None = None) -> Delay:
-        """The delay after one more failure."""
+        """Return the delay after another failure."""
         self._failures += 1
         if self._delays is None:
             self._delays = self._begin_delays()
@@ -147,7 +147,7 @@ class Backoff:
         return STRATEGIES[policy.backoff_strategy].floor(ceiling, policy.backoff_base, policy.backoff_max)
 
     def charge(self, seconds: float) -> None:
-        """An attempt at a time that a server asked for took so long, and failed (rule 3)."""
+        """Count the duration of a failed attempt that followed a ``retry_after`` (rule 3)."""
         self._honored += seconds
 
     def _begin_delays(self) -> Iterator[tuple[float, float]]:

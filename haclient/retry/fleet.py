@@ -1,29 +1,30 @@
-"""How large the fleet of a primary is, and how its clients spread their dials after they lose it.
+"""The fleet size that a primary announces, and the times at which its clients dial after a loss.
 
 A primary that admits every client at once, and so sends no ``retry-after``, may announce two properties in
 its Open:
 
-    haclient:connections    ulong     the most clients that it had at once lately, N
-    haclient:setup-rate     double    the connections a second that it can set up, mu
+    haclient:connections    ulong     N, the largest recent number of simultaneous clients
+    haclient:setup-rate     double    mu, the connections a second that the primary can set up
 
-All clients together then arrive at the rate mu if each dials once in N/mu seconds, at a time of its own.
+If each client dials once in N/mu seconds, at a random time of its own, all clients together arrive at the
+rate mu.
 
 Rules
 -----
-1. Each client draws one moment of the period at its loss, and dials at this moment of every period.  Nothing
-   else is drawn: a delay that is drawn anew for each dial would leave periods in which a client dials twice
-   and others in which it does not, and the last client would be back after twice the time.
-2. The period is (N - k)/mu.  Arrivals at random moments run ahead of mu, or behind it, by the root of N or
-   so: behind, the primary is idle at times, and so k is the root of N where that is few connections beside a
-   backlog.  Ahead, they wait in the backlog (128 connections at many brokers); those that it does not
-   hold are back a period later.  The probability that a Brownian bridge rises above the backlog B is
-   exp(-2 B (B - k) / N), and it is at most ``_OVERFLOWS``.  So a fleet of 300 arrives in 0.94 of its
+1. At a loss, each client draws one offset within the period, and dials at this offset of every period.  A
+   delay drawn anew for each dial would be worse: in some periods a client would dial twice, in others never.
+   The last client would be back after twice the time.
+2. The period is (N - k)/mu.  Random arrivals run ahead of mu, or behind it, by about the root of N.
+   If they are behind, the primary is idle at times; so k is the root of N, if that is small compared with a
+   backlog.  If they are ahead, they wait in the backlog (128 connections at many brokers).  Clients that do
+   not fit are back a period later.  A Brownian bridge rises above the backlog B with the probability
+   exp(-2 B (B - k) / N), which is kept at or below ``_OVERFLOWS``.  So a fleet of 300 arrives in 0.94 of its
    time, one of 20,000 in 1.02 of it.
-3. The period is at most what the client allows: a faulty peer may announce anything.  Values that are no
-   numbers, or none above 0, are as if nothing had been announced.
-4. A client reads both when it connects, so they are old when the loss comes, and those of a primary that has
-   just been promoted are too small: few clients are back.  A primary announces the most connections
-   of a day, not those of the moment; and a client keeps half of what it knew before the loss if that is more.
+3. The client bounds the period, as a faulty peer may announce anything.  Values that are no numbers above 0
+   count as not announced.
+4. A client reads both values when it connects, so they are old at the next loss.  The number of a newly
+   promoted primary is too small, since few clients are back.  So a primary announces its maximum of a day.
+   And a client keeps half of the number known before the loss, if that is more.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _MOST_CONNECTIONS = 2**63
 
 @dataclass(frozen=True, slots=True)
 class FleetSize:
-    """What a primary announced.
+    """The fleet size and setup rate that a primary announced.
 
-    :param connections: its clients.
+    :param connections: number of its clients.
     :param setup_rate: connections a second that it can set up.
     """
 
@@ -55,17 +56,17 @@ class FleetSize:
     setup_rate: float
 
     def period(self, longest: float) -> float:
-        """Seconds in which each client dials once; at most ``longest``."""
+        """Return the period in which each client dials once, in seconds; at most ``longest``."""
         ahead = min(math.sqrt(self.connections), _BACKLOG - self.connections * _PART)
         return min((self.connections - ahead) / self.setup_rate, longest)
 
 
 NO_FLEET = FleetSize(0, math.inf)
-"""Nothing was announced: the period is 0."""
+"""No announcement: the period is 0."""
 
 
 def announced_fleet(properties: Mapping[str, Any]) -> FleetSize:
-    """What the properties of an Open announce; ``NO_FLEET`` unless both values are possible ones."""
+    """Return the fleet announced by the properties of an Open; ``NO_FLEET`` unless both values are valid."""
     connections, rate = properties.get(CONNECTIONS), properties.get(SETUP_RATE)
     if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
         return NO_FLEET
@@ -75,9 +76,9 @@ def announced_fleet(properties: Mapping[str, Any]) -> FleetSize:
 
 
 def updated(known: FleetSize, announced: FleetSize, *, same_primary: bool) -> FleetSize:
-    """What a client knows after one more Open (rule 4).
+    """Return the client's knowledge of the fleet after another Open (rule 4).
 
-    :param same_primary: whether ``known`` is of the same primary, since the last loss.
+    :param same_primary: whether ``known`` was announced by the same primary since the last loss.
     """
     if announced == NO_FLEET:
         return NO_FLEET
@@ -86,11 +87,11 @@ def updated(known: FleetSize, announced: FleetSize, *, same_primary: bool) -> Fl
 
 
 class Slots:
-    """The moments at which one client dials (rule 1).
+    """The times at which one client dials (rule 1).
 
-    :param began: when it lost its connection, in monotonic seconds.
-    :param period: seconds, above 0.
-    :ivar first: the first one.
+    :param began: time of the loss, in monotonic seconds.
+    :param period: seconds; above 0.
+    :ivar first: the first moment.
     """
 
     __slots__ = ("_next", "_period", "first")
@@ -100,7 +101,7 @@ class Slots:
         self._next = self.first = began + rng.uniform(0, period)
 
     def after(self, now: float) -> float:
-        """The first one that is later than ``now``."""
+        """Return the next of these times after ``now``."""
         if self._next <= now:
             self._next += self._period * (math.floor((now - self._next) / self._period) + 1)
         if self._next <= now:  # the sum was rounded

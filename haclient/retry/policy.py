@@ -1,7 +1,7 @@
-"""How hard, how fast and how long a client looks for the primary.
+"""Limits and times of a client's search for the primary.
 
-One frozen record holds every number that discovery uses.  Each default gives its
-source; all of them can be set in the cluster URL by the same name.  Times are seconds.
+One frozen record holds every number that discovery uses.  Each default states its source.  Each field is
+also an option of the cluster URL with the same name.  Times are seconds.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ class Policy:
     """Length of an episode after which the client gives up; none: it never gives up."""
 
     startup_deadline: float | None = 60.0
-    """The same for the first connect, where a wrong URL is likelier than an outage."""
+    """The same for the first connect, at which a wrong URL is likelier than an outage."""
 
     refusal_timeout: float | None = 60.0
-    """After a loss every member may answer ``not-found``, ``invalid-field`` or ``not-allowed`` for so long,
-    as in a group that elects its primary, or some refuse the credentials while nobody serves; then the
-    answer is final.
-    Elections take seconds; this is ``startup_deadline``'s."""
+    """After a loss, refusals by every member (``not-found``, ``invalid-field``, ``not-allowed``) are final
+    only after this time, as a group may be electing its primary.  So are credentials that some members
+    refuse, if no member serves.  Elections take seconds; same default as ``startup_deadline``."""
 
     max_attempts: int | None = None
     """Attempts in one episode after which the client gives up."""
@@ -52,12 +51,12 @@ class Policy:
     """Hops of one redirect chain; the number that Qpid JMS documents for its redirects."""
 
     redirects: Redirects = "members"
-    """Which redirect targets may be given the credentials, a client certificate too.  ``members``: the hosts
-    of the URL on any port, their addresses, and hosts of the same parent domain; ``any``; ``none``:
-    redirects are not followed at all, and targets that served are not remembered."""
+    """The redirect targets that may get the credentials, including a client certificate.  ``members``: hosts
+    of the URL on any port, their addresses, and hosts of the same parent domain; ``any``: all.  ``none``:
+    redirects are not followed, and targets that served are not remembered."""
 
     pushed_members: PushedMembers = "add"
-    """What a ``failover-server-list`` does to the candidates; seeds are always kept."""
+    """Effect of a ``failover-server-list`` on the candidates; seeds are always kept."""
 
     backoff_base: float = 0.1
     """First ceiling of the jittered delay (proton's own first reconnect delay)."""
@@ -75,21 +74,21 @@ class Policy:
     """The client honors the delays that servers ask for up to this total since the last stable connection."""
 
     max_spread: float = 120.0
-    """The longest time over which clients spread their dials where a primary announced a large fleet
-    (docs/storms.md): enough for 20,000 clients at 200 setups a second.  0 ignores what primaries announce."""
+    """The longest time over which clients spread their dials if a primary announced a large fleet
+    (docs/storms.md): enough for 20,000 clients at 200 setups a second.  0 ignores announcements."""
 
     dr: tuple[str, ...] | None = None
     """The members of a second site, as ``host`` or ``host:port``."""
 
     dr_after: float = 30.0
-    """An episode this long may end at the other site: three times ``attempt_timeout``, so that the client
-    has dialled each member of a pair, and a failover between them would have ended."""
+    """Length of an episode after which the other site may be used.  Three times ``attempt_timeout``: by then
+    the client has dialled each member of a pair, and a failover between them would have ended."""
 
     standby: Standby = "outage"
     """When to ask a passive member to hold the connection until it serves (docs/storms.md): never;
     during an outage; or always, with one parked connection beside the live one."""
 
     park_timeout: float = 30.0
-    """While a connection is parked, the search waits this long for it; then it starts rounds again.  Longer
-    than most connection floods, in which parked clients wait for a time slice; and short enough for a client
-    that is parked because only its own route to the primary is partitioned."""
+    """Time for which the search waits for a parked connection before it starts rounds again.  Longer than
+    most connection floods, in which parked clients wait for a time slice.  Short enough for a client that is
+    parked because only its own route to the primary is partitioned."""

@@ -1,13 +1,13 @@
-"""When a lost connection leaves its backoff as it was, and when the series begins anew.
+"""Decide whether a lost connection restarts its backoff or continues it.
 
 Rules
 -----
-1. A connection that was usable for ``stable_after`` was stable: the next loss is a new incident.
-2. So it is when the search ended at another member than the one before, or at a newer generation: this
-   cluster fails over, and each failover is an incident of its own, however soon it follows.
-3. But a member that accepts connections and drops them is no cluster that fails over.  The same one twice
-   within ``stable_after`` (one address with one generation) is not what rule 2 means, nor is a peer that
-   announces a newer generation each time: rule 2 holds once in ``_AGAIN`` seconds.
+1. If the connection was usable for ``stable_after``, it was stable, and its loss restarts the backoff.
+2. The backoff also restarts if the search ended at another member than before, or at a newer generation.
+   Then the cluster failed over, and each failover is a new incident, however soon it follows.
+3. A member that accepts connections and drops them is no failover.  So rule 2 does not apply to the same
+   member (one address with one generation) twice within ``stable_after``.  Nor may a peer that announces a
+   newer generation each time restart the backoff: rule 2 applies at most once in ``_AGAIN`` seconds.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Hashable
 
 _AGAIN = 1.0
 _MOST = 16
-"""Members; as many as the topology knows clusters."""
+"""Maximum number of members to remember; as many as the topology's clusters."""
 
 
 class Stability:
     """The sessions of one connection.
 
-    :param stable_after: the option of that name, in seconds.
+    :param stable_after: the option ``stable_after``, in seconds.
     """
 
     __slots__ = ("_is_new", "_last", "_reset_at", "_seen", "_stable_after", "_usable_at")
@@ -37,9 +37,9 @@ class Stability:
         self._is_new = False
 
     def usable(self, member: Hashable, now: float) -> None:
-        """A session is usable.
+        """Record that a session is usable.
 
-        :param member: its endpoint and generation: behind one address a newer one is another primary.
+        :param member: endpoint and generation; a newer generation at the same address is another primary.
         :param now: monotonic seconds.
         """
         seen = self._seen.pop(member, -math.inf)
@@ -51,11 +51,11 @@ class Stability:
             del self._seen[next(iter(self._seen))]
 
     def was_stable(self, now: float) -> bool:
-        """Whether the session that is lost was usable for long enough (rule 1)."""
+        """Return whether the lost session was usable for ``stable_after`` (rule 1)."""
         return now - self._usable_at >= self._stable_after
 
     def begins_anew(self, now: float) -> bool:
-        """Whether the backoff begins anew with this loss."""
+        """Return whether this loss restarts the backoff."""
         anew = self.was_stable(now) or (self._is_new and now - self._reset_at >= _AGAIN)
         if anew:
             self._reset_at = now

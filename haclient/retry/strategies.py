@@ -5,7 +5,7 @@ Rules:
 - A strategy yields, without end, the ceiling before jitter and the delay, both in seconds.
 - Jitter is drawn *after* the ceiling was capped.  Clipping after the draw would put every long delay
   on the cap itself, and the clients of a connection flood would arrive together again.
-- The first delay is that of ``n = 0``; nothing but the caller's ``rng`` is drawn from.
+- The first delay is the one for ``n = 0``; the caller's ``rng`` is the only random source.
 
 The PyPI package ``backoff`` has the right generator of ceilings, ``expo``.  Its
 ``full_jitter`` has the right formula but draws from the process-wide ``random``: forked workers would
@@ -28,27 +28,27 @@ REMOVED = dict.fromkeys(("equal", "decorrelated", "exponential", "constant"), "f
 
 
 class Strategy(Protocol):
-    """How delays grow and spread."""
+    """The growth and the spread of delays."""
 
     name: ClassVar[str]
 
     def delays(
         self, base: float, factor: float, cap: float, rng: random.Random
     ) -> Iterator[tuple[float, float]]:
-        """Ceilings and delays, without end.
+        """Yield ceilings and delays, without end.
 
         :param base: the first ceiling, in seconds; ``cap``: the highest, in seconds.
         :param factor: growth of the ceiling from one failure to the next.
         """
 
     def floor(self, ceiling: float, base: float, cap: float) -> float:
-        """The least that a delay under that ceiling can be, in seconds; the ceiling itself without jitter."""
+        """Return the shortest delay under a ceiling, in seconds; the ceiling itself without jitter."""
 
 
 class Adaptive:
-    """What members answered decides about the delays between rounds (``discovery.polling``).  The default.
+    """The default: the answers of members determine the delays between rounds (``discovery.polling``).
 
-    Losses of connections that were not stable, and everything else that waits, have full jitter.
+    Other waits, such as after the loss of a connection that was not stable, have full jitter.
     """
 
     name: ClassVar[str] = "adaptive"

@@ -87,7 +87,7 @@ def _panel(place: int, one: Arrivals, span: float) -> Markup:
 
 
 def png(series: Sequence[Arrivals], title: str) -> bytes:
-    """The charts alone, side by side in the light colours."""
+    """Return the charts without the table, side by side in light colours, as PNG."""
     span = time_span(series)
     panels = [
         alt.layer(*_layers(one, span, zoomed=False), data=library.data(_seconds(one, span))).properties(
@@ -105,7 +105,7 @@ def png(series: Sequence[Arrivals], title: str) -> bytes:
 
 
 def _seconds(one: Arrivals, span: float) -> list[dict[str, float]]:
-    """A row for each bin of the time axis."""
+    """Return a row for each bin of the time axis."""
     width = span / BINS
     return [
         {
@@ -122,7 +122,7 @@ def _seconds(one: Arrivals, span: float) -> list[dict[str, float]]:
 
 
 def _layers(one: Arrivals, span: float, *, zoomed: bool = True) -> list[Any]:
-    """The layers of a panel; those of a page can be zoomed, and name the rows of their figure."""
+    """Return the layers of a panel; on a page they can be zoomed and refer to named rows."""
     axis = alt.Axis(tickCount=6)
     x = alt.X("s:Q", title=_TIME, axis=axis, scale=alt.Scale(domain=[0, span], nice=False))
     y_scale = alt.Scale(domain=[0, 3 * one.setup_rate], nice=False)

@@ -1,10 +1,10 @@
-"""Draws arrivals over time, one panel a series, as PNG or (``page``) as one HTML file without network.
+"""Draw arrivals over time, one panel for each series, as PNG or as one HTML file that needs no network.
 
-A panel shows setups a second (filled) and attempts a second (line) at the primary, the rate that it
-manages, and N/mu: when the last client could have been back.  All panels have the same time axis, so
-that they can be compared; attempts above the frame are cut off there, and the text names their peak.
+A panel shows setups a second (filled) and attempts a second (line) at the primary, the primary's setup rate,
+and N/mu: the earliest time at which the last client could be back.  All panels share one time axis.  Attempts
+above the frame are cut off; the text names their peak.
 
-Needs the extra ``plots``; nothing else of the package does.
+Only this module and ``page`` need the extra ``plots``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MODULES = ("markupsafe", "altair", "vl_convert")
 
 
 class NoPlotsError(Exception):
-    """What draws is not installed."""
+    """A module of the extra ``plots`` is not installed."""
 
     def __init__(self, module: str) -> None:
         self.module = module
@@ -33,7 +33,7 @@ class NoPlotsError(Exception):
 def write_png(series: Sequence[Arrivals], path: Path, *, title: str) -> None:
     """Draw the panels into a PNG file.
 
-    :raises NoPlotsError: without what draws it.
+    :raises NoPlotsError: if the extra is not installed.
     """
     need_for(path, None)
     from haclient.simulation.page import png  # noqa: PLC0415  # the extra may be missing
@@ -47,7 +47,7 @@ def write_html(
     """Draw the panels and the table into one HTML file.
 
     :param table: rows with the same keys; the first key names the row.
-    :raises NoPlotsError: without what draws it, and jinja2's markupsafe.
+    :raises NoPlotsError: if the extra is not installed.
     """
     need_for(None, path)
     from haclient.simulation.page import page  # noqa: PLC0415  # the extra may be missing
@@ -56,12 +56,18 @@ def write_html(
 
 
 def need(module: str) -> None:
-    """:raises NoPlotsError: when this module of the extra is missing."""
+    """Check that a module of the extra is installed.
+
+    :raises NoPlotsError: if it is not.
+    """
     if find_spec(module) is None:
         raise NoPlotsError(module)
 
 
 def need_for(png: Path | None, html: Path | None) -> None:
-    """:raises NoPlotsError: when something is missing that these pictures need, before the storm."""
+    """Check, before a simulation, that the modules for these pictures are installed.
+
+    :raises NoPlotsError: if one is missing.
+    """
     for module in _MODULES if png or html else ():
         need(module)

@@ -72,7 +72,7 @@ def _plain(value: Any) -> Value:
 
 
 def _identifier(value: Any) -> str | None:
-    """Return a message id as JMS has it: a string as it is, other types with a prefix for the type."""
+    """Return a message id in the form of JMS: strings unchanged, other types with a prefix for the type."""
     match value:
         case None | str():
             return value

@@ -195,9 +195,9 @@ def _storms(strategies: Sequence[StrategyName], given: Mapping[str, Any]) -> lis
 
 
 def scenario_of(values: Mapping[str, Any]) -> Scenario:
-    """The scenario of these values; those that are no part of it are ignored.
+    """Return a scenario from option values; values of other options are ignored.
 
-    :raises click.UsageError: when they do not go together.
+    :raises click.UsageError: if the values contradict each other.
     """
     try:
         return Scenario(**{name: value for name, value in values.items() if name in SCENARIO})

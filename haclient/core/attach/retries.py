@@ -5,7 +5,7 @@ Rules
 * ``refusals`` decides which refusals are retried, and for how long; after a loss that time begins with the
   new session.  The delays come from ``retry.backoff``.  The last attempt is made when the time ends.
 * While a link waits it has no credit and no deliveries; the ledger of a sender keeps its entries.
-* If the peer refuses a link by an End, the link uses a session of its own from then on, so that the next End
+* If the peer refuses a link by an End, the link uses a session of its own from then on.  So the next End
   ends no other link.  If the peer is known to refuse so, a new link is tried that way at once (``trials``).
 * A redirect to another address of the same peer is followed at once, ``max_redirects`` times over one
   connection at most.  A redirect to another peer is an error: links have no connection of their own.

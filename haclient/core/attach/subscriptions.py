@@ -6,9 +6,10 @@ Rules (of Qpid JMS, which Apache Artemis and the Qpid brokers understand)
   needs a ``client_id``, unless it is shared and ``global``.
 * Links that share a subscription have its name and a suffix after ``|``: ``global`` without a ``client_id``,
   ``volatile`` if it is not durable, and a number, because a connection has one link of each name.
-* To remove a durable subscription, the client attaches a link of its name with a null source, which the peer
-  finds by that name, and closes it.  For a global one the peer would look at the desired capabilities, which
-  proton does not write into an Attach.  So the client attaches it as before, by its topic, and closes it.
+* To remove a durable subscription, the client attaches a link of its name with a null source, and closes it.
+  The peer finds the subscription by that name.  For a global one the peer would look at the desired
+  capabilities, which proton does not write into an Attach.  So the client attaches it as before, by its
+  topic, and closes it.
 
 Sources: AMQP 1.0 part 2, section 2.6.6 (detached and closed); Apache Qpid JMS, ``AmqpSubscriptionTracker``
 and ``AmqpConnectionSession``; Apache Artemis, ``DefaultSenderController``.

@@ -20,8 +20,9 @@ others never.  So credit waits for the Attach, unless the count was measured to 
 
 After a failover a broker with duplicate detection may have kept the id of a message without the message, if
 that was not durable.  Apache ActiveMQ Artemis then drops the copy that a client sends again, and accepts it.
-(Measured: 500 answers held back, the broker killed; all 500 messages with ids were lost.)  So messages that
-are not durable have ids only if the peer's Open says that it loses both together; ``broker_stub`` says so.
+Measured: 500 answers held back, the broker killed; all 500 messages with ids were lost.  So messages that
+are not durable have ids only if the peer's Open announces that it loses both together, as ``broker_stub``
+does.
 ``IDS_OUTLIVE_MESSAGES`` is the default, and no product is asked for by its name.
 
 Sources: AMQP 1.0 part 2, section 2.6.7: a Flow states the credit, it does not add to it; section 2.7.4: the

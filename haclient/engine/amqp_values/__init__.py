@@ -1,1 +1,1 @@
-"""Values of AMQP: from Python (``encode``)."""
+"""AMQP values and messages: encoding, decoding, and steps over encoded bytes."""

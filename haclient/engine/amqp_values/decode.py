@@ -1,19 +1,20 @@
-"""Encoded messages to Python values, of proton's types.
+"""Decode messages to Python values of proton's types.
 
-``proton.Data`` holds 65,535 values of a section.  It stops without an error at the next one, at bytes that
-are no value, and behind a value with two descriptors; ``proton.Message`` keeps the last of several data or
-sequence sections.  Here a message is read whole, or an error says why it is not.
+``proton.Data`` stops without an error after 65,535 values of a section, at bytes that are no value, and after
+a value with two descriptors.  ``proton.Message`` keeps only the last of several data or sequence sections.
+This module reads a message completely, or raises an error with the reason.
 
 Rules
 -----
-* Whatever the bytes are, the only error is ``UndecodableMessage``, with the section and the reason.
-* Values and levels have the bounds of the encoder: what can be sent can be received.  Without bounds, a
-  section of 15 bytes, an array of nulls, takes all memory.  The sections of a body have one bound together.
+* For any bytes, the only error is ``UndecodableMessage``, with the section and the reason.
+* The numbers of values and of levels have the encoder's bounds, so each message that can be sent can be
+  received.  Without bounds, a section of 15 bytes (an array of nulls) takes all memory.  All sections of a
+  body share one bound.
 * Several data sections are one body, in order.  Several sequence sections are a ``SequenceSections``.
 * A section's descriptor may be a number or a symbol.
-* A footer is read and left out: ``proton.Message`` has no place for one.
-* Header and properties are left to proton, which reads them when a field is asked for.  Here they are read
-  to find what proton would cut.
+* A footer is read and dropped: ``proton.Message`` has no field for one.
+* proton decodes header and properties when a field is read.  This module reads them only to find texts that
+  proton would cut.
 
 Sources: AMQP 1.0 part 1, sections 1.2 and 1.6 (encodings); part 3, section 3.2 (message format).
 """
@@ -40,11 +41,11 @@ SECTIONS = (
     lib.pn_message_properties,
     lib.pn_message_body,
 )
-"""Where proton keeps what follows header and properties."""
+"""proton's accessors of the sections after header and properties."""
 
 _HEADER, _INSTRUCTIONS, _ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x71, 0x72, 0x73, 0x74
 _DATA, _SEQUENCE, _VALUE, _FOOTER = 0x75, 0x76, 0x77, 0x78
-# Part 3, sections 3.2.1 to 3.2.9: the symbols of the descriptors, which end with the type that is described.
+# Part 3, sections 3.2.1 to 3.2.9: the symbolic descriptors.  The last part is the type of the section.
 _SYMBOLS = {
     _HEADER: "amqp:header:list",
     _INSTRUCTIONS: "amqp:delivery-annotations:map",
@@ -60,12 +61,12 @@ _CODES: dict[Any, int] = {
     **{code: code for code in _SYMBOLS},
     **{name: code for code, name in _SYMBOLS.items()},
 }
-# A section as most senders begin it: described by a smallulong.
+# How most senders begin a section: with a smallulong descriptor.
 _STARTS = {bytes((0, 0x53, code)): code for code in _SYMBOLS}
 _NAMES = {code: name.split(":")[1] for code, name in _SYMBOLS.items()}
 _PYTHON_TYPES = {"list": list, "map": dict}
 _TYPES = {code: _PYTHON_TYPES.get(name.split(":")[2]) for code, name in _SYMBOLS.items()}
-# Fields of the properties that proton keeps as texts of C, by their position: part 3, section 3.2.4.
+# Fields of the properties that proton keeps as C strings, by position: part 3, section 3.2.4.
 _TEXTS_OF_C = {2: "to", 3: "subject", 4: "reply-to", 6: "content-type", 7: "content-encoding", 10: "group-id"}
 _TEXTS_OF_C[12] = "reply-to-group-id"
 
@@ -74,7 +75,7 @@ _TRUNCATED = "it ends within a value"
 
 
 class UndecodableMessage(HaclientError, proton.MessageException):
-    """A received message cannot be read; the text has the section and the reason."""
+    """A received message cannot be decoded; the text names the section and the reason."""
 
     code = "undecodable-message"
     safe_to_retry = False
@@ -83,7 +84,7 @@ class UndecodableMessage(HaclientError, proton.MessageException):
 class Sections(NamedTuple):
     """The content of a message.
 
-    :param start: header and properties, encoded; empty without them.
+    :param start: header and properties, encoded; empty if the message has neither.
     :param inferred: whether the body is in data or sequence sections.
     """
 
@@ -96,11 +97,11 @@ class Sections(NamedTuple):
 
 
 def read_sections(data: bytes, binary: Callable[[bytes], Any] = bytes, *, with_body: bool = True) -> Sections:
-    """Read the sections of an encoded message.
+    """Decode the sections of a message.
 
-    :param binary: makes a binary value of its bytes.
-    :param with_body: whether to read the body, and what follows it, as well.
-    :raises UndecodableMessage: when it is not an AMQP message, or no Python value holds it.
+    :param binary: converts the bytes of a binary value.
+    :param with_body: whether to read the body and the footer as well.
+    :raises UndecodableMessage: if ``data`` is no AMQP message, or no Python value can hold it.
     """
     reader, body = _Reader(data, binary), _Body()
     found: dict[int, Any] = {}
@@ -121,9 +122,9 @@ def read_sections(data: bytes, binary: Callable[[bytes], Any] = bytes, *, with_b
                 start += bytes((0, 0x53, code)) + data[begin : reader.position]
                 if code == _PROPERTIES and value:
                     _check_texts(value)
-    except (UndecodableMessage, ValueError, OverflowError) as error:  # also a text that is not UTF-8
+    except (UndecodableMessage, ValueError, OverflowError) as error:  # or a string is not UTF-8
         raise UndecodableMessage(_cannot(code, str(error))) from None
-    except RecursionError:  # of a caller that is deep in calls itself
+    except RecursionError:  # if the caller is deep in calls already
         raise UndecodableMessage(_cannot(code, "Python cannot follow its levels here")) from None
     return Sections(
         start,
@@ -136,9 +137,9 @@ def read_sections(data: bytes, binary: Callable[[bytes], Any] = bytes, *, with_b
 
 
 def _cannot(code: int, reason: str) -> str:
-    """The text of an error.
+    """Return the text of an error.
 
-    :param code: of the section; 0 where none has begun.
+    :param code: the section's code; 0 if no section has begun.
     """
     where = f"{_NAMES[code]} section" if code else "message"
     return f"cannot decode the {where}: {reason}"
@@ -148,7 +149,7 @@ _BODY_CODES = (_DATA, _SEQUENCE, _VALUE)
 
 
 class _Body:
-    """The sections of a body, one after another."""
+    """The sections of a body, collected in order."""
 
     __slots__ = ("_left", "_parts", "code")
 
@@ -158,7 +159,7 @@ class _Body:
         self._parts: list[Any] = []
 
     def read(self, reader: _Reader, code: int) -> None:
-        """Read one section."""
+        """Decode and add one section."""
         if self._parts and (code != self.code or code == _VALUE):
             raise UndecodableMessage(
                 "a body has one amqp-value section, or data sections alone, or amqp-sequence sections alone"
@@ -168,7 +169,7 @@ class _Body:
         self._left = reader.left
 
     def value(self, binary: Callable[[bytes], Any]) -> Any:
-        """The value of all sections; ``None`` without one."""
+        """Return the value of all sections together; ``None`` if there are none."""
         if self.code == _DATA:
             return binary(b"".join(self._parts))
         if len(self._parts) > 1:
@@ -197,7 +198,7 @@ def _check_new(code: int, found: dict[int, Any]) -> None:
 
 
 def _typed(reader: _Reader, code: int, most: int = MOST_VALUES) -> Any:
-    """The value of a section, which has the type of its kind."""
+    """Return the value of a section, and check that it has the section's type."""
     reader.left = most
     data, begin = reader.data, reader.position
     value = reader.value(len(data), MOST_LEVELS)
@@ -211,17 +212,17 @@ def _typed(reader: _Reader, code: int, most: int = MOST_VALUES) -> Any:
 
 
 def _check_texts(properties: list[Any]) -> None:
-    """Refuse what proton would return up to the NUL."""
+    """Refuse texts with a NUL, which proton would cut there."""
     for position, field in enumerate(properties):
         if isinstance(field, str) and "\0" in field and position in _TEXTS_OF_C:
             raise UndecodableMessage(f"the text of {_TEXTS_OF_C[position]} has a NUL")
 
 
 class _Reader:
-    """Reads values one after another.
+    """Decodes values one after another.
 
-    :ivar position: of the next byte to read.
-    :ivar left: how many more values may be read.
+    :ivar position: index of the next byte to read.
+    :ivar left: number of values that may still be read.
     """
 
     __slots__ = ("_binary", "data", "left", "position")
@@ -233,7 +234,7 @@ class _Reader:
         self._binary = binary
 
     def byte(self) -> int:
-        """The next byte."""
+        """Return the next byte."""
         try:
             found = self.data[self.position]
         except IndexError:
@@ -241,9 +242,9 @@ class _Reader:
         self.position += 1
         return found
 
-    # It takes two Python calls a level, of the thousand that there are for everything: see ``MOST_LEVELS``.
+    # Each level takes two Python calls, of the thousand that Python allows in total: see ``MOST_LEVELS``.
     def value(self, end: int, levels: int) -> Any:
-        """The next value, which ends at ``end`` at the latest."""
+        """Return the next value, which must not extend beyond ``end``."""
         if self.position >= end:
             raise UndecodableMessage(_TRUNCATED)
         code = self.data[self.position]
@@ -274,7 +275,7 @@ class _Reader:
         return self._binary(content) if convert is bytes else convert(content)
 
     def _compound(self, code: int, end: int, levels: int) -> Any:
-        """A list, a map or an array, from its size on."""
+        """Return a list, a map or an array; ``position`` is at its size."""
         self._count(levels)
         width, kind = _COMPOUNDS[code]
         begin = self.position + width
@@ -288,7 +289,7 @@ class _Reader:
             found = self._array(count, last, levels - 1)
         else:
             items = []
-            for _ in range(count):  # a comprehension would be a third call a level, before Python 3.12
+            for _ in range(count):  # before Python 3.12 a comprehension is a third call a level
                 items.append(self.value(last, levels - 1))  # noqa: PERF401
             found = items if kind is list else _dict_of(items)
         if self.position != last:
@@ -383,7 +384,7 @@ _CONVERTERS: dict[int, _Convert] = {
     0xA3: lambda content: proton.symbol(content.decode("ascii")),
     0xB3: lambda content: proton.symbol(content.decode("ascii")),
 }
-# With the width of the content, and of a size that stands before it instead.
+# Width of the content, width of the size field before it (one of the two is 0), conversion.
 _SIMPLE = {
     code: (FIXED_WIDTHS.get(code >> 4, 0), SIZE_WIDTHS.get(code >> 4, 0), convert)
     for code, convert in _CONVERTERS.items()
@@ -419,4 +420,4 @@ _ARRAY_TYPES: dict[int, int] = {
     **dict.fromkeys((0xC1, 0xD1), Data.MAP),
     **dict.fromkeys((0xE0, 0xF0), Data.ARRAY),
 }
-"""proton's name of the type of an array's elements, by their constructor."""
+"""proton's type of an array, by the constructor of its elements."""

@@ -1,14 +1,15 @@
-"""Python values to AMQP's, byte for byte as proton writes them.
+"""Encode Python values as AMQP, byte for byte as proton does.
 
 Rules
 -----
-* The type decides: ``bool`` is boolean, ``int`` long, ``float`` double, ``str`` string, ``bytes``,
-  ``bytearray`` and ``memoryview`` binary, ``datetime`` timestamp (milliseconds, UTC), ``UUID`` uuid,
-  ``list`` and ``tuple`` list, ``dict`` map, ``None`` null; proton's own types are what they are called.
-  A subclass, such as an ``IntEnum``, is what its base is.
-* What AMQP cannot carry is a ``TypeError`` with the path of the value, which is put together while the
-  error rises, so that values that can be encoded pay nothing for it.
-* Lists and maps are written with sizes of four bytes, as proton does.  Arrays are proton's to write.
+* The Python type chooses the AMQP type: ``bool`` boolean, ``int`` long, ``float`` double, ``str`` string;
+  ``bytes``, ``bytearray`` and ``memoryview`` binary; ``datetime`` timestamp (milliseconds, UTC);
+  ``UUID`` uuid; ``list`` and ``tuple`` list; ``dict`` map; ``None`` null.
+  proton's own types have the AMQP type of the same name.  A subclass, such as an ``IntEnum``, is encoded like
+  its base class.
+* A value that AMQP cannot carry raises a ``TypeError`` with its path.  The path is built while the error
+  propagates, so other values cost nothing extra.
+* Lists and maps are written with sizes of four bytes, as proton does.  proton itself writes arrays.
 
 Source: AMQP 1.0 part 1, section 1.6 (type encodings).
 """
@@ -32,15 +33,15 @@ from haclient.error_catalog.base import HaclientError
 from haclient.printable.text import printable
 
 MOST_VALUES = 65_535
-"""proton numbers the values of a section with 16 bits, and its receivers leave out the others in silence."""
+"""proton numbers the values of a section with 16 bits; its receivers silently drop any further ones."""
 
 _SHORT = 256
 _BYTE, _LONG_BITS, _DECIMAL128 = 128, 64, 16
 _TIME_ZERO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
-# An AMQP size has 32 bits, and a list counts its size among them.
+# An AMQP size has 32 bits; the size of a list includes its count field.
 _MOST_BYTES = 2**32 - 64
-# Of a path, so much is shown on both sides of what is left out.
+# How many steps of a long path are shown at each end, and how many characters of a key.
 _SHOWN_STEPS = 5
 _SHOWN_KEY = 40
 
@@ -48,11 +49,11 @@ _Encode: TypeAlias = Callable[[Any, int], bytes]
 
 
 class UnencodableValue(HaclientError, proton.MessageException, TypeError):
-    """AMQP cannot carry a value of the message, whose path the text names.
+    """AMQP cannot carry a value of the message; the text names the path of the value.
 
-    :ivar root: what the path begins with: ``body``, ``properties``, ``annotations``, ...
-    :ivar steps: the path from there to the value, innermost first.
-    :ivar reason: why.
+    :ivar root: first part of the path: ``body``, ``properties``, ``annotations``, ...
+    :ivar steps: path from the root to the value, innermost step first.
+    :ivar reason: the reason, for people.
     """
 
     code = "unencodable-value"
@@ -72,10 +73,10 @@ class UnencodableValue(HaclientError, proton.MessageException, TypeError):
 
 
 def encode_value(value: Any, root: str) -> bytes:
-    """A value with its constructor.
+    """Encode a value with its constructor.
 
-    :param root: what an error calls it: ``body`` or ``properties``.
-    :raises TypeError: for what AMQP cannot carry, with its path.
+    :param root: name of the value in an error, such as ``body`` or ``properties``.
+    :raises TypeError: if AMQP cannot carry the value; the text has its path.
     """
     try:
         encoded = _value(value, MOST_LEVELS)
@@ -83,15 +84,15 @@ def encode_value(value: Any, root: str) -> bytes:
     except UnencodableValue as error:
         error.root = root
         raise
-    except RecursionError:  # of a caller that is deep in calls itself
+    except RecursionError:  # if the caller is deep in calls already
         raise UnencodableValue("more levels of lists and maps than Python can follow here", root) from None
     return encoded
 
 
 def encode_sequences(sections: list[Any]) -> list[bytes]:
-    """The lists of several amqp-sequence sections (part 3, section 3.2.7).
+    """Encode the lists of several amqp-sequence sections (part 3, section 3.2.7).
 
-    :raises TypeError: when there are none, for what is no list, and for what AMQP cannot carry.
+    :raises TypeError: if there are no sections, one is not a list, or AMQP cannot carry a value.
     """
     if not sections:
         raise UnencodableValue("a body of amqp-sequence sections has at least one", "body")
@@ -109,11 +110,11 @@ def encode_sequences(sections: list[Any]) -> list[bytes]:
 
 
 def encode_properties(properties: Mapping[str, Any], extra: bytes = b"", count: int = 0) -> bytes:
-    """The map of an application-properties section (part 3, section 3.2.5), whose keys are strings.
+    """Encode the map of an application-properties section (part 3, section 3.2.5).
 
     :param extra: further entries, encoded.
-    :param count: how many.
-    :raises TypeError: for another key, and for what AMQP cannot carry.
+    :param count: number of entries in ``extra``.
+    :raises TypeError: if a key is not a string, or AMQP cannot carry a value.
     """
     try:
         encoded = _map(properties, MOST_LEVELS, _property_name, extra, count)
@@ -125,7 +126,7 @@ def encode_properties(properties: Mapping[str, Any], extra: bytes = b"", count: 
 
 
 def binary(value: bytes) -> bytes:
-    """A binary value."""
+    """Encode a binary value."""
     size = len(value)
     if size < _SHORT:
         return b"\xa0" + size.to_bytes(1) + value
@@ -142,14 +143,14 @@ def _value(value: Any, levels: int) -> bytes:
 
 
 def _by_base(value: Any) -> _Encode:
-    """What encodes a value of a class that is in no table."""
+    """Return the encoder of the nearest base class that has one."""
     for base in type(value).__mro__:
         found = _BY_TYPE.get(base)
         if found is not None:
             return found
     name = type(value).__qualname__
     advice = "convert it to a type that AMQP has"
-    decimal = sys.modules.get("decimal")  # whoever has one of its numbers has loaded it: half a megabyte
+    decimal = sys.modules.get("decimal")  # an import would take half a megabyte
     if decimal is not None and isinstance(value, decimal.Decimal):
         advice = "send str(value), or float(value) if it may be rounded"
     for kind, said in _ADVICE:
@@ -176,7 +177,7 @@ _ADVICE: tuple[tuple[type, str], ...] = (
 
 
 def _string(value: str, _: int) -> bytes:
-    # Of the base: a subclass may encode itself as it likes.
+    # ``str.encode``: a subclass may override its own ``encode``.
     try:
         data = str.encode(value)
     except UnicodeEncodeError as error:
@@ -219,7 +220,7 @@ def _long(value: int, _: int) -> bytes:
         raise UnencodableValue("an int of more than 64 bits is not an AMQP type; send str(value)") from None
 
 
-# Python's index from the end is that of two's complement.
+# A negative index counts from the end, which matches two's complement.
 _SMALL_LONGS = [b"\x55" + bytes((number,)) for number in range(256)]
 
 
@@ -255,7 +256,7 @@ def _decimal128(value: bytes, _: int) -> bytes:
 
 
 def _whole(constructor: bytes, size: int, *, signed: bool) -> _Encode:
-    """A whole number of one width, such as proton's ``ubyte``."""
+    """Return the encoder of an integer type of fixed width, such as proton's ``ubyte``."""
 
     def encode(value: int, _: int) -> bytes:
         try:
@@ -268,10 +269,12 @@ def _whole(constructor: bytes, size: int, *, signed: bool) -> _Encode:
 
 
 def _short_or(zero: bytes, small: bytes, full: _Encode, most: int) -> _Encode:
-    """A whole number that has shorter encodings.
+    """Return the encoder of an integer type that also has shorter encodings.
 
-    :param zero: the constructor of 0; empty where there is none.
-    :param most: the largest number, and with a negative sign the smallest, of the one with one byte.
+    :param zero: constructor of the value 0; empty if the type is signed, which has none.
+    :param small: constructor of the encoding with one byte.
+    :param full: encoder of all other values.
+    :param most: largest value of the encoding with one byte; the smallest is ``-most - 1`` if signed, else 0.
     """
     least = 0 if zero else -most - 1
 
@@ -287,10 +290,10 @@ def _short_or(zero: bytes, small: bytes, full: _Encode, most: int) -> _Encode:
 
 
 def _check_count(value: object, encoded: bytes, extra: int = 0) -> None:
-    """Refuse more values than receivers with proton read, and this client.
+    """Refuse more values than this client, and other receivers with proton, can read.
 
-    Each takes a byte at least, so that small ones need not be counted; but the nulls of an array take none,
-    and a receiver refuses too many of them.
+    Each value takes at least a byte, so short encodings are not counted.  The nulls of an array take no
+    bytes and are not counted either; a receiver refuses too many of them.
     """
     if len(encoded) <= MOST_VALUES:
         return
@@ -375,7 +378,7 @@ def _sized(constructor: bytes, parts: list[bytes], count: int) -> bytes:
 
 
 def _shown(key: Any) -> str:
-    # Others may be as large as they like: Python refuses to write an int of more than 4,300 digits.
+    # Other keys may be of any size, and Python refuses to print an int of more than 4,300 digits.
     short = isinstance(key, str | float | uuid.UUID) or (
         isinstance(key, int) and key.bit_length() < _LONG_BITS
     )
@@ -384,7 +387,7 @@ def _shown(key: Any) -> str:
 
 
 def _property_name(key: Any, levels: int) -> bytes:
-    # proton's symbols and chars are of other AMQP types.
+    # proton's symbol and char are subclasses of str, but other AMQP types.
     if not isinstance(key, str) or isinstance(key, proton.symbol | proton.char):
         raise UnencodableValue("an application property's name is a str")
     return _string(key, levels)

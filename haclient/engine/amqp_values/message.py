@@ -1,14 +1,14 @@
-"""The types of messages and bodies: what type checkers see of proton's class, and the API page shows.
+"""The types of messages and bodies, for type checkers and the API page.
 
 Rules
 -----
-* At run time ``Message`` is ``proton.Message`` itself: a program that was written for proton hands its
-  messages on, and ``isinstance`` agrees in both directions.
-* proton annotates ``properties`` as ``None``, and its bodies leave out what it sends all the same: tuples,
-  arrays, points in time.  So type checkers see a subclass.  Stubs for ``proton`` would also replace the
-  annotations that a program's own use of proton is checked with; a subclass at run time would be a second
-  class of messages.
-* What the client returns is a ``Message``.  What it takes is any ``proton.Message``.
+* At run time ``Message`` is ``proton.Message`` itself.  So messages of programs written for proton can be
+  passed on, and ``isinstance`` agrees in both directions.
+* Type checkers see a subclass.  proton annotates ``properties`` as ``None``, and its type of bodies lacks
+  values that it does send: tuples, arrays, points in time.
+* Stubs for ``proton`` are no alternative: they would also change how a program's own use of proton is
+  checked.  A subclass at run time would be a second class of messages.
+* The client returns a ``Message``, and accepts any ``proton.Message``.
 
 Source: AMQP 1.0 part 3, section 3.2 (message format).
 """
@@ -39,9 +39,10 @@ Body: TypeAlias = (
 )
 """The body of a received message, and each value inside a list or map of it.
 
-AMQP's other types arrive as proton's subclasses of these: ``proton.timestamp`` (milliseconds since 1970),
-``ubyte``, ``uint``, ``ulong`` and the like are an ``int``, ``float32`` is a ``float``, ``symbol`` and
-``char`` a ``str``, ``decimal128`` is ``bytes``, ``decimal32`` and ``decimal64`` are an ``int``, the bits.
+AMQP's other types arrive as proton's subclasses of these.  ``proton.timestamp`` (milliseconds since 1970),
+``ubyte``, ``uint``, ``ulong`` and the like are an ``int``; ``float32`` is a ``float``; ``symbol`` and
+``char`` are a ``str``.  ``decimal128`` is ``bytes``; ``decimal32`` and ``decimal64`` are an ``int`` of the
+bits.
 In a ``match``, put a subclass before its base, and ``bool`` before ``int``.
 
 Several *data* sections are one ``bytes``, in order.  One *amqp-sequence* section is a ``list``; several are a
@@ -52,7 +53,7 @@ Several *data* sections are one ``bytes``, in order.  One *amqp-sequence* sectio
 class SequenceSections(list[Any]):
     """The body of a message with several *amqp-sequence* sections: a list with the list of each.
 
-    A message that was received with such a body is sent on with the same sections, and so is a
+    If a received message with such a body is sent on, it keeps its sections.  To send such a body, use
     ``Message(SequenceSections([[1, 2], [3]]), inferred=True)``.
 
     Source: AMQP 1.0 part 3, section 3.2.7.
@@ -92,12 +93,12 @@ if TYPE_CHECKING:
 
         At run time this is ``proton.Message``.  Each attribute is also a keyword of the constructor, and can
         be assigned.  An unknown name is an ``AttributeError``, a number that its field cannot hold an
-        ``OverflowError``.  A text of ``address``, ``subject`` and the other fields that are not the body or a
-        map ends at a NUL, when it is assigned and when it is read: proton keeps them in C.
+        ``OverflowError``.  proton keeps ``address``, ``subject`` and similar fields as C strings: the text is
+        cut at a NUL when it is assigned or read.  The body and the maps may contain a NUL.
 
-        No failover changes an attribute: the client encodes a message where ``send`` is called, and sends the
-        same bytes again to the next primary.  What is assigned after ``send`` does not reach that message.
-        Whether the next primary has a field as the last one had it is up to the broker.
+        A failover changes no attribute: ``send`` encodes the message once, and the client sends the same
+        bytes again to the next primary.  An assignment after ``send`` has no effect on that message.
+        Whether the next primary keeps the value of a field depends on the broker.
         """
 
         def __init__(
@@ -158,9 +159,9 @@ if TYPE_CHECKING:
         """
 
         priority: int
-        """Higher is sooner, 0 to 255; default 4.  Section *header*.
+        """The priority, 0 to 255; higher is delivered sooner; default 4.  Section *header*.
 
-        How many priorities a broker distinguishes, and whether it does, depends on the broker.
+        Brokers differ in how many priorities they distinguish; some ignore them.
         """
 
         ttl: float
@@ -169,65 +170,65 @@ if TYPE_CHECKING:
         AMQP carries whole milliseconds: less than 0.001 is no limit.  More than 4,294,967.295 (49 days) and
         negative numbers are an ``OverflowError``.
 
-        The broker starts the time when the message arrives.  So the time does not include a wait for a
-        primary in the client, and starts again if the message is sent again after a failover.  Use
-        ``expiry_time`` for a moment that no wait moves, and ``send(timeout=...)`` to bound the wait.
+        The broker starts the time when the message arrives.  So a wait for a primary in the client does not
+        count.  If the message is sent again after a failover, the time starts again.  Use ``expiry_time`` for
+        a fixed moment, and ``send(timeout=...)`` to bound the wait.
         On a received message it is the remaining time, if the broker counts down.
         """
 
         first_acquirer: bool
         """True if no other receiver had the message before; default ``False``.  Section *header*.
 
-        Only brokers have a use for setting it.
+        Only brokers set it.
         """
 
         delivery_count: int
-        """How many deliveries of the message have failed before; default 0.  Section *header*.
+        """The number of earlier deliveries of the message that failed; default 0.  Section *header*.
 
-        Brokers set it.  A broker delivers a message again that was not settled when its connection was lost.
-        Whether that counts, and whether the next primary knows the count, depends on the broker: a count of 0
-        does not prove that the message was never processed.
+        Brokers set it.  A broker redelivers a message that was not settled when its connection was lost.
+        Whether that counts, and whether the next primary knows the count, depends on the broker.  A count of
+        0 does not prove that the message was never processed.
         """
 
         instructions: dict[str | int, Any] | Any
-        """Delivery annotations: entries for the next hop alone; default ``None``.
+        """Delivery annotations: entries for the next hop only; default ``None``.
         Section *delivery-annotations* (part 3, section 3.2.2).
 
-        Keys are symbols, which a ``str`` becomes, or ``proton.ulong``.  The type leaves ``None`` out, for the
-        reason given at ``properties``.
+        Keys are symbols (a ``str`` becomes one) or ``proton.ulong``.  The type omits ``None``, for the reason
+        given at ``properties``.
         """
 
         annotations: dict[str | int, Any] | Any
         """Message annotations: entries for brokers and gateways; default ``None``.
         Section *message-annotations* (part 3, section 3.2.3).
 
-        Keys are as in ``instructions``.  Those that brokers define begin with ``x-opt-``.
+        Keys are as in ``instructions``.  Keys that brokers define begin with ``x-opt-``.
         """
 
         id: str | bytes | uuid.UUID | int | None
         """The application's id of the message, which AMQP calls ``message-id``; default ``None``.
         Section *properties* (part 3, section 3.2.4).
 
-        An ``int`` is 0 to 2^64 - 1.  The client does not set it.  Another id keeps a broker from storing a
-        message twice that is sent again: the argument ``duplicate_id`` of ``send``.
+        An ``int`` is 0 to 2^64 - 1.  The client does not set it.  It does not prevent duplicates: that is the
+        argument ``duplicate_id`` of ``send``.
         """
 
         user_id: bytes
         """The user who is responsible for the message; default ``b""``.  Section *properties*.
 
-        A broker may refuse another user than the one that the connection logged in with.
+        A broker may refuse any user other than the one that the connection logged in with.
         """
 
         address: str | None
         """The node that the message is for, which AMQP calls ``to``; default ``None``.  Section *properties*.
 
-        It decides where a sender without an address, ``create_sender(None)``, sends the message.
+        Target of the message if the sender has no address (``create_sender(None)``).
         """
 
         subject: str | None
         """A summary, or the kind of the message; default ``None``.  Section *properties*.
 
-        Exchanges of brokers route by it.
+        Exchanges may route by it.
         """
 
         reply_to: str | None
@@ -253,14 +254,14 @@ if TYPE_CHECKING:
         """
 
         expiry_time: float
-        """When the message expires, in seconds since 1970 UTC; 0, the default, is never.
+        """The time at which the message expires, in seconds since 1970 UTC; 0, the default, is never.
         Section *properties*, where AMQP calls it ``absolute-expiry-time`` and counts milliseconds.
 
-        Neither a wait in the client nor a failover moves it.  The clocks of client and broker must agree.
+        A wait in the client or a failover does not change it.  The clocks of client and broker must agree.
         """
 
         creation_time: float
-        """When the message was created, in seconds since 1970 UTC; 0, the default, is unknown.
+        """The time at which the message was created, in seconds since 1970 UTC; 0, the default, is unknown.
         Section *properties*, where AMQP counts milliseconds.
 
         The client does not set it.
@@ -283,8 +284,8 @@ if TYPE_CHECKING:
         Section *application-properties* (part 3, section 3.2.5).
 
         AMQP allows no lists and maps as values.  Selectors of receivers read these entries.  The attribute is
-        ``None`` if the sender set none; the type leaves that out, so that an application can index an entry
-        that its messages always have.  ``delivery.message`` has no duplicate-detection id among them: see
+        ``None`` if the sender set none.  The type omits ``None``, so that an application can index an entry
+        that its messages always have.  ``delivery.message`` does not include the duplicate-detection id: see
         ``Delivery.duplicate_id``.
         """
 

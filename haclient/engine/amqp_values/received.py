@@ -1,4 +1,4 @@
-"""A message that was received, and what is copied of any message."""
+"""Received messages, and how messages are copied and pickled."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from haclient.engine.amqp_values.message import Message, SequenceSections
 
 
 class ReceivedMessage(Message):
-    """A message that was received, whose binary ids may be kept longer than itself.
+    """A received message; its binary ids stay valid after the message is gone.
 
-    It has no C message until a field of its header or its properties is asked for: making and freeing one
-    takes longer than reading the body.
+    proton's C message is created when a field of the header or properties is first read: creating and
+    freeing one takes longer than reading the body.
     """
 
     @classmethod
     def plain(cls, start: bytes, body: Any, *, inferred: bool) -> Self:
-        """A message of a header and properties, encoded, and a body."""
+        """Return a message from an encoded header and properties, and a body."""
         message = cls.__new__(cls)
         message.__dict__ = {
             "_start": start,
@@ -37,7 +37,7 @@ class ReceivedMessage(Message):
 
     @classmethod
     def of(cls, sections: Sections) -> Self:
-        """A message of these sections."""
+        """Return a message from its decoded sections."""
         message = cls.plain(sections.start, sections.body, inferred=sections.inferred)
         message.instructions, message.annotations = sections.instructions, sections.annotations
         message.properties = sections.properties
@@ -109,16 +109,16 @@ _FIELDS = (
     "reply_to_group_id",
 )
 _SIZE = 1024
-# Attributes that hold the C message, or stand for it.
+# Attributes that hold the C message or its encoded sections.
 _OF_C = ("_msg", "_start", "_inferred", "instruction_dict", "annotation_dict")
 
 
 def reduce_message(message: proton.Message) -> tuple[Any, ...]:
-    """Return what ``copy`` and ``pickle`` make a second message of.
+    """Return the reduced form of a message, for ``copy`` and ``pickle``.
 
-    Without it they copy the address of the C message, and freeing it a second time ends the process.
+    By default they copy the address of the C message, which is then freed twice and ends the process.
     """
-    # Not as proton's dictionaries, which cannot be unpickled.
+    # Plain dictionaries: proton's cannot be unpickled.
     maps = [
         dict(each) if isinstance(each, dict) else each for each in (message.instructions, message.annotations)
     ]
@@ -135,7 +135,7 @@ def _restored(kind: type[proton.Message], start: bytes, inferred: bool, *maps: A
 
 
 def _start_of(message: proton.Message) -> bytes:
-    """Header and properties, encoded; the sections that the C message holds are neither read nor changed."""
+    """Encode header and properties; the other sections in the C message are neither read nor changed."""
     original, made = message._msg, lib.pn_message()
     try:
         for name in _FLAGS:
@@ -153,5 +153,5 @@ def _start_of(message: proton.Message) -> bytes:
         lib.pn_message_free(made)
 
 
-# The class of a message that an application makes is proton's, which has no method for it.
+# Applications create messages of proton's own class, which has no ``__reduce__``.
 copyreg.pickle(proton.Message, reduce_message)

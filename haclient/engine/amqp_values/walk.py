@@ -2,13 +2,13 @@
 
 Rules
 -----
-* The bytes are untrusted: whatever they are, the only error is ``MalformedValue``.
-* A step over a value does not look at what is inside of a list, a map or an array.
-* A descriptor may be described itself.  No step calls itself for it, so that no bytes end the stack.
-* Python follows a value from one level to the next by calls, of which it has a thousand for everything.  So a
-  peer could end any code that reads values with lists in lists, and again whenever that code meets the
-  message.  ``is_too_deep`` is asked before anything reads them: lists, maps, arrays and described values are
-  levels.  It takes one step a value, and none for the elements of an array that have no parts.
+* The bytes are untrusted: the only error is ``MalformedValue``.
+* A step over a list, a map or an array ignores its content.
+* A descriptor may itself be described.  Steps are not recursive, so no bytes can overflow the stack.
+* Decoders recurse once or more for each level, and Python allows a thousand nested calls in total.  So a peer
+  could break any reader of its messages with lists in lists, each time the message is read.  Call
+  ``is_too_deep`` before decoding.  Lists, maps, arrays and described values are levels.  It takes one step
+  for each value, and none for array elements of fixed width.
 
 Sources: AMQP 1.0 part 1, sections 1.2 (encodings), 1.3 (descriptors) and 1.6 (types).
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Final
 
 MOST_LEVELS: Final = 300
-"""The bound of depth: proton's decoder takes two Python calls a level, of a thousand for everything."""
+"""Maximum depth: proton's decoder takes two Python calls a level, of a thousand in total."""
 
 DESCRIBED: Final = 0x00
 NULL, TRUE, LIST0 = 0x40, 0x41, 0x45
@@ -27,13 +27,13 @@ SMALL_ULONG, ULONG = 0x53, 0x80
 BINARY8, STRING8, SYMBOL8, LIST8, MAP8 = 0xA0, 0xA1, 0xA3, 0xC0, 0xC1
 BINARY32, STRING32, SYMBOL32, LIST32, MAP32 = 0xB0, 0xB1, 0xB3, 0xD0, 0xD1
 WIDE: Final = 0x10
-"""From the constructor with a size of one byte to that with four."""
+"""Difference between the constructors with a size of four bytes and of one byte."""
 FIXED_WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-"""The bytes of a value of fixed width, by the first four bits of its constructor."""
+"""Bytes of a value of fixed width, by the first four bits of its constructor."""
 SIZE_WIDTHS: Final = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
-"""The bytes of the size of another value, and of the number of its items where it has any."""
+"""Bytes of the size field of any other value, and of its count field if it has one."""
 
-# The same for the step over a value: the bytes of one of fixed width, or the width of the size, negative.
+# Step over a value: 1 + the fixed width, or minus the bytes of the size field; 0 if there is no such type.
 _STEPS = tuple(
     FIXED_WIDTHS[kind] + 1 if kind in FIXED_WIDTHS else -SIZE_WIDTHS.get(kind, 0) for kind in range(16)
 )
@@ -45,13 +45,13 @@ _OVERRUN = "an item ends behind its list or map"
 
 
 class MalformedValue(ValueError):
-    """Bytes are no AMQP value, or not of the kind that is needed."""
+    """The bytes are no AMQP value, or not of the expected type."""
 
 
 def value_end(data: bytes, position: int = 0) -> int:
-    """Where the value at a position ends; that may be beyond the data.
+    """Return the end of the value at a position, which may be beyond the data.
 
-    :raises MalformedValue: when there is no value.
+    :raises MalformedValue: if there is no value.
     """
     try:
         step = _STEPS[data[position] >> 4]
@@ -80,9 +80,9 @@ def _described_end(data: bytes, position: int) -> int:
 
 
 def described(data: bytes, position: int = 0) -> tuple[int, int]:
-    """The code of a described value, and where the value begins; -1 where its descriptor is no number.
+    """Return the descriptor code of a described value (-1 if it is not numeric), and the value's start.
 
-    :raises MalformedValue: when the value is not described.
+    :raises MalformedValue: if the value is not described.
     """
     if data[position : position + 1] != b"\x00":
         raise MalformedValue("no described value stands where one should")
@@ -94,9 +94,9 @@ def described(data: bytes, position: int = 0) -> tuple[int, int]:
 
 
 def first_item(data: bytes, start: int = 0) -> tuple[int, int, int]:
-    """Where the first item of a list or a map is, how many there are, and where the list or map ends.
+    """Return the start of the first item of a list or map, the number of items, and the end of the whole.
 
-    :raises MalformedValue: when it is neither.
+    :raises MalformedValue: if the value is neither a list nor a map.
     """
     try:
         constructor = data[start]
@@ -114,9 +114,9 @@ def first_item(data: bytes, start: int = 0) -> tuple[int, int, int]:
 
 
 def items(data: bytes, start: int = 0) -> list[bytes]:
-    """The encoded items of a list or a map.
+    """Return the encoded items of a list or a map.
 
-    :raises MalformedValue: when it is neither, or does not hold as many.
+    :raises MalformedValue: if the value is neither, or is shorter than its item count says.
     """
     position, count, end = first_item(data, start)
     if end > len(data):
@@ -132,9 +132,9 @@ def items(data: bytes, start: int = 0) -> list[bytes]:
 
 
 def item(data: bytes, start: int, index: int) -> bytes | None:
-    """One encoded item of a list or a map; ``None`` where it has fewer.
+    """Return one encoded item of a list or a map; ``None`` if it has fewer items.
 
-    :raises MalformedValue: when it is neither, or does not hold it.
+    :raises MalformedValue: if the value is neither, or is too short for the item.
     """
     position, count, end = first_item(data, start)
     if index >= count:
@@ -148,9 +148,9 @@ def item(data: bytes, start: int, index: int) -> bytes | None:
 
 
 def pairs(data: bytes, start: int = 0) -> Iterator[tuple[bytes, bytes]]:
-    """The encoded keys and values of a map.
+    """Return the encoded keys and values of a map, in pairs.
 
-    :raises MalformedValue: when it is none, or does not hold as many.
+    :raises MalformedValue: if the value is no map, or is shorter than its item count says.
     """
     found = items(data, start)
     if len(found) % 2:
@@ -160,9 +160,9 @@ def pairs(data: bytes, start: int = 0) -> Iterator[tuple[bytes, bytes]]:
 
 
 def content(value: bytes, constructor: int) -> bytes | None:
-    """The bytes of a binary, a string or a symbol; ``None`` for another type.
+    """Return the content of a binary, a string or a symbol; ``None`` if the value has another type.
 
-    :param constructor: of the type, with a size of one byte.
+    :param constructor: constructor of the expected type with a size of one byte.
     """
     kind = value[0]
     if kind == constructor:
@@ -171,9 +171,9 @@ def content(value: bytes, constructor: int) -> bytes | None:
 
 
 def compound(constructor: int, parts: list[bytes]) -> bytes:
-    """Encode a list or a map of encoded items.
+    """Encode a list or a map from encoded items.
 
-    :param constructor: with a size of four bytes.
+    :param constructor: constructor with a size of four bytes.
     """
     joined = b"".join(parts)
     return b"".join((bytes((constructor,)), (len(joined) + 4).to_bytes(4), len(parts).to_bytes(4), joined))
@@ -181,15 +181,15 @@ def compound(constructor: int, parts: list[bytes]) -> bytes:
 
 # -- depth ----------------------------------------------------------------------------------------
 
-# In place of a constructor: each value has its own; the array's is the next byte.
+# In place of the constructor of an open value's items: each item has its own; the array's constructor is the
+# next byte; the same after a descriptor.
 _OWN, _ARRAYS_OWN, _BEHIND_DESCRIPTOR = -1, -2, -3
 
 
 def is_too_deep(data: bytes, most: int = MOST_LEVELS) -> bool:
     """Return whether a value is nested more deeply than ``most`` levels.
 
-    :param data: encoded values, one behind the other, such as the sections of a message; the section itself
-        is no level.
+    :param data: encoded values in sequence, such as the sections of a message.  A section is no level.
     """
     if len(data) <= most:  # each level takes a byte
         return False
@@ -200,10 +200,10 @@ def is_too_deep(data: bytes, most: int = MOST_LEVELS) -> bool:
 
 
 class _Walk:
-    """A walk over the values of some bytes, in their order.
+    """A walk over encoded values, in their order.
 
-    :ivar _open: of each value that has not ended: how many of its items are left, and their constructor in an
-        array.
+    :ivar _open: for each value that has not ended, the number of its remaining items, and their constructor
+        if it is an array.
     """
 
     __slots__ = ("_data", "_open", "_position")
@@ -214,7 +214,7 @@ class _Walk:
         self._open: list[tuple[int, int]] = []
 
     def exceeds(self, most: int) -> bool:
-        """Return whether more than so many values are open at once."""
+        """Return whether more than ``most`` values are open at once."""
         data, size, open_values = self._data, len(self._data), self._open
         while self._position < size:
             while open_values and not open_values[-1][0]:
@@ -236,7 +236,7 @@ class _Walk:
         return False
 
     def _begin_array(self, items: int) -> None:
-        """Pass the constructor of an array's items, and those items that have no parts."""
+        """Step over the constructor of an array's items, and over the items if their width is fixed."""
         constructor = self._data[self._position]
         self._position += 1
         if constructor == DESCRIBED:  # first the descriptor of the items, then their constructor
@@ -247,7 +247,7 @@ class _Walk:
             self._open.append((items, constructor))
 
     def _pass(self, constructor: int) -> bool:
-        """Pass a value, or the beginning of one that has parts; whether there is such a constructor."""
+        """Step over a scalar or the head of a compound value; return whether AMQP has the constructor."""
         kind = constructor >> 4
         if constructor == DESCRIBED:
             self._open.append((2, _OWN))

@@ -1,14 +1,14 @@
-r"""Fields of an Attach that proton does not hand on: the unsettled map, and texts with a NUL.
+r"""Read and write fields of an Attach that proton does not expose: the unsettled map, and texts with a NUL.
 
 Rules
 -----
-* A peer's frame is untrusted: whatever cannot be read is no Attach, or has no map.
-* A descriptor has several encodings, all of which count: proton takes two of them.
-* proton keeps the link's name and the addresses in C, which ends a text at a NUL: ``a\0b`` would be another
-  node or link.  Capabilities, filters and properties arrive whole.
-* Of a map only what an outcome can be about counts: a tag of at most 32 bytes, and a delivery state that is
-  absent or known by the code of its descriptor.  The rest of it is skipped.
-* A map is as large as a frame at most, and is decoded only when somebody asks for it.
+* A peer's frame is untrusted.  If it cannot be read, it counts as no Attach, or as one without a map.
+* A descriptor has several encodings, and all are accepted; proton accepts two.
+* proton keeps the link's name and the addresses as C strings, which end at a NUL: ``a\0b`` would be another
+  node or link.  Capabilities, filters and properties are not cut.
+* An entry of a map counts only if an outcome can refer to it: a tag of at most 32 bytes, and no delivery
+  state or one with a numeric descriptor.  Other entries are skipped.
+* A map is at most as large as a frame, and is decoded on demand.
 
 Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 2, sections 2.3.1 (frames), 2.6.13 (resuming
 deliveries), 2.7.3 (attach) and 2.8.7 (delivery-tag); part 3, section 3.4 (delivery state).
@@ -31,7 +31,7 @@ _NULL, _TRUE = bytes((walk.NULL,)), bytes((walk.TRUE,))
 
 
 def descriptors(code: int, name: bytes) -> tuple[bytes, ...]:
-    """How a described value begins: with its descriptor in each encoding, the usual one first."""
+    """Return the start of a described value for each encoding of its descriptor, the usual one first."""
     size = len(name)
     symbols = bytes((0, walk.SYMBOL8, size)), bytes((0, walk.SYMBOL32)) + size.to_bytes(4)
     numbers = bytes((0, walk.SMALL_ULONG, code)), bytes((0, walk.ULONG)) + code.to_bytes(8)
@@ -42,10 +42,10 @@ ATTACH = descriptors(0x12, b"amqp:attach:list")
 
 
 class AttachFrame(NamedTuple):
-    """What is read of an Attach.
+    """The fields of an Attach that the engine reads itself.
 
-    :param unsettled: its unsettled map, encoded; empty for none.
-    :param has_nul: whether there is a NUL in its name or an address.
+    :param unsettled: the unsettled map, encoded; empty if there is none.
+    :param has_nul: whether the name or an address has a NUL.
     """
 
     name: bytes
@@ -54,12 +54,12 @@ class AttachFrame(NamedTuple):
     has_nul: bool = False
 
     def is_of(self, name: bytes, *, from_receiver: bool) -> bool:
-        """Whether it is of the link that has this name in proton, which ends it at a NUL."""
+        """Return whether this is the Attach of a link, by its name in proton, which cuts names at a NUL."""
         return (self.name.partition(b"\0")[0], self.from_receiver) == (name, from_receiver)
 
 
 def read(frame: bytes) -> AttachFrame | None:
-    """Read a whole frame; ``None`` if it is no Attach."""
+    """Read a complete frame; return ``None`` if it is no Attach."""
     try:
         found = fields(frame, ATTACH)
         name = walk.content(found[_NAME], walk.STRING8) if found else None
@@ -77,7 +77,7 @@ def read(frame: bytes) -> AttachFrame | None:
 
 
 def find(data: bytes, position: int = 0, start: tuple[bytes, ...] = ATTACH) -> Iterator[tuple[int, int]]:
-    """Where the whole frames are, in bytes of frames, that have one of these descriptors."""
+    """Find the complete frames with one of these descriptors; return start and end of each."""
     end = len(data)
     while position + _HEADER <= end:
         size = int.from_bytes(data[position : position + 4])
@@ -90,7 +90,7 @@ def find(data: bytes, position: int = 0, start: tuple[bytes, ...] = ATTACH) -> I
 
 
 def may_be(start: bytes, descriptors: Iterable[bytes]) -> bool:
-    """Return whether an unfinished frame that begins so may be one of these performatives."""
+    """Return whether an unfinished frame with this start may be one of these performatives."""
     body = 4 * start[4] if len(start) > 4 else _HEADER  # noqa: PLR2004
     return any(each.startswith(start[body : body + len(each)]) for each in descriptors)
 
@@ -98,13 +98,15 @@ def may_be(start: bytes, descriptors: Iterable[bytes]) -> bool:
 def add_unsettled(
     output: bytes, name: bytes, unsettled: Mapping[bytes, int], limit: int
 ) -> tuple[bytes, int]:
-    """Put an unsettled map into the last Attach of a link, among frames that are to be sent.
+    """Put an unsettled map into the last Attach of a link among the frames to be sent.
 
-    :param name: that of the link.
-    :param unsettled: the states by tag, which are not empty; those that do not fit are left out, the last
-        ones first, and the map is marked as incomplete then.
-    :param limit: the bytes of a frame that the peer takes.
-    :returns: the frames, and how many of the states are in the map.
+    If some states do not fit, the last ones are left out, and the map is marked as incomplete.
+
+    :param output: the frames, encoded.
+    :param name: the link's name.
+    :param unsettled: the descriptor codes of the states by delivery tag; not empty.
+    :param limit: the peer's maximum frame size in bytes.
+    :returns: the frames, and the number of states in the map.
     """
     found = [span for span in find(output) if _is_of(output[slice(*span)], name)]
     if not found:
@@ -115,9 +117,9 @@ def add_unsettled(
 
 
 def fields(frame: bytes, descriptors: tuple[bytes, ...]) -> list[bytes] | None:
-    """The encoded fields of a performative; ``None`` if the frame has another one.
+    """Return the encoded fields of a performative; ``None`` if the frame has another one.
 
-    :raises MalformedValue: when it cannot be read.
+    :raises MalformedValue: if the frame cannot be read.
     """
     body = 4 * frame[4] if len(frame) >= _HEADER else 0
     found = next((each for each in descriptors if frame.startswith(each, body)), None)
@@ -125,7 +127,7 @@ def fields(frame: bytes, descriptors: tuple[bytes, ...]) -> list[bytes] | None:
 
 
 def states(unsettled: bytes) -> dict[bytes, int | None]:
-    """Decode an unsettled map: the code of each state's descriptor by tag, ``None`` for no state."""
+    """Decode an unsettled map: descriptor code of each state by tag, ``None`` without a state."""
     found: dict[bytes, int | None] = {}
     try:
         for key, value in walk.pairs(unsettled) if unsettled else ():
@@ -142,7 +144,7 @@ def states(unsettled: bytes) -> dict[bytes, int | None]:
 
 
 def encode(unsettled: Iterable[tuple[bytes, int]]) -> bytes:
-    """An unsettled map of states without fields."""
+    """Encode an unsettled map of states without fields."""
     items = list[bytes]()
     for tag, code in unsettled:
         items += binary(tag), bytes((walk.DESCRIBED, walk.SMALL_ULONG, code, walk.LIST0))
@@ -153,7 +155,7 @@ def encode(unsettled: Iterable[tuple[bytes, int]]) -> bytes:
 
 
 def _address(terminus: bytes) -> bytes:
-    """The address of a source or a target; empty for none."""
+    """Return the address of a source or a target; empty if there is none."""
     if terminus[0] != walk.DESCRIBED:
         return b""
     found = walk.items(terminus, walk.described(terminus)[1])
@@ -170,7 +172,7 @@ def _with_unsettled(frame: bytes, unsettled: Mapping[bytes, int], limit: int) ->
     assert values is not None, "it was read before"
     values += [_NULL] * (_INCOMPLETE + 1 - len(values))
     start = frame[: 4 * frame[4]] + ATTACH[0]
-    # The constructor, size and count of the list, and those of the map; the flag.
+    # Nine bytes of constructor, size and count for the list, nine for the map, one for the flag.
     left = limit - len(start) - 9 - 9 - 1 - sum(map(len, values[:_UNSETTLED] + values[_INCOMPLETE + 1 :]))
     entries: list[tuple[bytes, int]] = []
     for tag, code in unsettled.items():

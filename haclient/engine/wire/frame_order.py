@@ -1,15 +1,14 @@
-"""The order of a peer's frames, which is checked before proton sees them.
+"""Check the order of a peer's frames before proton reads them.
 
-proton hands every SASL frame to Cyrus SASL, whenever it arrives, also within AMQP.  At a response before the
-client has chosen a mechanism Cyrus follows a pointer that is not set, and the process is gone; each
-further choice of one costs memory that is not given back.  So a peer whose frames come in another order than
-the standard's ends its connection here.
+proton passes every SASL frame to Cyrus SASL, also one that arrives after the AMQP header.  A response before
+the client has chosen a mechanism makes Cyrus follow an unset pointer, which ends the process.  Each further
+choice of a mechanism leaks memory.  So a frame out of the standard's order ends the connection.
 
-Not for TLS of proton's own, inside which nothing can be read: clients alone have that, for SASL EXTERNAL.
+If proton itself runs TLS, the frames cannot be read, and this check is not used.  Only clients do that, for
+SASL EXTERNAL.
 
-On the way the Attaches and Begins are found in the bytes that proton is about to read: they have fields that
-proton does not hand on.  A ``SessionWindow`` reads Begins and Flows at once.  Beyond that only a frame that
-arrives in pieces costs anything.
+The check also finds the Attaches and Begins, which have fields that proton does not expose.  A
+``SessionWindow`` reads Begins and Flows at once.  Bytes are copied only if a frame arrives in pieces.
 
 Sources: AMQP 1.0 part 2, sections 2.2 and 2.3 (headers, frames); part 5, section 5.3.2 (SASL negotiation).
 """
@@ -25,24 +24,24 @@ from haclient.engine.wire.session_window import SessionWindow
 
 _HEADER = 8
 _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
-# The last code of the performatives that are looked at: those of messages are beyond it.
+# The highest code of the performatives that are read; the codes of transfers and dispositions are higher.
 _FLOW, _CODE_AT = 0x13, 10
-# A constructor, that of a small or a large ulong, and its value.
+# Bytes of a descriptor at most: 0x00, the constructor of a ulong, and eight bytes.
 _DESCRIPTOR = 10
 _MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = range(0x40, 0x45)
 _SASL_TYPE = 1
 _SIZE_TYPE_AND_CODE = struct.Struct(">IxB4xB")
-# A token or a certificate; RFC 7628 has none longer than some kilobytes.
+# Enough for a token or a certificate; RFC 7628 has none longer than some kilobytes.
 _MAX_SASL_FRAME = 65536
-# Larger than any Attach with a map that anybody reads.
+# Larger than any Attach whose map is read.
 _MAX_ATTACH = 1024 * 1024
 _READ = attach_frame.ATTACH + begin_frame.BEGIN + session_window.FLOW
 
 
 class FrameOrder:
-    """Checks the bytes of one peer.
+    """Checks the frames of one peer.
 
-    :param server: whether the peer is a client.
+    :param server: whether this side is the server, and the peer a client.
     :param window: reads the peer's Begins and Flows.
     """
 
@@ -60,7 +59,7 @@ class FrameOrder:
     )
 
     def __init__(self, *, server: bool, window: SessionWindow | None = None) -> None:
-        # What must come first, and what may come after it.
+        # Codes of the SASL frames allowed now, and after the first one.
         self._allowed: tuple[int, ...] = (_INIT,) if server else (_MECHANISMS,)
         self._later: tuple[int, ...] = (_RESPONSE,) if server else (_CHALLENGE, _OUTCOME)
         self._window = window
@@ -68,16 +67,16 @@ class FrameOrder:
         self._held = b""
         self._check = self._check_header
         self._chunk, self._first = b"", 0
-        # The parts of an Attach or Begin: of one that ended in this chunk, and of one that has not ended yet.
+        # An Attach, Begin or Flow that arrived in pieces: one completed by this chunk, one still incomplete.
         self._finished = b""
         self._unfinished = bytearray()
 
     def attaches(self) -> Iterator[bytes]:
-        """The Attaches that ended in the bytes that were added last; none after ``forget``."""
+        """Return the Attaches completed by the bytes added last; none after ``forget``."""
         return self._frames(attach_frame.ATTACH)
 
     def begins(self) -> Iterator[bytes]:
-        """The Begins, likewise."""
+        """Return the Begins completed by the bytes added last; none after ``forget``."""
         return self._frames(begin_frame.BEGIN)
 
     def _frames(self, descriptors: tuple[bytes, ...]) -> Iterator[bytes]:
@@ -86,11 +85,11 @@ class FrameOrder:
                 yield data[start:end]
 
     def forget(self) -> None:
-        """Keep no bytes of whole frames."""
+        """Drop the bytes of complete frames."""
         self._chunk = self._finished = b""
 
     def add(self, data: bytes) -> str:
-        """The peer sent bytes; what is wrong with them, empty for nothing."""
+        """Check bytes from the peer; return the error, or an empty string."""
         if self._held:
             data, self._held = self._held + data, b""
         elif self._skip > len(data):
@@ -117,11 +116,11 @@ class FrameOrder:
         return ""
 
     def _end_unfinished(self, data: bytes) -> int:
-        """Begin with bytes in which an unfinished frame ends; where it does."""
+        """Complete the unfinished frame with the first bytes of a chunk; return where it ends."""
         position, self._skip = self._skip, 0
         if self._unfinished:
             frame = bytes(self._unfinished + data[:position])
-            # Its beginning may have been too short to know.
+            # The first piece may have been too short to recognize the performative.
             is_whole = attach_frame.may_be(frame[: _HEADER + _DESCRIPTOR], _READ)
             self._finished = frame if is_whole else b""
             self._unfinished.clear()
@@ -131,7 +130,7 @@ class FrameOrder:
         return position
 
     def _pass(self, data: bytes, position: int) -> tuple[int, int]:
-        """Pass the frames that are whole, see ``_pass_frames``, and read the window in them."""
+        """Step over complete frames (see ``_pass_frames``), and give Begins and Flows to the window."""
         found: list[int] = []
         passed = _pass_frames(data, position, len(data) - _CODE_AT - 1, found)
         if (window := self._window) is not None:
@@ -142,13 +141,13 @@ class FrameOrder:
         return passed
 
     def _begin_unfinished(self, data: bytes, start: int) -> None:
-        """Keep the beginning of a frame that may be one of them; one too large ends the connection anyway."""
+        """Keep the start of a frame that may be an Attach, Begin or Flow, unless it is too large."""
         size, beginning = int.from_bytes(data[start : start + 4]), data[start : start + _DESCRIPTOR + _HEADER]
         if size <= _MAX_ATTACH and attach_frame.may_be(beginning, _READ):
             self._unfinished += data[start:]
 
     def _check_header(self, data: bytes, position: int) -> int | str:
-        """The header of a protocol; one that proton does not know is its to refuse."""
+        """Read a protocol header; proton refuses an unknown one."""
         header = data[position : position + _HEADER]
         if len(header) < _HEADER and (_SASL.startswith(header) or _AMQP.startswith(header)):
             return 0
@@ -181,15 +180,16 @@ class FrameOrder:
         if header[5] == _SASL_TYPE:
             return "a SASL frame within AMQP"
         size = max(int.from_bytes(header[:4]), _HEADER)
-        return size if len(data) - position > min(size - 1, _CODE_AT) else 0  # its code is still to come
+        return size if len(data) - position > min(size - 1, _CODE_AT) else 0  # 0: wait for its code
 
 
 def _pass_frames(data: bytes, position: int, last: int, found: list[int]) -> tuple[int, int]:
-    """Where the first frame starts that is incomplete, or not of AMQP: every message goes through this.
+    """Step over complete AMQP frames; every message passes through this loop.
 
-    Where its size is known, that is behind its end; so where the frame before it starts is said, too.
-
-    :param found: gets where frames start that may be a Begin, an Attach or a Flow.
+    :param last: last position at which a frame's size, type and code can be read.
+    :param found: receives the starts of frames that may be a Begin, an Attach or a Flow.
+    :returns: where stepping ended, and the start of the last frame stepped over.  The first is beyond the
+        data if that frame is incomplete.
     """
     unpack = _SIZE_TYPE_AND_CODE.unpack_from
     start = position
@@ -197,7 +197,7 @@ def _pass_frames(data: bytes, position: int, last: int, found: list[int]) -> tup
         size, kind, code = unpack(data, position)
         if kind or size < _HEADER:
             break
-        if code <= _FLOW and size > _HEADER:  # an empty frame has no code: that is of the next one
+        if code <= _FLOW and size > _HEADER:  # an empty frame has no code: this byte is the next frame's
             found.append(position)
         start = position
         position += size
@@ -205,12 +205,12 @@ def _pass_frames(data: bytes, position: int, last: int, found: list[int]) -> tup
 
 
 def _anything(data: bytes, position: int) -> int:
-    """Bytes of no protocol that proton speaks: it refuses them."""
+    """Pass on the bytes of an unknown protocol, which proton refuses."""
     return len(data) - position
 
 
 def _code(descriptor: bytes) -> int:
-    """The code of a performative, -1 for none."""
+    """Return the code of a performative; -1 if there is none."""
     try:
         return described(descriptor)[0]
     except MalformedValue:

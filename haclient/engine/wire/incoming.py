@@ -50,7 +50,7 @@ class IncomingBytes:
     def attach(self, name: bytes, *, from_receiver: bool) -> AttachFrame | None:
         """Return an Attach whose last byte has just arrived; ``None`` if it cannot be read.
 
-        :param name: of the link, as proton has it: up to the first NUL.
+        :param name: the link's name in proton: up to the first NUL.
         """
         found = None
         for frame in () if self._order is None else self._order.attaches():

@@ -71,7 +71,7 @@ class _Link(RebindableEndpoint):
     _session: Session = cast("Session", None)
     is_sender = is_receiver = False
     losses = 0
-    """How often the peer or a disconnection has ended it; a coordinator's transactions end with it."""
+    """Number of times that the peer or a disconnection ended the link; this ends its transactions too."""
 
     if TYPE_CHECKING:
         state: int
