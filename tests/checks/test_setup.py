@@ -27,7 +27,7 @@ TOOLS = (
     "timeout",
 )
 
-# ``python -m venv FOLDER`` copies the command; ``-m pip`` records its arguments and does what the test sets.
+# ``python -m venv FOLDER`` copies the command; ``-m pip`` records its arguments and runs the test's action.
 PYTHON = """\
 case "$1 ${2:-}" in
     "-m venv") echo "$NAME: venv" >>"$CALLS"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;

@@ -19,7 +19,7 @@ SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 def answer(
     monkeypatch: pytest.MonkeyPatch, shell: str, words: Sequence[str], program: object = main
 ) -> list[str]:
-    """The values that a shell is offered for the last word."""
+    """Return the values that a shell is offered for the last word."""
     monkeypatch.setenv("COMP_WORDS", "\n".join(words[:-1] if shell == "fish" else words))
     monkeypatch.setenv("COMP_CWORD", words[-1] if shell == "fish" else str(len(words) - 1))
     name = words[0].upper().replace("-", "_")

@@ -90,9 +90,9 @@ class History:
     ended: dict[Name, float] = field(default_factory=dict)
     """When the fate became known, in seconds of the monotonic clock, which all processes share."""
     forced: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when forced promotions may have lost what was acknowledged."""
+    """The periods in which forced promotions may have lost acknowledged messages."""
     generations: dict[int, float] = field(default_factory=dict)
-    """When the arbiter was last seen to hold a generation."""
+    """When the arbiter was last seen to hold each generation."""
 
     def sends(self, name: Name, queue: str) -> None:
         """Record that a message is given to a sender."""

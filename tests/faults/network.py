@@ -1,6 +1,7 @@
-"""The routes that a test of faults can cut: what each kind of network has, and those to a ZooKeeper.
+"""The routes that a test of faults can cut: the common interface of networks, and the routes to a
+ZooKeeper.
 
-The proxies between members and the directory are those of ``haclient.testing.network``.
+The proxies between members and the directory come from ``haclient.testing.network``.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def test_the_limit_follows_from_the_number_of_failovers() -> None:
 
 
 async def test_stores_that_differ_are_found(tmp_path: Path) -> None:
-    """One member's store is replaced by that of a member that never saw a message."""
+    """One member's store is replaced by the store of a member that never had a message."""
     async with cluster(tmp_path) as members:
         await _send(members.url)
         await soak.settled(members)

@@ -62,7 +62,7 @@ class Shim:
 
 
 def shims(checkout: Path) -> list[Shim]:
-    """Return our shims and the checkout's, including those that cannot run."""
+    """Return our shims and the shims of the checkout, runnable or not."""
     return [*_shims_in(OURS, fails_over=True), *_shims_in(checkout / "shims", fails_over=False)]
 
 
