@@ -44,7 +44,7 @@ def test_the_default_has_the_type_of_the_signature(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in OPTION_NAMES if ABOUT[name].optional])
 def test_the_none_of_the_table_is_none_in_python(name: str) -> None:
-    """As documented in docs/options.md."""
+    """docs/options.md documents this."""
     in_a_url = ClusterURL.parse(f"amqp://a/?{name}=none").options
     assert with_overrides(Options(), **{name: None}) == in_a_url
     assert getattr(in_a_url, name) is None

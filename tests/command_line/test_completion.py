@@ -88,7 +88,7 @@ def test_commands_and_options_of_both_programs_are_offered(
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_takes_the_script_and_the_answers() -> None:
-    """In one process of bash, with canned answers instead of the program."""
+    """Runs in one process of bash, with canned answers instead of the program."""
     script = BashComplete(main, {}, "haclient", "_HACLIENT_COMPLETE").source()
     program = 'env() { printf "nospace,deadline=\\nplain,deliver\\n"; }; compopt() { echo "$@"; }; '
     program += (

@@ -175,7 +175,7 @@ def _disordered(history: History, times: Counter[Name]) -> Iterator[str]:
 
 
 def _shows_order(history: History, receipt: Receipt) -> bool:
-    """Return whether no message had been given back by then, so that order counts."""
+    """Return whether no message had been released by then, so that order counts."""
     left, drained = (times.get(receipt.queue, math.inf) for times in (history.left, history.drained))
     return receipt.at < left or receipt.at >= drained
 

@@ -120,7 +120,7 @@ class Load:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # With the error: a connection whose block ends without one flushes, and hides it by a timeout.
+        # Pass the error on: without one the connection flushes at its block's end, and a timeout hides it.
         await self._stack.__aexit__(kind, error, trace)
 
     def check(self) -> None:
@@ -234,7 +234,7 @@ class Load:
                     delivery = await receiver.receive(timeout=_GLANCE)
                     receipt = note_receipt(self._history, delivery, name, serial, queue)
                     await _settle(delivery, receipt, rng.random(), self._history)
-            # Before it detaches: nothing that it gives back comes to another one earlier.
+            # Before it detaches: no other consumer gets a message that it releases earlier.
             self._history.leaves(queue, time.monotonic())
             await receiver.close()
 
@@ -307,7 +307,7 @@ async def _drain(connection: aio.Connection, history: History, queue: str) -> No
             empty = answered and not deliveries and connection._core.session_number == session
         for delivery in deliveries:
             receipt = note_receipt(history, delivery, "drain", 0, queue)
-            with suppress(StaleDelivery):  # it comes again
+            with suppress(StaleDelivery):  # it will be redelivered
                 await delivery.accept()
                 history.accepts(receipt)
     await receiver.close()

@@ -125,7 +125,7 @@ async def all_killed_backup_first(cluster: Cluster, rng: random.Random) -> Async
 
 @fault("one after the other killed, the wrong one starts first")
 async def last_heir_starts_last(cluster: Cluster, rng: random.Random) -> AsyncIterator[None]:
-    """The backups die first, so the primary goes on alone: only it may come back."""
+    """The backups die first, so the primary continues alone: only it may become primary again."""
     primary, backups = cluster.primary, cluster.backups
     await cluster.kill(*backups)
     await asyncio.sleep(rng.uniform(0, 1))
@@ -335,7 +335,7 @@ async def backup_disk_full(cluster: Cluster, rng: random.Random) -> AsyncIterato
 
 @asynccontextmanager
 async def _disk_full(cluster: Cluster, victim: Member, rng: random.Random) -> AsyncIterator[None]:
-    """A member with a full disk does not end; it goes on when there is room, or is killed before."""
+    """A member with a full disk keeps running. It resumes when there is room, or is killed before that."""
     ballast = cluster.store_of(victim) / "ballast"
     damage.fill(ballast)
     await cluster.until_disk(victim, "stop")

@@ -17,7 +17,7 @@ from haclient.testing.peers.listening import Peer
 from haclient.testing.proxy import Proxy, proxy
 
 ARBITER = "arbiter"
-"""The party beside members and ``CLIENTS``."""
+"""The third kind of party, after members and ``CLIENTS``."""
 
 
 class Network(Protocol):
@@ -85,7 +85,7 @@ class ZooKeeperRoutes:
 
 @asynccontextmanager
 async def zookeeper_routes(folder: Path, members: Sequence[str]) -> AsyncIterator[ZooKeeperRoutes]:
-    """A ZooKeeper of its own and the routes to it."""
+    """A separate ZooKeeper and the routes to it."""
     from tests.zookeeper import ZooKeeper
 
     (folder / "zookeeper").mkdir()

@@ -1,4 +1,4 @@
-"""A primary whose disk is full stays primary, and loses nothing: it gets room, or another one takes over."""
+"""A primary whose disk is full stays primary, and loses nothing: it gets room, or a backup takes over."""
 
 from __future__ import annotations
 

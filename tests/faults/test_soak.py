@@ -38,7 +38,7 @@ async def test_ten_failovers_lose_nothing(seed: int, tmp_path: Path) -> None:
 
 
 async def test_without_time_for_the_failovers_there_is_a_verdict(tmp_path: Path) -> None:
-    """The time for faults is over at once: the queues are drained, and nothing is lost."""
+    """The time for faults ends at once. The queues are still drained, and nothing is lost."""
     plan = Plan(failovers=10, seed=1, options=ClusterOptions(), seconds=1e-9)
     result = await soak.soak(plan, tmp_path, lambda _what, _done: None)
     assert result.wrong == ["only 0 of 10 failovers after 1e-09 s"]

@@ -35,9 +35,9 @@ _CHUNK = 65536
 # The clients' talks within TLS, including the choice of a certificate by name.
 _SECURED = "send", "receive", "exchange", "large"
 _EXTERNAL = b"\x00\x53\x41\xc0\x0d\x02\xa3\x08EXTERNAL\xa0\x00"
-# SCRAM messages that contain a server's nonce, or a proof. A consumer's annotations: the map {x-a: "b"}, with
-# the sizes that members write.
+# A consumer's annotations: the map {x-a: "b"}, with the sizes that members write.
 _ANNOTATIONS = bytes.fromhex("d10000000c00000002a303782d61a10162")
+# SCRAM messages that contain a server's nonce, or a proof.
 _PROVES = re.compile(rb"r=[^,]+,s=|,p=|v=")
 
 

@@ -42,7 +42,7 @@ _LOOK = 0.1
 # Observations without new data until a client's peers count as quiet: it still reads from the kernel's
 # buffers.
 _UNTIL_QUIET = 5
-# Factor of seconds for a waiting caller, whose allowance is a share of the time and a constant.
+# Additional seconds for a waiting caller, whose allowance is a constant and a share of the time.
 _LONGER = 5.0
 # Seconds: a command's late imports, and its final output.
 _COMMAND = 1.0

@@ -44,8 +44,7 @@ _PATH = "/haclient"
 _SHARE = 0.2
 # Some acts a second, as the machine has two cores for all hosts.
 _HOSTILE_CLIENTS, _HOSTILE_PAUSE = 2, 0.5
-# Generations that a store keeps, more than a run has: a message received before it was settled never counts
-# as missing.
+# Messages left for the drain, more than a run sends: a loss in a consumed queue can stay unnoticed.
 _KEPT = 10**6
 _OPTIONS = ClusterOptions(
     members=len(MEMBERS), arbiter="zookeeper", heartbeat=_HEARTBEAT, backup_timeout=_BACKUP_TIMEOUT

@@ -242,7 +242,7 @@ def _victim(ground: Ground, rng: random.Random) -> Member:
 
 @fault("wrong promotion", longer=4.0)
 async def usurped(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
-    """Of any member: as it is, cut off from anybody, or cut off from the other members alone."""
+    """Promote any member: connected, cut off from any host, or cut off only from the other members."""
     member = rng.choice(ground.site.members.members)
     force = rng.random() < _FORCED
     others = [host for host in _EVERYBODY if host != member.name]

@@ -52,7 +52,7 @@ from tests.hosts.lab import Lab, missing
 
 # Seconds: a member starts and catches up in a few, on a busy machine in many.
 _WHOLE = 120.0
-# A read of the arbiter is a session of its own.
+# Seconds between reads of the arbiter, each of which opens a session.
 _LOOK = 0.25
 # Faults between new queues: each queue slows every catch-up.
 _QUEUE_EVERY = 5

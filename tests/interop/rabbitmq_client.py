@@ -1,8 +1,8 @@
 """An application on rabbitmq-amqp-python-client, with its publisher and consumer.
 
-rabbitmq_client.py check URL[,URL] its unmodified connection rabbitmq_client.py publish URL[,URL]
-ADDRESS COUNT until COUNT are settled after a loss rabbitmq_client.py consume URL[,URL] ADDRESS COUNT
-COUNT messages
+rabbitmq_client.py check   URL[,URL]                its unmodified connection
+rabbitmq_client.py publish URL[,URL] ADDRESS COUNT  until COUNT are settled after a loss
+rabbitmq_client.py consume URL[,URL] ADDRESS COUNT  COUNT messages
 
 The connection accepts only RabbitMQ 4, by ``product`` and ``version`` of the Open. ``publish`` and
 ``consume`` skip that check. The client's recovery begins with the peer's Close, which a killed process

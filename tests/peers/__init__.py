@@ -4,9 +4,11 @@ primary.
     async with primary() as good, BEHAVIOURS["redirect_after_open"](good) as passive:
         ...aio.connect(url(passive, good))...
 
-``primary`` a member that serves, and records its input ``parking`` a member that parks clients until it
-is promoted ``process`` primaries in a separate process ``apis`` both APIs of the client with one set of
-names ``watch`` collects a client's events, and waits for one
+``primary``    a member that serves, and records its input
+``parking``    a member that parks clients until it is promoted
+``process``    primaries in a separate process
+``apis``       both APIs of the client with one set of names
+``watch``      collects a client's events, and waits for one
 """
 
 from __future__ import annotations

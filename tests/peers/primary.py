@@ -54,8 +54,8 @@ def value(data: proton.Data) -> Any:
 class Primary(Peer):
     """A member that serves.
 
-    :ivar properties: the properties of its Open, such as ``haclient:generation``. By default it
-        announces that it never loses a message while it keeps its duplicate-detection id.
+    :ivar properties: the properties of its Open, such as ``haclient:generation``; by default only its
+        product and ``haclient:ids-live-with-messages``.
     :ivar container_id: the container id of its Open.
     :ivar grants: credit for each sender of a client; 0 stops all senders.
     :ivar outcome: the outcome of each received message; ``None`` leaves it unsettled, and grants no

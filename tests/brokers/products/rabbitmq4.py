@@ -39,7 +39,7 @@ _USUAL_MEMORY = "0.6"
 
 
 def missing() -> str:
-    """Why it cannot be started here; empty when it can."""
+    """Return why RabbitMQ 4 cannot be started here; empty if it can."""
     if not rabbitmq.installed(installed.DEBIAN_13):
         return "RabbitMQ 4 is not installed: scripts/setup_brokers.sh installs it"
     return "" if os.geteuid() == 0 else "RabbitMQ 4 runs by chroot, for which only root has the rights"

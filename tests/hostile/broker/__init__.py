@@ -3,9 +3,9 @@
     async with hostile_brokers(seed=7, behaviours=("sends more than its credit",)) as brokers:
         ...aio.connect(brokers.url())...
 
-``connection`` the server side of one connection: correct, except for a behaviour's changes
-``behaviours`` the behaviours by name, and the ranges of their random numbers ``listening`` several
-brokers that know each other, so that one can redirect to the next
+``connection``  the server side of one connection: correct, except for a behaviour's changes
+``behaviours``  the behaviours by name, and the ranges of their random numbers
+``listening``   several brokers that know each other, so that one can redirect to the next
 """
 
 from __future__ import annotations

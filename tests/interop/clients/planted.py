@@ -1,6 +1,7 @@
 """A client with deliberate faults, on the blocking API, to test the judge of the clients.
 
-planted.py send MEMBERS QUEUE PRODUCER RATE WINDOW planted.py receive MEMBERS QUEUE
+planted.py send    MEMBERS QUEUE PRODUCER RATE WINDOW
+planted.py receive MEMBERS QUEUE
 
 PLANTED names its fault with each 50th message: report it settled without sending it (``lose``), send it
 twice (``double``), give it up (``give up``), or exit (``end``).

@@ -181,8 +181,8 @@ def batches(
     """Yield the batches that one sender sends to every receiver of one kind.
 
     :param jms_receivers: whether the receivers speak JMS.
-    :param durable: make every message durable. Runs that cannot be durable are left out: a foreign
-        shim's large bodies, and every message of the JMS shim as a JMS sender.
+    :param durable: make every message durable. Runs without an option for that are left out: all runs
+        of a JMS sender, and the large bodies of foreign shims.
     """
     if durable and sender.speaks_jms:
         return

@@ -1,6 +1,7 @@
 """An application on rabbitmq-amqp-python-client, with its publisher and consumer.
 
-rabbitmq_amqp.py send MEMBERS QUEUE PRODUCER RATE WINDOW rabbitmq_amqp.py receive MEMBERS QUEUE
+rabbitmq_amqp.py send    MEMBERS QUEUE PRODUCER RATE WINDOW
+rabbitmq_amqp.py receive MEMBERS QUEUE
 
 The client's recovery begins with the peer's Close, which a killed process does not send, and its
 connection follows no redirect. So the application disables the recovery, tries the members in turn, and
