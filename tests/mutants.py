@@ -148,7 +148,7 @@ class Copy:
                 shutil.copy(file, folder)
 
     def passes(self, tests: tuple[str, ...], marks: str, limit: float | None) -> bool:
-        """Run tests until one fails; those that do not end within ``limit`` seconds have failed."""
+        """Run tests until one fails. Tests that exceed ``limit`` seconds count as failed."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", marks, *tests]
         with subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""One cluster for a test, or the reason to skip it; and what an application does with haclient."""
+"""One running cluster for a test, or the reason to skip it; and the steps of an application on haclient."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.peers.recorded_refusals import Refusal
 
 C = TypeVar("C", bound=BrokerCluster)
 SEND_SECONDS = 10.0
-# A message that was accepted, and is there, arrives sooner by far.
+# Seconds. An accepted message that is stored arrives far sooner.
 _RECEIVE_SECONDS = 2.0
 BODY = "x" * 1000
 
 
 @asynccontextmanager
 async def running(name: str, cluster: C) -> AsyncIterator[C]:
-    """Start it, and end it with the context.
+    """Start a cluster, and stop it at the end of the context.
 
-    :param name: that in ``clusters.NAMES`` of its product.
+    :param name: the cluster's name in ``clusters.NAMES``.
     """
     if reason := clusters.missing(name):
         pytest.skip(reason)
@@ -38,7 +38,7 @@ async def running(name: str, cluster: C) -> AsyncIterator[C]:
 
 
 async def refused(call: Awaitable[Any]) -> tuple[str, str]:
-    """The class of the error, and its first line; empty without an error."""
+    """Return the class of the error and its first line, or two empty strings without an error."""
     try:
         await call
     except HaclientError as error:
@@ -47,7 +47,7 @@ async def refused(call: Awaitable[Any]) -> tuple[str, str]:
 
 
 def check(refusal: Refusal, seen: tuple[str, str], endpoint: object) -> None:
-    """Whether a broker refused as recorded; numbers are not compared."""
+    """Check that a broker refused as recorded, ignoring numbers."""
     shown = refusal.shown.replace("{endpoint}", str(endpoint)).replace("{timeout}", f"{SEND_SECONDS:g}")
     assert (seen[0], _without_numbers(seen[1])) == (refusal.error or "", _without_numbers(shown))
 
@@ -57,21 +57,21 @@ def _without_numbers(text: str) -> str:
 
 
 async def connect(url: str) -> None:
-    """Connect, and nothing more."""
+    """Connect and close."""
     async with await aio.connect(url):
         pass
 
 
 async def attach(url: str, address: str, *, receive: bool = False, **how: Any) -> None:
-    """Attach a link, and nothing more."""
+    """Attach a link and close."""
     async with await aio.connect(url) as connection:
         await (connection.create_receiver if receive else connection.create_sender)(address, **how)
 
 
 async def send(url: str, address: str, count: int, *, timeout: float = SEND_SECONDS, **how: Any) -> None:
-    """Send so many messages, each of them accepted.
+    """Send ``count`` messages; each must be accepted.
 
-    :param timeout: seconds for each of them.
+    :param timeout: seconds for each message.
     """
     connection = await aio.connect(url)
     try:
@@ -83,7 +83,7 @@ async def send(url: str, address: str, count: int, *, timeout: float = SEND_SECO
 
 
 async def received(url: str, address: str, **how: Any) -> int:
-    """How many messages a new receiver gets."""
+    """Return the number of messages that a new receiver gets."""
     connection = await aio.connect(url)
     count = 0
     try:

@@ -1,6 +1,6 @@
-"""A bare AMQP client, the judge of the clusters: proton's engine over asyncio streams, and no haclient.
+"""A bare AMQP client, the judge of the clusters: proton's engine over asyncio streams, without haclient.
 
-It makes one connection to one member and gives up at the first sign of trouble.
+It makes one connection to one member and fails on the first error.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from tests.brokers.topology import Stored
 
 _CHUNK = 65536
 _CREDIT = 500
-# Nothing came for so long: what a client had not settled yet when its connection ended has been put back.
+# Seconds of silence after which a queue counts as drained. By then the broker has requeued the unsettled
+# messages of ended connections.
 _QUIET_SECONDS = 2.0
 _HANDSHAKE_SECONDS = 2.0
 _DRAIN_SECONDS = 120.0
-# proton's limit for what comes in one Open or Attach is far above this.
+# proton's own limit for one Open or Attach is far above this.
 _MAX_FRAME = 65536
 
 
 class BareError(Exception):
-    """The peer said no, went away, or said nothing."""
+    """The peer refused, closed the connection, or did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who a client is, and where.
+    """A client's credentials, and the virtual host it asks for.
 
-    :ivar hostname: of the Open; the virtual host, where the product has some.
+    :ivar hostname: the ``hostname`` of the Open; the virtual host in products that have some.
     """
 
     user: str = ""
@@ -45,7 +46,7 @@ class Account:
 
 
 class BareConnection:
-    """proton's objects, and the streams that carry their bytes."""
+    """A proton connection, its transport, and the streams that carry its bytes."""
 
     def __init__(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], account: Account) -> None:
         self._reader, self._writer = streams
@@ -68,7 +69,7 @@ class BareConnection:
     async def pump(self, done: Callable[[], bool]) -> None:
         """Exchange bytes until a condition holds.
 
-        :raises BareError: when the connection ends before, or the peer closes it or the session.
+        :raises BareError: if the connection ends first, or the peer closes it or the session.
         """
         self._write()
         while not done():
@@ -91,7 +92,7 @@ class BareConnection:
             raise BareError(str(context.remote_condition))
 
     async def attach(self, link: proton.Link) -> None:
-        """Open a link, and wait until the peer has taken it."""
+        """Open a link, and wait until the peer has attached it."""
         link.open()
         await self.pump(lambda: bool(link.state & proton.Endpoint.REMOTE_ACTIVE | self._refused(link)))
         terminus = link.remote_target if link.is_sender else link.remote_source
@@ -99,12 +100,12 @@ class BareConnection:
             raise BareError(str(link.remote_condition or f"{link.name} was refused"))
 
     async def close(self) -> None:
-        """Close in good order: what was settled before is with the peer."""
+        """Close the connection gracefully; everything settled before has reached the peer."""
         self.connection.close()
         await self.pump(lambda: bool(self.connection.state & proton.Endpoint.REMOTE_CLOSED))
 
     def session(self) -> proton.Session:
-        """A session; its Begin goes with what is written next."""
+        """Open a session. The next write carries its Begin."""
         session = self.connection.session()
         session.open()
         return session
@@ -122,7 +123,7 @@ class BareConnection:
 
 @asynccontextmanager
 async def connected(endpoint: Endpoint, account: Account) -> AsyncIterator[BareConnection]:
-    """An open connection."""
+    """Open a connection, and close its streams at the end of the context."""
     streams = await asyncio.open_connection(endpoint.host, endpoint.port)
     try:
         bare = BareConnection(streams, account)
@@ -136,7 +137,7 @@ async def connected(endpoint: Endpoint, account: Account) -> AsyncIterator[BareC
 
 
 async def refusal(endpoint: Endpoint, account: Account, address: str) -> str:
-    """Why a member takes no sender to an address; empty when it does."""
+    """Return why a member refuses a sender to an address; empty if it attaches one."""
     try:
         async with asyncio.timeout(_HANDSHAKE_SECONDS), connected(endpoint, account) as bare:
             await bare.attach(_sender(bare.session(), address))
@@ -147,7 +148,7 @@ async def refusal(endpoint: Endpoint, account: Account, address: str) -> str:
 
 
 async def send_refusal(endpoint: Endpoint, account: Account, address: str) -> str:
-    """Why a member accepts no message for an address; empty when it does."""
+    """Return why a member does not accept a message for an address; empty if it does."""
     try:
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
             await send(endpoint, account, address, "probe")
@@ -157,9 +158,9 @@ async def send_refusal(endpoint: Endpoint, account: Account, address: str) -> st
 
 
 async def receive_all(endpoint: Endpoint, account: Account, address: str) -> list[Stored]:
-    """Accept what is stored, until nothing has come for a while.
+    """Accept the stored messages until none has arrived for a while.
 
-    :raises BareError: when the connection fails; what it had taken by then is lost to the judge.
+    :raises BareError: if the connection fails. The messages accepted before are then lost to the judge.
     """
     stored: list[Stored] = []
     async with asyncio.timeout(_DRAIN_SECONDS), connected(endpoint, account) as bare:
@@ -205,7 +206,9 @@ def _sender(session: proton.Session, address: str) -> proton.Sender:
 
 
 def _progress(receiver: proton.Receiver) -> Callable[[], bool]:
-    """Whether more has come of a message: a large one takes its time, and is no silence."""
+    """Return a function that checks for new bytes of a message: a large message takes time without being
+    silent.
+    """
 
     def seen() -> tuple[int, bool]:
         delivery = receiver.current
@@ -222,7 +225,7 @@ def _take(receiver: proton.Receiver) -> list[Stored]:
         message.decode(receiver.recv(delivery.pending) or b"")
         body: object = message.body
         if isinstance(body, memoryview):
-            body = bytes(body)  # proton's view is of memory that goes with the message
+            body = bytes(body)  # proton's view is of memory that is freed with the message
         stored.append(Stored(message.id, body, message.delivery_count))
         receiver.advance()
         delivery.update(proton.Delivery.ACCEPTED)

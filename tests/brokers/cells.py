@@ -1,6 +1,6 @@
-"""The cells of the matrix: a cluster, a kind of program and a fault; and a subset that has every pair.
+"""The cells of the matrix (cluster, kind of program, fault), and a subset that covers every pair.
 
-Pure, and the same in every run, so that a run can be resumed.
+Pure, with the same result in every run, so that a run can be resumed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROGRAMS: dict[str, str] = {
     "blocking-connection": "blocking_connection",
     "cli": "command_line",
 }
-"""The kinds of programs, and the modules in ``tests.brokers.programs``."""
+"""The kinds of programs, and their modules in ``tests.brokers.programs``."""
 
 
 OTHER_CLIENTS: dict[str, str] = {
@@ -26,7 +26,7 @@ OTHER_CLIENTS: dict[str, str] = {
     "qpid-jms": "other_client",
     "rabbitmq-amqp": "other_client",
 }
-"""Programs on other clients, and their modules: rows to compare with, which need not hold."""
+"""Programs on other clients, and their modules. Their rows are for comparison and may fail."""
 
 
 class Cell(NamedTuple):
@@ -44,7 +44,7 @@ _COMPARED = {"rabbitmq4": tuple(OTHER_CLIENTS), "activemq": ("proton-container",
 
 
 def of_other_clients(faults: Mapping[str, frozenset[Fault]]) -> list[Cell]:
-    """Return a kill for each other client at the clusters that can be started."""
+    """Return one kill for each other client, at every cluster that can be started."""
     return [
         Cell(name, client, Fault.KILL)
         for name, clients in _COMPARED.items()
@@ -54,9 +54,9 @@ def of_other_clients(faults: Mapping[str, frozenset[Fault]]) -> list[Cell]:
 
 
 def every(faults: Mapping[str, frozenset[Fault]]) -> list[Cell]:
-    """The whole matrix.
+    """Return the whole matrix.
 
-    :param faults: by the names of the clusters, those that make sense there.
+    :param faults: the faults that apply to each cluster, by cluster name.
     """
     ordered = {name: sorted(those, key=lambda fault: fault.value) for name, those in faults.items()}
     return [
@@ -67,9 +67,9 @@ def every(faults: Mapping[str, frozenset[Fault]]) -> list[Cell]:
 
 
 def pairwise(cells: Sequence[Cell]) -> list[Cell]:
-    """A subset in which every pair of cluster, program and fault occurs that occurs in these cells.
+    """Return a subset that contains every pair of cluster, program and fault that occurs in these cells.
 
-    Greedy: the cell with the most pairs that are still missing comes next, of equals the first.
+    Greedy: the next cell is the one with the most missing pairs; among equals, the first.
     """
     missing = {pair for cell in cells for pair in _pairs(cell)}
     chosen = []
@@ -81,5 +81,5 @@ def pairwise(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _pairs(cell: Cell) -> Iterator[tuple[object, object]]:
-    """The columns have no value in common, so a pair needs no names of columns."""
+    """Return the pairs of a cell's values. No two columns share a value, so a pair needs no column names."""
     return combinations(cell, 2)

@@ -1,6 +1,7 @@
 """The clusters by name: the rows of the matrix.
 
-A product that is not installed is no error here: ``missing`` says why, and the row is skipped with that.
+A product that is not installed is no error: ``missing`` returns the reason, and the row is skipped with
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.brokers.topology import BrokerCluster, Launch
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """How to start a cluster, and why it may be impossible."""
+    """The launcher of a cluster, and the check whether it can run here."""
 
     missing: Callable[[], str]
     launch: Callable[[Launch], BrokerCluster]
@@ -45,10 +46,10 @@ NAMES = tuple(_PRODUCTS)
 
 
 def missing(name: str) -> str:
-    """Why a cluster cannot be started here; empty when it can."""
+    """Return why a cluster cannot be started here; empty if it can."""
     return _PRODUCTS[name].missing()
 
 
 def launch(name: str, how: Launch) -> BrokerCluster:
-    """A cluster that is not started yet; see ``missing``."""
+    """Return a cluster that is not started yet; see ``missing``."""
     return _PRODUCTS[name].launch(how)

@@ -1,12 +1,12 @@
-"""When a client dialled: from its telemetry, how soon after an outage, and how often while nobody served.
+"""A client's dials, from its telemetry: how soon after an outage, and how often while no member served.
 
 Rules
 -----
-* The *next dial* is the first one at the new primary after that began to accept.  It is 0 for a client whose
-  connection was on its way by then, or back: its SYN was kept, a member had parked it, or it was faster than
-  the judge.
+* The *next dial* is the first one at the new primary after it began to accept. It is 0 if the connection
+  was pending by then, or open already: the kernel repeated its SYN, a member had parked it, or the client
+  noticed the primary sooner than the judge did.
 * The *handshake* lasts from the next dial until the connection is usable, further dials included.
-* Rates count the dials at one address that did not connect: a refusal is a SYN.
+* Rates count the dials at one address that did not connect: a refused dial is a SYN too.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SECOND = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """One attempt of a client.
+    """One connection attempt of a client.
 
     :ivar endpoint: ``host:port``.
-    :ivar began: monotonic seconds, as ``ended``.
+    :ivar began: monotonic seconds, like ``ended``.
     :ivar connected: whether it ended in a usable connection.
     """
 
@@ -41,10 +41,10 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class NextDial:
-    """How a client came back.
+    """A client's return to a primary.
 
     :ivar after: seconds from the moment the primary accepted until the next dial.
-    :ivar handshake: seconds from then on until the connection was usable.
+    :ivar handshake: seconds from that dial until the connection was usable.
     """
 
     after: float
@@ -52,7 +52,7 @@ class NextDial:
 
 
 def read(folder: Path) -> list[Dial]:
-    """The dials in the telemetry of one client, in order."""
+    """Return the dials in one client's telemetry, in order."""
     dials = (_dial(facts) for path in sorted(folder.glob("*.jsonl*")) for facts in _attempts(path))
     return sorted(dials, key=lambda dial: dial.began)
 
@@ -78,11 +78,11 @@ def _dial(facts: dict[str, Any]) -> Dial:
 def next_dial(
     dials: Iterable[Dial], endpoint: str, *, lost: float, since: float, until: float
 ) -> NextDial | None:
-    """How a client came back to a primary.
+    """Return how soon a client was back at a primary.
 
-    :param lost: when the outage began: a client may be back before the judge knows that the primary accepts.
+    :param lost: when the outage began. A client may be back before the judge sees the primary accept.
     :param since: when the primary began to accept; ``until``: when the next outage began.
-    :returns: ``None`` if it did not connect there in that time.
+    :returns: ``None`` if the client did not connect there in that time.
     """
     at_it = (dial for dial in dials if dial.endpoint == endpoint)
     there = [dial for dial in at_it if dial.ended >= lost and dial.began < until]
@@ -96,7 +96,7 @@ def next_dial(
 
 
 def refused(dials: Iterable[Dial], since: float, until: float) -> list[list[float]]:
-    """When the dials that did not connect began, for each address."""
+    """Return, for each address, when the dials that did not connect began."""
     times = defaultdict[str, list[float]](list)
     for dial in dials:
         if not dial.connected and since <= dial.began < until:
@@ -105,10 +105,12 @@ def refused(dials: Iterable[Dial], since: float, until: float) -> list[list[floa
 
 
 def most_in_a_second(times: Sequence[float]) -> int:
-    """The most of these moments, in order, within any second."""
+    """Return the largest number of these ordered moments within any second."""
     return max((sum(first <= time < first + _SECOND for time in times) for first in times), default=0)
 
 
 def smallest_gap(times: Sequence[float]) -> float | None:
-    """Seconds between the two of these moments, in order, that are closest; ``None`` for fewer than two."""
+    """Return the shortest time in seconds between two of these ordered moments; ``None`` if there are fewer
+    than two.
+    """
     return min((later - earlier for earlier, later in pairwise(times)), default=None)

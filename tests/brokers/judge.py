@@ -1,19 +1,19 @@
-"""Judges the histories of a cell's programs, after a final drain by a bare client.  Pure.
+"""Judges the histories of a cell's programs, after a final drain by a bare client. Pure.
 
 Rules
 -----
-* *Missing*: settled, and neither received by the consumer nor drained.
-* *Doubled*: stored twice.  In the queue that nobody consumes from, each message that is drained twice.  In
-  the other one, a message that comes again as if for the first time (delivery count 0), although no outage
-  lies between.  What a client says of its own connection is no excuse: it is what is judged.
-* *Redelivered*: any other message that comes again.  A consumer whose accept was lost gets it again.
+* *Missing*: settled, but neither received by the consumer nor drained.
+* *Doubled*: stored twice. In the queue without consumers, each message that is drained twice. In the other
+  queue, a message delivered again with delivery count 0 although no outage lies between. The losses that a
+  client reports are no excuse: the client is under test.
+* *Redelivered*: any other message that is delivered again. A consumer whose accept was lost gets it again.
 * An *outage* ends with the first settlement after the longest gap that begins before the primary accepts
-  again.  The *client's share* is the part of it after the primary accepts; 0 if the judge noticed that later
-  than the client.
-* ``haclient send`` reports no settlements one by one.  Where there are none, the first receipts of messages
-  take their place, and the outage contains that of the consumer.
-* An error that is not in ``ALLOWED`` is wrong, and so is a call that gives up before its deadline, or that
-  has not returned long after it.
+  again. The *client's share* is the part after the primary accepts. It is 0 if the client noticed the
+  primary before the judge.
+* ``haclient send`` does not report single settlements. For its messages, the first receipts take their
+  place, so the outage includes the consumer's.
+* An error that is not in ``ALLOWED`` is wrong. So is a call that gives up before its deadline, or returns
+  long after it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from tests.faults.history import Fate, History, Link, Name, Receipt
 from tests.hosts.journal import read as read_journals
 
 ALLOWED = frozenset({"SendTimeout", "Timeout", "MessageNotAccepted", "SendException", "StaleDelivery"})
-"""The errors that a program may see: the send timeout and the refusal, of haclient and of proton."""
+"""The errors that a program may see: send timeout and refusal, of haclient and of proton."""
 _TIMEOUTS = frozenset({"SendTimeout", "Timeout"})
-# By so much the clocks of a call and of its caller may differ, and by so much a busy machine may be late.
+# Seconds: the clocks of a call and its caller may differ by the first, a busy machine may be late by the
+# second.
 _EARLY, _LATE = 0.05, 30.0
 _DRAINED = Link("drain", 0, 0)
 _MOST_EXAMPLES = 5
@@ -43,13 +44,13 @@ _MOST_EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A fault, in seconds of the monotonic clock, as the judge saw it.
+    """A fault, in seconds of the monotonic clock, as the judge observed it.
 
-    :ivar asked: when it was asked for; from then on connections may be lost.
+    :ivar asked: when it was requested; connections may be lost from then on.
     :ivar began: when the primary was gone.
-    :ivar accepting: from then on the new one accepted; ``ended``: when the judge knew it.
-    :ivar endpoint: where clients find the new one, as ``host:port``.
-    :ivar over: until then clients may find out that their connections are lost.
+    :ivar accepting: when the new primary began to accept; ``ended``: when the judge knew it.
+    :ivar endpoint: the client-side address of the new primary, as ``host:port``.
+    :ivar over: until then clients may discover lost connections.
     """
 
     asked: float
@@ -60,7 +61,7 @@ class Outage:
     over: float
 
     def touches(self, first: float, last: float) -> bool:
-        """Whether a connection may have been lost between two moments."""
+        """Return whether a connection may have been lost between two moments."""
         return self.asked <= last and first <= self.over
 
 
@@ -68,8 +69,8 @@ class Outage:
 class Failure:
     """A call that ended with an error.
 
-    :param after: seconds that it took.
-    :param limit: seconds that it was given; 0 for a call that has no limit.
+    :param after: seconds that the call took.
+    :param limit: the call's time limit in seconds; 0 without a limit.
     """
 
     process: str
@@ -82,17 +83,17 @@ class Failure:
 
 @dataclass(slots=True)
 class Evidence:
-    """What all programs of a cell wrote, and what was drained."""
+    """The records of all programs of a cell, and the drained messages."""
 
     history: History = field(default_factory=History)
     failures: list[Failure] = field(default_factory=list)
     dials: dict[str, list[Dial]] = field(default_factory=dict)
-    """By program, in order."""
+    """The dials of each program, in order."""
     silent: set[str] = field(default_factory=set)
-    """Producers that report their settlements at their end only."""
+    """Producers that report their settlements only when they end."""
 
     def drains(self, queue: str, bodies: Iterable[object], at: float) -> None:
-        """These were still stored."""
+        """Record messages that the final drain found."""
         for body in bodies:
             self.history.receives(Receipt(decode(body), queue, _DRAINED, 0, at))
 
@@ -100,7 +101,7 @@ class Evidence:
 def read(paths: Sequence[Path], *, kept: str) -> Evidence:
     """Read journals.
 
-    :param kept: the queue that nobody consumes from.
+    :param kept: the queue without consumers.
     """
     evidence = Evidence()
 
@@ -119,13 +120,13 @@ def read(paths: Sequence[Path], *, kept: str) -> Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the judge found.
+    """The judge's findings.
 
     :param outages: seconds, for each producer and fault; ``shares``: the client's part of each.
-    :param next_dials: seconds, for each program and fault, as ``handshakes``: see ``dials``.
-    :param most_dials: of one program at one address within a second while nobody served.
-    :param smallest_gap: seconds between two of those; ``None`` if there were no two.
-    :param wrong: everything that must not have happened; empty is good.
+    :param next_dials: seconds, for each program and fault; likewise ``handshakes``: see ``dials``.
+    :param most_dials: the most dials of one program at one address within a second while no member served.
+    :param smallest_gap: the least seconds between two of those dials; ``None`` if there were no two.
+    :param wrong: every violation; empty is good.
     """
 
     sent: int
@@ -148,7 +149,7 @@ class Judgement:
 def judge(evidence: Evidence, faults: Sequence[Outage], *, detects_duplicates: bool) -> Judgement:
     """Judge a history whose queues have been drained.
 
-    :param detects_duplicates: whether a message that is stored twice is wrong.
+    :param detects_duplicates: whether a message stored twice is a violation.
     """
     verdict = check(evidence.history)
     live = _doubled(evidence, faults)
@@ -196,7 +197,7 @@ def _objection(failure: Failure) -> str:
 
 
 def _doubled(evidence: Evidence, faults: Sequence[Outage]) -> Iterator[Name]:
-    """Messages of queues with a consumer that came again without a reason."""
+    """Yield the messages of consumed queues that were delivered again without an outage between."""
     before: dict[Name, Receipt] = {}
     for receipt in sorted(evidence.history.receipts, key=lambda receipt: receipt.at):
         if receipt.queue in evidence.history.kept:
@@ -210,7 +211,7 @@ def _doubled(evidence: Evidence, faults: Sequence[Outage]) -> Iterator[Name]:
 
 
 def settlements(evidence: Evidence) -> dict[str, list[float]]:
-    """When the messages of each producer were settled; for one that does not tell, when they arrived."""
+    """Return when each producer's messages were settled; for a silent producer, when they arrived."""
     history, times = evidence.history, defaultdict[str, list[float]](list)
     for name, fate in history.fates.items():
         if fate is Fate.ACKNOWLEDGED and name.producer not in evidence.silent:
@@ -250,10 +251,10 @@ def _measured(evidence: Evidence, faults: Sequence[Outage]) -> Iterator[tuple[fl
 
 
 def end_of_outage(times: Sequence[float], fault: Outage) -> float | None:
-    """The first settlement after the longest gap that begins before a primary accepts again.
+    """Return the first settlement after the longest gap that begins before a primary accepts again.
 
-    :param times: of settlements, in order.
-    :returns: ``None`` if nothing was settled any more.
+    :param times: the moments of settlements, in order.
+    :returns: ``None`` if nothing was settled afterwards.
     """
     gaps = [
         (later - max(earlier, fault.began), later)

@@ -1,12 +1,12 @@
-"""The matrix: clusters x programs x faults, each cell under load, and what the clients lost.
+"""The matrix: clusters x programs x faults. Runs each cell under load and records the clients' losses.
 
     python -m tests.brokers.matrix                                # a subset with every pair
     python -m tests.brokers.matrix --whole --resume               # all cells that do not hold yet
     python -m tests.brokers.matrix --only "pair kill" --kills 20  # these cells, 20 kills each
 
-It appends a row to the file of results for each cell.  At the end it prints two tables of everything in that
-file: by cell, and by cluster and fault.  It exits with 1 if a cell of this run does not hold.  Programs on
-other clients (``cells.OTHER_CLIENTS``) have rows to compare with, which need not hold.
+It appends a row to the results file for each cell. At the end it prints two tables of the whole file: by
+cell, and by cluster and fault. It exits with 1 if a cell of this run does not hold. Programs on other
+clients (``cells.OTHER_CLIENTS``) have rows for comparison, which may fail.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _SHORT = {
     Cell("rabbitmq4", "asyncio", Fault.KILL): 2,
     Cell("activemq", "asyncio", Fault.KILL): 2,
 }
-"""How often each fault is made in the short run."""
+"""Repetitions of each fault in the short run."""
 _SHORT_STABLE_AFTER = 1.0
-"""Seconds; most of a short run would else be spent between its faults."""
+"""Seconds. The default would make most of a short run a pause between faults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is asked for.
+    """The options of one run.
 
-    :param cells: and how often each fault is made.
-    :param results: the file that rows are added to.
-    :param keep: histories and logs of cells that hold as well.
+    :param cells: the cells, with the number of faults for each.
+    :param results: the file that rows are appended to.
+    :param keep: keep the histories and logs of cells that hold, too.
     :param stable_after: see ``run.Job``.
     """
 
@@ -68,7 +68,7 @@ class Plan:
 
 
 def faults() -> dict[str, frozenset[Fault]]:
-    """The faults of each cluster that can be started here."""
+    """Return the faults of each cluster that can be started here."""
     with tempfile.TemporaryDirectory() as folder:
         return {
             name: clusters.launch(name, Launch(Path(folder) / name)).faults
@@ -78,13 +78,13 @@ def faults() -> dict[str, frozenset[Fault]]:
 
 
 def selected(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
-    """The cells that have each word of one of these texts."""
+    """Return the cells that contain every word of at least one of these texts."""
     wanted = [set(text.split()) for text in only]
     return [cell for cell in cells if not wanted or any(words <= set(str(cell).split()) for words in wanted)]
 
 
 async def run_cells(plan: Plan) -> bool:
-    """Run each cell, one after the other; whether all that could be run hold, and one could."""
+    """Run the cells one after the other. Return whether all that could run hold, and at least one ran."""
     holds, ran = True, not plan.cells
     for number, (cell, times) in enumerate(plan.cells.items(), 1):
         click.echo(f"[{number} of {len(plan.cells)}] {cell}, {times} times")
@@ -139,7 +139,7 @@ async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:
 
 
 def _missing(program: str) -> str:
-    """Build what a program needs; why that is impossible, or empty."""
+    """Build a program's dependencies. Return why that is impossible, or an empty text."""
     for client in CLIENTS:
         if client.name == program:
             try:
@@ -171,7 +171,7 @@ def _report(row: Row) -> None:
 
 
 def commit() -> str:
-    """Of this repository, with a ``+`` if something is changed."""
+    """Return the commit of this repository, with a ``+`` if there are uncommitted changes."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(_ROOT), *arguments]
@@ -207,7 +207,7 @@ def main(
     keep: bool,
     show: bool,
 ) -> None:
-    """Run cells of the matrix, and print what is in the file of results."""
+    """Run cells of the matrix, and print the file of results."""
     logging.getLogger("broker_stub").setLevel(logging.CRITICAL)
     skipped = {name: reason for name in clusters.NAMES if (reason := clusters.missing(name))}
     holds = True
@@ -230,7 +230,7 @@ def main(
 
 
 def _chosen(only: Sequence[str], *, whole: bool) -> list[Cell]:
-    """A word that names a cell outside the subset brings the cell in."""
+    """Return the chosen cells. A word that names a cell outside the subset adds that cell."""
     can_be_made = faults()
     cells, others = every(can_be_made), of_other_clients(can_be_made)
     if unknown := [text for text in only if not selected([*cells, *others], [text])]:

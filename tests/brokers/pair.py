@@ -1,10 +1,11 @@
-"""Our own pair as a cluster of the matrix: two members, with the supervisor that a local cluster has.
+"""The broker pair of this repository as a cluster of the matrix: two members and a local cluster's
+supervisor.
 
 Rules
 -----
-* The supervisor does what a resource manager would: it promotes when the primary is dead, starts a dead
-  member again, and kills one that is silent for some seconds.
-* Stores and the arbiter are in the cluster's folder, the members' logs in the supervisor's own.
+* The supervisor acts as a resource manager: it promotes a member when the primary is dead, restarts a dead
+  member, and kills one that is silent for some seconds.
+* Stores and the arbiter are in the cluster's folder, the members' logs in the supervisor's own folder.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from tests.brokers.vip import Vip
 
 T = TypeVar("T")
 
-# A machine with two cores that does other things too starts a member in seconds.
+# Seconds. A busy machine with two cores needs several to start a member.
 _PATIENCE = 120.0
 _POLL = 0.05
 _PROBE = "judge.probe"
 _NOBODY = bare.Account()
 _LOG_TAIL = 1500
-# Not followed: behind a forwarder they lead around it.
+# Redirects and pushed members would lead clients around the forwarder.
 _BEHIND_FORWARDERS = "redirects=none&pushed_members=ignore"
 
 
@@ -56,7 +57,7 @@ class Pair:
 
     def __init__(self, how: Launch) -> None:
         self._how = how
-        # Both down: they are started again by ``_start_again``, not by the supervisor.
+        # After BOTH_DOWN, ``_start_again`` restarts the members, not the supervisor.
         restart = how.fault is not Fault.BOTH_DOWN
         self._cluster = LocalCluster(LocalClusterOptions(store=how.folder, restart=restart))
         self._routes: dict[str, Proxy] = {}
@@ -105,7 +106,7 @@ class Pair:
             await self._stack.aclose()
 
     async def _follow(self, vip: Vip) -> None:
-        """Let the address lead to the primary, and cut what led to another one."""
+        """Point the VIP at the primary, and cut connections to any other member."""
         while True:
             primary = self._cluster.primary
             if primary is None:
@@ -160,10 +161,10 @@ class Pair:
             self._cluster.restart(member)
 
     def _do(self, work: Coroutine[Any, Any, object], what: str) -> None:
-        """Let it go on after ``inject``; ``whole`` raises its error."""
+        """Run this in the background after ``inject``; ``whole`` raises its error."""
         self._pending.add(asyncio.create_task(work, name=f"{what} the primary"))
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- observing --------------------------------------------------------------------------------
 
     async def serving(self) -> Served:
         """See ``BrokerCluster``."""
@@ -180,7 +181,9 @@ class Pair:
             await asyncio.gather(*tries, return_exceptions=True)
 
     def _seen(self) -> list[tuple[Endpoint, Endpoint]]:
-        """Where to ask, and where clients look for it: a VIP serves once it leads to a primary."""
+        """Return pairs of addresses: one to probe, one that clients use. A VIP serves once it points at a
+        primary.
+        """
         if self._vip is not None:
             vip = Endpoint(self._vip.host, self._vip.port)
             return [(vip, vip)]
@@ -247,7 +250,7 @@ class Pair:
 
 
 async def _accepted(asked: Endpoint, seen: Endpoint) -> Served:
-    """Wait until a member accepts, from now on."""
+    """Wait until a member accepts a probe that begins from now on."""
     while True:
         since = time.monotonic()
         if not await bare.refusal(asked, _NOBODY, _PROBE):

@@ -1,4 +1,4 @@
-"""The programs of a cell as processes, and what their journals say while they run."""
+"""The programs of a cell as processes, and the progress that their journals show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.brokers.programs import task as programs
 from tests.brokers.programs.task import PATIENCE, Task
 from tests.faults.history import Fate
 
-# Seconds: to start and attach; and, beyond its own patience, to end.
+# Seconds: to start and attach; to end, in addition to the program's own patience.
 _START, _END = 120.0, PATIENCE + 60.0
 _POLL = 0.05
 _TAIL = 600
@@ -25,14 +25,14 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class ProgramError(Exception):
-    """A program ended, or did nothing for too long; the text has the end of its standard error."""
+    """A program ended, or made no progress for too long. The text has the end of its standard error."""
 
 
 class Program:
     """One process.
 
-    :ivar progress: how many settlements of a producer, or receipts of a consumer, there are so far.
-    :ivar shows_progress: false for a producer that reports its settlements at its end only.
+    :ivar progress: the settlements of a producer, or the receipts of a consumer, so far.
+    :ivar shows_progress: false for a producer that reports its settlements only when it ends.
     """
 
     def __init__(self, task: Task, process: Process, errors: Path) -> None:
@@ -44,7 +44,7 @@ class Program:
         self._offset = 0
 
     async def until_ready(self) -> None:
-        """Wait until its link is attached."""
+        """Wait until the program's link is attached."""
         assert self._process.stdout is not None
         async with self._limit("not attached", _START):
             if await self._process.stdout.readline() != b"ready\n":
@@ -52,9 +52,9 @@ class Program:
                 raise ProgramError(self._tail("ended before it was attached"))
 
     def read(self) -> None:
-        """Count what it has written since the last time.
+        """Count the journal lines written since the last call.
 
-        :raises ProgramError: when it has ended.
+        :raises ProgramError: if the program has ended.
         """
         with Path(self.task.journal).open("rb") as journal:
             journal.seek(self._offset)
@@ -66,7 +66,7 @@ class Program:
             raise ProgramError(self._tail(f"ended with {self._process.returncode}"))
 
     async def until(self, progress: int, what: str, seconds: float) -> None:
-        """Wait for so much progress."""
+        """Wait until ``progress`` reaches this number."""
         async with self._limit(what, seconds):
             self.read()
             while self.progress < progress:
@@ -74,7 +74,7 @@ class Program:
                 self.read()
 
     async def finish(self) -> None:
-        """Let it finish, and wait for that."""
+        """Close the program's input, and wait until it ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         async with self._limit("did not finish", _END):
@@ -83,7 +83,7 @@ class Program:
             raise ProgramError(self._tail(f"ended with {code}"))
 
     async def kill(self) -> None:
-        """SIGKILL, if it is there."""
+        """Send SIGKILL if the process runs."""
         if self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -110,7 +110,7 @@ class Program:
 
 @asynccontextmanager
 async def running(program: str, *tasks: Task) -> AsyncIterator[list[Program]]:
-    """Programs of one kind, attached; those that are left at the end are killed."""
+    """Start programs of one kind, attached. Kill the remaining ones at the end of the context."""
     programs: list[Program] = []
     try:
         for task in tasks:
@@ -136,6 +136,6 @@ async def _start(program: str, task: Task) -> Program:
 
 
 def _environment() -> dict[str, str]:
-    """Without what would change the client under test."""
+    """Return the environment without the variables that would configure the client under test."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HACLIENT_")}
     return {**kept, "PYTHONPATH": str(_ROOT)}

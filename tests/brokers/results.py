@@ -1,6 +1,6 @@
 """The results of the matrix: one line of JSON for each cell that ran, and tables of them.
 
-A file may hold the rows of several runs: they add up.
+A file may hold the rows of several runs. The tables add them up.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _SUMS = tuple(name for name in _HEADER if name != "program")
 class Row:
     """One run of one cell.
 
-    :param commit: of the repository; with a ``+`` for one with changes.
-    :param seed: of the whole run.
+    :param commit: the commit of the repository, with a ``+`` for uncommitted changes.
+    :param seed: the seed of the whole run.
     :param date: when it began, ISO 8601.
-    :param version: of the broker.
-    :param times: how often the fault was made; 0 for a cell that could not be judged.
+    :param version: the broker's version.
+    :param times: the number of faults; 0 for a cell that could not be judged.
     :param outages: seconds, one for each fault and producer; ``shares``: the client's part of each.
-    :param next_dials: seconds from the moment a primary accepts until a program dials it, and ``handshakes``:
-        from then until it is connected; one for each fault and program.
-    :param most_dials: of one program at one address within a second while nobody served.
-    :param smallest_gap: seconds between two of those.
-    :param errors: of calls, by their classes.
-    :param wrong: what must not have happened.
-    :param broken: why the cell ended early without the client being at fault.
-    :param skipped: why it could not be run at all.
-    :param load: of the machine at the end (one minute's average): a busy one makes outages longer.
+    :param next_dials: seconds from the moment a primary accepts until a program dials it, one for each
+        fault and program; ``handshakes``: from then until it is connected.
+    :param most_dials: the most dials of one program at one address within a second while no member served.
+    :param smallest_gap: the least seconds between two of those dials.
+    :param errors: the number of failed calls, by error class.
+    :param wrong: every violation.
+    :param broken: why the cell ended early without a fault of the client.
+    :param skipped: why it could not run at all.
+    :param load: the machine's load at the end (one minute's average): a busy machine makes outages longer.
     """
 
     commit: str
@@ -88,12 +88,12 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether the cell ran to its end, and nothing was wrong."""
+        """Return whether the cell ran to its end without a violation."""
         return not (self.wrong or self.broken or self.skipped)
 
     @property
     def cell(self) -> tuple[str, str, str]:
-        """What identifies the cell."""
+        """Return the cell's identity: cluster, program and fault."""
         return self.cluster, self.program, self.fault
 
 
@@ -105,7 +105,7 @@ def append(path: Path, row: Row) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """Every row of a file; none of one that is not there."""
+    """Return every row of a file, or none if it does not exist."""
     if not path.exists():
         return []
     return [Row(**json.loads(line)) for line in path.read_text().splitlines()]
@@ -152,12 +152,12 @@ def _figures(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def spread(seconds: Sequence[float]) -> str:
-    """Median and worst."""
+    """Return median and maximum as text."""
     return f"{statistics.median(seconds):.2f} / {max(seconds):.2f} s" if seconds else "-"
 
 
 def shown_gap(seconds: float | None) -> str:
-    """The smallest time between two dials."""
+    """Return the smallest time between two dials as text."""
     return "-" if seconds is None else f"{seconds:.2f} s"
 
 

@@ -1,7 +1,7 @@
-"""Runs one cell: a cluster under load, its fault so many times, a drain, and the judgement.
+"""Runs one cell: a cluster under load, repeated faults, a drain, and the judgement.
 
-Two producers and one consumer of the cell's kind run at a time.  One producer sends to a queue that the
-consumer receives from; the other one to a queue that nobody receives from before the drain.
+Two producers and one consumer of the cell's kind run concurrently. One producer sends to the consumer's
+queue, the second one to a queue without consumers until the drain.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ LIVE, KEPT = "live", "kept"
 # Messages a second.
 _LIVE_RATE, _KEPT_RATE = 100.0, 40.0
 _HEARTBEAT = 4
-"""Seconds.  Shorter than the silences, so that the programs notice them."""
-# A client finds out that its peer is silent after at most two heartbeats.  A stopped one goes on first.
+"""Seconds. Shorter than the silences, so that the programs notice them."""
+# Seconds. A client notices a silent peer after at most two heartbeats. A stopped client first continues.
 _FINDS_OUT = {
     Fault.PAUSE: PAUSE_SECONDS + 2 * _HEARTBEAT,
     Fault.SILENCE: 2.0 * _HEARTBEAT,
     Fault.ALARM: ALARM_SECONDS + 2 * _HEARTBEAT,
     Fault.NO_QUORUM: NO_QUORUM_SECONDS + 2 * _HEARTBEAT,
 }
-# After a fault, so many outcomes show that the load is back.
+# So many outcomes after a fault show that the load is back.
 _CALM_OUTCOMES = 20
 STABLE_AFTER = 5.0
-"""Seconds, as the option of that name is by default."""
-# Then a moment passes, in seconds, at random: more than ``stable_after``, or the backoff would go on from
-# that of the fault before.
+"""Seconds, the default of the option ``stable_after``."""
+# Then a random time passes, in seconds, beyond ``stable_after``. Otherwise the backoff would continue from
+# the fault before.
 _MORE_CALM = (0.5, 2.5)
-# The start of a cluster, and one fault with everything around it.
+# Seconds: the start of a cluster, one whole fault, and the end.
 _START, _FAULT, _END = 300.0, 400.0, 600.0
 
 Report = Callable[[str], object]
@@ -58,11 +58,11 @@ Report = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is asked for.
+    """The parameters of one cell's run.
 
-    :param folder: for histories; those of a cell that holds are of no use afterwards.
-    :param times: how often the fault is made.
-    :param stable_after: the option of the programs, and the least time between faults.
+    :param folder: the folder for histories, which are not needed after a cell that holds.
+    :param times: the number of faults.
+    :param stable_after: the programs' option, and the least time between faults.
     """
 
     cell: Cell
@@ -75,10 +75,10 @@ class Job:
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What came out of a cell.
+    """The result of one cell.
 
-    :ivar faults: what happened, until the cell ended.
-    :ivar broken: why the cell could not be run to its end, without the client being at fault.
+    :ivar faults: the outages until the cell ended.
+    :ivar broken: why the cell ended early without a fault of the client.
     """
 
     faults: list[Outage]
@@ -89,7 +89,7 @@ class Run:
 
 
 async def run(job: Job, cluster: BrokerCluster) -> Run:
-    """Run a cell; what goes wrong is in the result, never raised."""
+    """Run a cell. Failures are part of the result and never raised."""
     result = Run(faults=[], wrong=[], version=cluster.version)
     try:
         async with asyncio.timeout(_START):
@@ -138,7 +138,7 @@ async def _run(job: Job, cluster: BrokerCluster, result: Run) -> None:
 
 
 async def _outage(fault: Fault, cluster: BrokerCluster) -> Outage:
-    """Make the fault, and wait until it is served again."""
+    """Inject the fault, and wait until the cluster serves again."""
     asked = time.monotonic()
     began = await cluster.inject(fault)
     served = await cluster.serving()
@@ -183,7 +183,7 @@ def _tasks(url: str, queues: dict[str, str], job: Job) -> list[Task]:
 
 
 def with_options(url: str, options: str) -> str:
-    """A cluster URL with more options."""
+    """Return a cluster URL with more options."""
     if "?" in url:
         return f"{url}&{options}"
     scheme, _, rest = url.partition("://")
@@ -191,14 +191,14 @@ def with_options(url: str, options: str) -> str:
 
 
 async def _calm(programs: list[Program], cluster: BrokerCluster, rng: random.Random, least: float) -> None:
-    """Wait until every program is at work and the cluster is whole, and then a while."""
+    """Wait until every program progresses and the cluster is whole, and then a random time."""
     await _progress(programs, _CALM_OUTCOMES, "not at work")
     await cluster.whole()
     await asyncio.sleep(least + rng.uniform(*_MORE_CALM))
 
 
 async def _recovered(programs: list[Program]) -> None:
-    """Wait until every program has got over an outage."""
+    """Wait until every program has recovered from an outage."""
     await _progress(programs, 1, "not over the outage")
 
 

@@ -1,10 +1,10 @@
-"""How many connection setups a second a broker manages, by the processor time that each costs it.
+"""Measures a broker's connection setups per second, by the processor time of each setup.
 
     python -m tests.brokers.setup_rate artemis-single rabbitmq
 
-A setup is TCP, SASL PLAIN, Open, Begin, an Attach and a Close of a bare client.  The first ones meet a
-process that has just started, as a backup that was never primary; the later ones a warm one.  The rate is
-that of one processor of the broker alone: what it does on a machine that is busy otherwise would say nothing.
+A setup is TCP, SASL PLAIN, Open, Begin, an Attach and a Close of a bare client. The first setups meet a
+process that has just started, like a backup that was never primary; the later ones a warm process. The
+rate is per processor used by the broker alone, so other load on the machine does not change it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The process behind a port: its id, and how many connections its backlog holds."""
+    """A listening process: its id, and the size of its backlog."""
 
     pid: int
     backlog: int
 
 
 def listening(port: int) -> Listening:
-    """Ask the kernel.
+    """Find the process that listens at a port.
 
-    :raises LookupError: when nobody listens.
+    :raises LookupError: if there is none.
     """
     command = ["ss", "-ltnpH", f"sport = :{port}"]
     line = subprocess.run(command, check=True, capture_output=True, text=True).stdout.partition("\n")[0]
@@ -50,15 +50,15 @@ def listening(port: int) -> Listening:
 
 
 def processor_seconds(pid: int) -> float:
-    """Of all threads of a process, since its start."""
+    """Return the processor time of all threads of a process since its start."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 async def set_up(endpoint: Endpoint, account: bare.Account, address: str, count: int) -> None:
-    """So many connections, some of them at once.
+    """Set up ``count`` connections, some of them concurrently.
 
-    :raises RuntimeError: when the broker refuses one.
+    :raises RuntimeError: if the broker refuses one.
     """
     todo = iter(range(count))
 
@@ -73,7 +73,7 @@ async def set_up(endpoint: Endpoint, account: bare.Account, address: str, count:
 
 
 async def measure(cluster: BrokerCluster) -> None:
-    """Print the rates of one broker that is started."""
+    """Print the rates of a running broker."""
     address = cluster.queue("setups")
     url = urlsplit(cluster.url.partition("?")[0])
     account = bare.Account(unquote(url.username or ""), unquote(url.password or ""))
@@ -99,13 +99,13 @@ async def run(name: str) -> None:
 
 
 def show(line: str) -> None:
-    """A line for people, at once."""
+    """Print a line and flush it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Measure the brokers that are named."""
+    """Measure the named brokers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="+", choices=clusters.NAMES)
     for name in parser.parse_args().names:

@@ -1,4 +1,4 @@
-"""What becomes of messages to Artemis with and without a capability: the table of docs/brokers.md."""
+"""The table of docs/brokers.md: messages to Artemis with and without a capability."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ async def test_the_capability_decides_whether_accepted_messages_are_there(tmp_pa
         assert await received(url, "bare") == 0
         await send(url, "made-queue", 10, capabilities=QUEUE)
         assert await received(url, "made-queue", capabilities=QUEUE) == 10
-        # A queue that is there.
+        # An existing queue.
         await send(url, "made-queue", 10)
         assert await received(url, "made-queue") == 10
         await send(url, "made-queue", 10, capabilities=TOPIC)
         assert await received(url, "made-queue") == 0
-        # A topic that is there.
+        # An existing topic.
         await send(url, ADDRESS, 1)
         silent = refusal(Product.ARTEMIS, "a MULTICAST address without a receiver")
         check(silent, await refused(send(url, ADDRESS, 1)), endpoint)

@@ -1,7 +1,7 @@
-"""Bodies of 20 MiB and of 100 KiB, where Artemis' large messages begin, through a pair that is killed.
+"""Bodies of 20 MiB, and of 100 KiB, where Artemis' large messages begin, through a pair that is killed.
 
-Each kill comes while bodies are on their way.  What was settled is there to the byte: in one queue, which
-only the bare client drains, once; from another one haclient receives it, across kills as well.
+Bodies are in flight at each kill. All settled bodies must be stored unchanged. One queue is drained only
+by the bare client, each body once. From a second queue haclient receives across kills.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _body(number: int, size: int) -> bytes:
 
 
 async def _send(pair: Artemis, connection: aio.Connection, queue: str, size: int, burst: int) -> list[int]:
-    """A burst for each kill, and how many of it had no outcome at the moment of the kill."""
+    """Send a burst for each kill. Return the number without an outcome at each kill."""
     sender = await connection.create_sender(queue)
     on_the_way = []
     for kill in range(_KILLS):
@@ -47,7 +47,7 @@ async def _send(pair: Artemis, connection: aio.Connection, queue: str, size: int
 
 
 async def _receive(pair: Artemis, connection: aio.Connection, queue: str, size: int, count: int) -> int:
-    """Receive all of it, with kills in between; how many came again after their accept was lost."""
+    """Receive all bodies, with kills in between. Return how many were redelivered after a lost accept."""
     receiver = await connection.create_receiver(queue, credit=2)
     accepted: Counter[int] = Counter()
     known = {_body(number, size): number for number in range(count)}

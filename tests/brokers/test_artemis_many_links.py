@@ -1,7 +1,7 @@
-"""A connection with a link to each of 10,000 addresses of a replicated Artemis, whose primary is killed.
+"""A connection with links to 10,000 addresses of a replicated Artemis, whose primary is killed.
 
-Each address gets a message before the kill and one after it, and each message arrives from its own address.
-Run it with ``-s`` for the times.
+Each address gets a message before the kill and one after it, and each message arrives from its own
+address. Run it with ``-s`` for the times.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tests.brokers.topology import Fault, Launch
 pytestmark = [pytest.mark.brokers, pytest.mark.timeout(1800)]
 _ADDRESSES = 10_000
 _PATIENCE = 600.0
-# What waits for an answer at a time: Artemis makes a queue for each first Attach.
+# The limit of concurrent requests: Artemis creates a queue on the first Attach to each address.
 _AT_A_TIME = 200
-# With 512 MiB Artemis 2.56.0 had no memory for some 9,300 queues with a link each.
+# MiB. With 512 MiB Artemis 2.56.0 ran out of memory at some 9,300 queues with a link each.
 _HEAP = 2048
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 async def _for_each(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
-    """Do it for all, a few at a time; the first error ends it."""
+    """Do the work for all items, a few concurrently. The first error ends it."""
     limit = asyncio.Semaphore(_AT_A_TIME)
 
     async def one(item: T) -> R:
@@ -50,7 +50,7 @@ async def _for_each(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> li
 
 
 class _Clock:
-    """Prints how long each step took."""
+    """Prints the duration of each step."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
@@ -81,7 +81,7 @@ async def _kill(pair: Artemis, clock: _Clock) -> None:
 
 async def test_ten_thousand_senders_and_then_receivers_are_attached_again(tmp_path: Path) -> None:
     names = [f"address.{number}" for number in range(_ADDRESSES)]
-    # With a heartbeat of 10 s a busy Artemis was given up for lost while it made 10,000 queues.
+    # With a heartbeat of 10 s the client dropped a busy Artemis that was creating 10,000 queues.
     connect = partial(aio.connect, call_timeout=_PATIENCE, send_timeout=_PATIENCE, heartbeat=60.0)
     clock, events = _Clock(), _Events()
     async with AsyncExitStack() as stack:

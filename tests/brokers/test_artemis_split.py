@@ -1,6 +1,6 @@
-"""A pair of Artemis that votes, whose primary was stopped: ``haclient members`` says that two serve.
+"""A voting pair of Artemis whose primary was stopped: ``haclient members`` reports that two members serve.
 
-Whether two do, a bare client has to find first: each takes its sender.
+A bare client first checks that both do: each attaches its sender.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def test_two_that_serve_are_named(tmp_path: Path) -> None:
 
 
 async def only_at(pair: Artemis, member: Member, body: str) -> bool:
-    """Whether a message that this member accepts is stored there and nowhere else."""
+    """Return whether a message that this member accepts is stored only there."""
     account, queue = pair.group.account, pair.queue("split")
     await bare.send(member.endpoint, account, queue, body)
     stored = {

@@ -1,11 +1,10 @@
-"""Subscriptions at a replicated Artemis across kills: everything that was settled, and nothing twice.
+"""Subscriptions at a replicated Artemis across kills: every settled message arrives, and none twice.
 
 Rules
 -----
-* Each subscription is looked at alone.  One is received from all the time; one has nobody until the end, and
-  the bare client drains it: Artemis keeps a subscription as the queue ``topic::client_id.name``.
-* A copy of a message that was accepted is in order only if a kill lies between: its accept was lost with the
-  primary.
+* Each subscription is checked separately. One has a receiver all the time. One has none until the bare
+  client drains it: Artemis keeps it as the queue ``topic::client_id.name``.
+* A duplicate of an accepted message is allowed only across a kill: its accept was lost with the primary.
 """
 
 from __future__ import annotations
@@ -32,31 +31,31 @@ from tests.brokers.topology import Fault, Launch
 pytestmark = [pytest.mark.brokers, pytest.mark.timeout(900)]
 TOPIC = "news"
 _KILLS = 3
-# Small, so that few accepts are on their way at a time.
+# Small, so that few accepts are in flight.
 _CREDIT = 20
 _PATIENCE = 120.0
-# A message that is there arrives sooner by far.
+# Seconds. A stored message arrives far sooner.
 _QUIET = 3.0
 
 
 class Kill(NamedTuple):
-    """From when until messages flowed again, in seconds of the monotonic clock."""
+    """The time from a kill until messages flowed again, in seconds of the monotonic clock."""
 
     began: float
     ended: float
 
 
 class Reader:
-    """Accepts what a receiver gets.
+    """Accepts a receiver's messages.
 
-    :ivar accepted: when, by body.
+    :ivar accepted: the moments of acceptance, by body.
     """
 
     def __init__(self) -> None:
         self.accepted: dict[str, list[float]] = defaultdict(list)
 
     async def read(self, receiver: aio.Receiver, *, until_quiet: bool = False) -> None:
-        """Read for ever, or until nothing comes any more."""
+        """Read forever, or until no message arrives for ``_QUIET`` seconds."""
         while True:
             try:
                 delivery = await receiver.receive(timeout=_QUIET if until_quiet else None)
@@ -67,17 +66,17 @@ class Reader:
             try:
                 await delivery.accept()
             except StaleDelivery:
-                continue  # its connection is gone: it comes again
+                continue  # its connection is lost: the message will be redelivered
             self.accepted[body].append(time.monotonic())
 
     async def has(self, bodies: set[str]) -> None:
-        """Wait until all of these were accepted."""
+        """Wait until all of these bodies were accepted."""
         async with asyncio.timeout(_PATIENCE):
-            while not bodies <= self.accepted.keys():  # noqa: ASYNC110 - the reader tells nobody
+            while not bodies <= self.accepted.keys():  # noqa: ASYNC110 - the reader signals nothing
                 await asyncio.sleep(0.05)
 
     def check(self, kills: list[Kill]) -> int:
-        """How many came again; each of them across a kill."""
+        """Return the number of duplicates, each of which must span a kill."""
         copies = 0
         for body, times in self.accepted.items():
             for first, again in itertools.pairwise(times):
@@ -90,7 +89,7 @@ class Reader:
 
 @asynccontextmanager
 async def reading(*receivers: aio.Receiver) -> AsyncIterator[list[Reader]]:
-    """A reader for each receiver, until the block ends."""
+    """Run a reader for each receiver until the block ends."""
     readers = [Reader() for _ in receivers]
     tasks = [asyncio.create_task(each.read(one)) for each, one in zip(readers, receivers, strict=True)]
     try:
@@ -103,7 +102,7 @@ async def reading(*receivers: aio.Receiver) -> AsyncIterator[list[Reader]]:
 
 
 async def kill_under(flow: Flow, pair: Artemis) -> list[Kill]:
-    """Kill the primary so many times while messages flow."""
+    """Kill the primary ``_KILLS`` times while messages flow."""
     kills = []
     for _ in range(_KILLS):
         await flow.goes_on()
@@ -114,7 +113,7 @@ async def kill_under(flow: Flow, pair: Artemis) -> list[Kill]:
 
 
 async def drained(pair: Artemis, queue: str) -> Counter[object]:
-    """What the bare client finds in the queue of a subscription."""
+    """Return the messages that the bare client finds in a subscription's queue."""
     return Counter(stored.body for stored in await pair.drain(f"{TOPIC}::{queue}"))
 
 
@@ -149,7 +148,7 @@ async def test_a_durable_subscription_has_everything_once_after_three_kills(tmp_
 async def test_a_shared_durable_subscription_gives_each_message_to_one_after_three_kills(
     tmp_path: Path, client_id: str | None
 ) -> None:
-    """Two receivers of one connection share it, or those of two connections without a client id."""
+    """Two receivers share it: on one connection, or on two connections without a client id."""
     async with running("artemis-locked", Artemis(Kind.LOCKED, Launch(tmp_path))) as pair:
         async with AsyncExitStack() as stack:
             publisher = await stack.enter_async_context(aio.connect(pair.url))

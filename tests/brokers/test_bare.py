@@ -1,4 +1,4 @@
-"""The judge reads what is stored, to the byte."""
+"""The bare client reads stored messages byte for byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.members import Members
 
 
 async def test_binary_bodies_outlive_their_messages(members: Members) -> None:
-    """proton shows a binary body as a view of memory that it frees with the message."""
+    """proton exposes a binary body as a view of memory that it frees with the message."""
     member = members.start("alone", role="primary")
     bodies = [random.Random(number).randbytes(100_000) for number in range(20)]
     async with aio.connect(member.url) as connection:

@@ -28,6 +28,6 @@ def test_the_subset_has_every_pair_of_the_whole() -> None:
 
 
 def test_the_subset_is_hardly_larger_than_its_largest_pair_of_columns() -> None:
-    """Each fault of each cluster is a pair of its own."""
+    """Each combination of cluster and fault is a pair, so this many cells are needed."""
     pairs = sum(map(len, CLUSTERS.values()))
     assert pairs <= len(pairwise(every(CLUSTERS))) <= 1.5 * max(pairs, len(PROGRAMS) * len(Fault))

@@ -1,4 +1,4 @@
-"""The dials of a client: planted ones, and those of a real client, against what its peers saw."""
+"""The dials of a client: synthetic ones, and a real client's against the counts of its peers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_first_dial_after_the_primary_accepts_counts_and_the_handshake_has_t
 
 
 def test_a_dial_that_is_on_its_way_when_the_primary_accepts_counts_as_none() -> None:
-    """A SYN that the kernel repeats, or a connection that a member parked."""
+    """Such a dial is a SYN repeated by the kernel, or a connection that a member parked."""
     dials = [Dial("a:1", 9.5, 10.5, False), Dial("b:1", 4.0, 10.25, True)]
     assert next_dial(dials, "b:1", lost=8.0, since=10.0, until=NEVER) == NextDial(0.0, 0.25)
 

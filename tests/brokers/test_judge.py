@@ -1,4 +1,4 @@
-"""The judge itself: histories written by hand, each with a violation planted."""
+"""The judge: histories written by hand, each with one violation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.clients import encode
 from tests.faults.history import Name
 
 KILL = Outage(asked=9.75, began=10.0, accepting=11.75, ended=12.0, endpoint="b:1", over=12.5)
-"""The primary dies at 10, and another one accepts at 11.75; the judge knows it at 12."""
+"""The primary dies at 10, and a new one accepts at 11.75. The judge knows it at 12."""
 
 
 def line(kind: str, number: int, *, process: str = "p", **facts: Any) -> str:
@@ -41,7 +41,7 @@ def event(name: str, at: float, *, process: str = "c") -> str:
 def judged(
     folder: Path, *lines: str, kept: tuple[int, ...] = (), live: tuple[int, ...] = (), detects: bool = True
 ) -> Judgement:
-    """What the judge says of these lines, and of these messages that were still stored."""
+    """Judge these lines, with these messages still stored."""
     path = folder / "journal.jsonl"
     path.write_text("".join(lines))
     evidence = read([path], kept="kept")
@@ -105,7 +105,7 @@ def test_what_a_client_says_of_its_own_loss_excuses_nothing(tmp_path: Path) -> N
 
 
 def test_dials_of_each_program_are_measured_by_what_the_judge_saw(tmp_path: Path) -> None:
-    """A second fault ends at the first one's primary, to which a program did not come back."""
+    """The second fault ends at the first fault's primary, and one program never returns to it."""
     path = tmp_path / "journal.jsonl"
     path.touch()
     evidence = read([path], kept="kept")
@@ -152,7 +152,7 @@ def test_a_call_that_gives_up_early_or_late_is_found(tmp_path: Path, after: floa
 def test_the_outage_ends_with_the_first_settlement_and_the_clients_share_begins_with_the_primary(
     tmp_path: Path,
 ) -> None:
-    """The outcome at 10.01 was on its way when the primary died."""
+    """The outcome at 10.01 was in flight when the primary died."""
     times = (9.0, 10.01, 13.5, 13.6)
     judgement = judged(tmp_path, *(sent(number, at=at) for number, at in enumerate(times)), live=(0, 1, 2, 3))
     assert (judgement.outages, judgement.shares) == ([3.5], [1.5])

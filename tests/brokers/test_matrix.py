@@ -1,4 +1,4 @@
-"""The matrix end to end, with our own pair; and what its options choose."""
+"""The matrix end to end with the broker pair, and the selection by its options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program on another client becomes a history, as if it were one on haclient."""
+"""A program on another client yields a history like one on haclient."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.history import Fate, Name
 from tests.hosts.journal import read
 from tests.interop.clients.toolchains import Command
 
-# It settles one message of two, and ends when its input does.
+# The program settles every second message, and ends when its input ends.
 _PROGRAM = """
 import os, sys
 assert sys.argv[1:] == ["send", "a:1,b:2", "q", "producer", "40", "0"], sys.argv

@@ -1,4 +1,4 @@
-"""What a program does wrong ends its cell, with the end of its standard error."""
+"""A failing program ends its cell, with the end of its standard error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_program_that_ends_before_it_is_attached_is_reported(tmp_path: P
 async def test_a_program_that_is_not_attached_in_time_is_reported_and_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody listens at port 1, and the program goes on trying."""
+    """Port 1 has no listener, and the program keeps trying."""
     monkeypatch.setattr(processes, "_START", 1.0)
     with pytest.raises(ProgramError, match="producer not attached in 1 s"):
         async with running("asyncio", task(tmp_path, "amqp://127.0.0.1:1")):

@@ -1,4 +1,4 @@
-"""Real brokers refuse as ``tests/peers/recorded_refusals.py`` has it, and users see what stands there."""
+"""Real brokers refuse as recorded in ``tests/peers/recorded_refusals.py``, and users see these texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.peers.recorded_refusals import ADDRESS, REFUSALS, Product, Step, refu
 
 pytestmark = [pytest.mark.brokers, pytest.mark.timeout(900)]
 FEW = 20_000
-"""Bytes that some twelve messages fill."""
+"""Bytes: some twelve messages fill an address."""
 MANY = 60
 
 
@@ -48,7 +48,7 @@ async def test_artemis_refuses_or_drops_what_is_too_much(tmp_path: Path, policy:
     settings = Settings(limits=(Limit("#", policy, FEW),))
     async with running("artemis-single", Artemis(Kind.SINGLE, Launch(tmp_path), settings)) as broker:
         seen = await refused(send(broker.url, ADDRESS, MANY))
-        if policy == "BLOCK":  # the credit that was given holds: only the next link gets none
+        if policy == "BLOCK":  # granted credit stays valid: only the next link gets none
             assert seen == ("", "")
             seen = await refused(send(broker.url, ADDRESS, 1))
         check(refusal(Product.ARTEMIS, f"full address, {policy}"), seen, broker.members[0].endpoint)
@@ -77,7 +77,7 @@ async def test_broker_j_refuses(tmp_path: Path) -> None:
 
 
 def _make_queue(where: str, node: str, policy: str) -> None:
-    """Make the queue anew, for five messages."""
+    """Create the queue anew, with room for five messages."""
     account = b64encode(b"guest:guest").decode()
     headers = {"Authorization": f"Basic {account}", "Content-Type": "application/json"}
     facts = json.dumps({"overflowPolicy": policy, "maximumQueueDepthMessages": 5})
@@ -128,7 +128,7 @@ async def test_activemq_classic_refuses(tmp_path: Path, *, fails: bool) -> None:
         url = f"amqp://admin:admin@{where}"
         situation = "full queue, sendFailIfNoSpace" if fails else "full queue"
         check(refusal(Product.ACTIVEMQ, situation), await refused(send(url, ADDRESS, MANY)), endpoint)
-        # What it had not settled it stores when there is room again.
+        # The broker stores the unsettled messages when there is room again.
         found = await received(url, ADDRESS)
         assert (5 < found < MANY) if fails else found > 5
 
@@ -147,7 +147,7 @@ async def test_rabbitmq_4_refuses(tmp_path: Path) -> None:
 
 
 def _prepare(node: Node) -> None:
-    """Make queues, a user with no rights, and a virtual host that he may not use."""
+    """Create queues, a user without rights, and a virtual host that the user may not use."""
     full = {"reject-publish": {"x-overflow": "reject-publish"}, "drop-head": {}}
     arguments = {name: {"x-max-length": 5, **more} for name, more in full.items()} | {"known": {}}
     queues = [
@@ -166,7 +166,7 @@ async def _rabbitmq_4_refuses(endpoint: Endpoint) -> None:
     url, joe = (f"amqp://{who}@{endpoint.authority}/" for who in ("guest:guest", "joe:joe"))
     seen = await refused(connect(url.replace("guest@", "wrong@")))
     check(refusal(Product.RABBITMQ_4, "wrong password"), seen, endpoint)
-    await connect(f"amqp://{endpoint.authority}")  # nobody is let in as guest
+    await connect(f"amqp://{endpoint.authority}")  # guests are refused
     for situation, vhost in (
         ("unknown virtual host", "nope"),
         ("a virtual host that the user may not use", "team"),
@@ -196,12 +196,12 @@ async def test_rabbitmq_3_refuses(tmp_path: Path) -> None:
         check(refusal(Product.RABBITMQ_3, "wrong password"), seen, endpoint)
         seen = await refused(connect(f"amqp://guest:guest@{where}/?vhost=vhost:nope"))
         check(refusal(Product.RABBITMQ_3, "unknown virtual host"), seen, endpoint)
-        await connect(f"amqp://{where}")  # nobody is let in as guest
+        await connect(f"amqp://{where}")  # guests are refused
         for step, receive in ((Step.SENDER, False), (Step.RECEIVER, True)):
             unknown = refusal(Product.RABBITMQ_3, "unknown address", step)
             check(unknown, await refused(attach(url, unknown.address, receive=receive)), endpoint)
         for address in (f"/amq/queue/{ADDRESS}", "/exchange/amq.direct/nowhere"):
-            await send(url, address, 2)  # accepted, and gone
+            await send(url, address, 2)  # accepted, then dropped
         await _rabbitmq_is_full(broker, url, endpoint)
 
 

@@ -1,4 +1,4 @@
-"""What ``setup_rate`` reads of a broker, read of this process."""
+"""``setup_rate`` reads a process's data from the kernel; here from this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address that follows a primary, seen from bare sockets."""
+"""A VIP that follows the primary, tested with plain sockets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _second(_peer: Peer) -> _Says:
 
 
 async def _read(client: socket.socket) -> bytes:
-    """What comes next; nothing for a connection that was cut."""
+    """Return the next byte, or nothing if the connection was cut."""
     try:
         return await asyncio.get_running_loop().sock_recv(client, 1)
     except ConnectionResetError:

@@ -1,15 +1,16 @@
-"""What the matrix needs of a broker: members, a fault, the moment it serves again, what it stores.
+"""The matrix's interface to a broker: its members, faults, the time when it serves again, its stored
+messages.
 
 Rules
 -----
-* A cluster is made for one fault (``Launch``): routes through forwarders, failback and the like cost
-  something, and exist only where the fault needs them.
-* ``inject`` returns once the fault is in force: the member that was primary no longer accepts.  What ends the
-  fault (SIGCONT, the end of a silence, a restart after both were down) happens by itself, later.
-* ``serving`` and ``drain`` speak through bare proton, never through haclient: they are the judges.
-* Every wait has a bound, and its end is ``ClusterError`` with the tails of the members' logs.
-* Forwarders run in the caller's event loop, which nothing may block; programs under test are processes.
-* Everything listens on loopback, on ports that were free.  Processes are ended by their ids.
+* A cluster is made for one fault (``Launch``). Forwarders, failback and the like are costly, and exist
+  only if the fault needs them.
+* ``inject`` returns once the fault is in force: the former primary no longer accepts. The fault ends by
+  itself later (SIGCONT, the end of a silence, a restart after both were down).
+* ``serving`` and ``drain`` use bare proton, never haclient, because they are the judges.
+* Every wait has a bound. On expiry it raises ``ClusterError`` with the tails of the members' logs.
+* Forwarders run in the caller's event loop, which must not be blocked. Programs under test are processes.
+* Everything listens on loopback, on free ports. Processes are ended by their ids.
 """
 
 from __future__ import annotations
@@ -22,59 +23,59 @@ from typing import Protocol
 from haclient.cluster_url.endpoint import Endpoint
 
 BOTH_DOWN_SECONDS = 30.0
-"""How long no member runs after ``Fault.BOTH_DOWN``; the client has to wait, and has to be patient."""
+"""Seconds without any member after ``Fault.BOTH_DOWN``. The client must wait that long."""
 PAUSE_SECONDS = 10.0
-"""From SIGSTOP to SIGCONT; longer than the heartbeats of the programs, so that they notice."""
+"""Seconds from SIGSTOP to SIGCONT; longer than the programs' heartbeats, so that they notice."""
 
 
 ALARM_SECONDS = 15.0
-"""Longer than the patience of impatient calls, and than the heartbeats."""
+"""Seconds; longer than the limit of impatient calls, and than the heartbeats."""
 NO_QUORUM_SECONDS = 20.0
-"""Long enough that a node notices that it is alone."""
+"""Seconds; long enough for a node to notice that it is alone."""
 
 
 class Fault(enum.Enum):
-    """What happens to the primary."""
+    """The kinds of faults."""
 
     KILL = "kill"
-    """SIGKILL.  In a cluster of one, it is started again at once."""
+    """SIGKILL of the primary. In a cluster of one, it is restarted at once."""
     STOP = "stop"
-    """A graceful stop, as for an upgrade.  In a cluster of one, it is started again."""
+    """A graceful stop, as for an upgrade. In a cluster of one, the member is restarted."""
     FAILBACK = "failback"
-    """The killed primary comes back and takes over from the backup: the outage meant is this second one."""
+    """The killed primary restarts and takes over from the backup. This second outage is measured."""
     PAUSE = "pause"
     """SIGSTOP, and SIGCONT after ``PAUSE_SECONDS``."""
     SILENCE = "silence"
-    """The primary's host loses its power: TCP connections stay, and nobody answers."""
+    """The primary's host loses power: TCP connections stay, but nothing answers."""
     BOTH_DOWN = "both-down"
-    """Every member is killed, and started again after ``BOTH_DOWN_SECONDS``."""
+    """Every member is killed, and restarted after ``BOTH_DOWN_SECONDS``."""
     MOVE = "move"
-    """Mastership is moved to another member by the product's own command."""
+    """The product's own command moves the mastership to another member."""
     LEADER = "leader"
-    """SIGKILL of the node that leads the queues, where every node serves; clients may be at another one."""
+    """SIGKILL of the node that leads the queues, if every node serves. Clients may be at another node."""
     DRAIN = "drain"
-    """The node of the clients is put into maintenance, as for an upgrade, and taken back after it."""
+    """The clients' node enters maintenance, as for an upgrade, and leaves it later."""
     CLOSE = "close"
-    """An operator closes every connection; the node goes on."""
+    """An operator closes every connection; the node keeps running."""
     ALARM = "alarm"
-    """The broker has no memory left for ``ALARM_SECONDS``: it takes no messages."""
+    """The broker is out of memory for ``ALARM_SECONDS``: it accepts no messages."""
     NO_QUORUM = "no-quorum"
-    """Most nodes are away for ``NO_QUORUM_SECONDS``."""
+    """Most nodes are down for ``NO_QUORUM_SECONDS``."""
     VIP = "vip"
     """SIGKILL, with clients that know a single address, which follows the primary."""
 
 
 class ClusterError(Exception):
-    """A member does not start, serve or sync in time; the text has the tails of the logs."""
+    """A member does not start, serve or sync in time. The text has the tails of the logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A message that the broker had stored.
 
-    :ivar id: its message-id, as proton gives it; ``None`` without one.
-    :ivar body: as proton decodes it.
-    :ivar delivery_count: the header's; how often a delivery failed before.
+    :ivar id: its message-id, as decoded by proton; ``None`` without one.
+    :ivar body: its body, as decoded by proton.
+    :ivar delivery_count: the header's count of failed deliveries.
     """
 
     id: object
@@ -84,11 +85,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A member that accepted a handshake of the judge; the one before it, 50 ms earlier, was refused.
+    """A member that accepted the judge's handshake, after refusing one 50 ms earlier.
 
-    :ivar at: the moment at which the handshake was done (``time.monotonic``).
-    :ivar since: the moment at which it began: a client's dial from then on is at a member that accepts.
-    :ivar endpoint: where clients look for the member.
+    :ivar at: when the handshake was complete (``time.monotonic``).
+    :ivar since: when it began. A client that dials later meets a member that accepts.
+    :ivar endpoint: the address that clients use for the member.
     """
 
     at: float
@@ -98,10 +99,10 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a cluster is to be started.
+    """The start parameters of a cluster.
 
-    :ivar folder: its own; data, configuration and logs go there.
-    :ivar fault: the one that it is made for; ``inject`` takes this one, and ``KILL`` always.
+    :ivar folder: the cluster's own folder for data, configuration and logs.
+    :ivar fault: the fault that the cluster is made for. ``inject`` accepts this one, and always ``KILL``.
     """
 
     folder: Path
@@ -109,51 +110,51 @@ class Launch:
 
 
 class BrokerCluster(Protocol):
-    """Members of one product on this machine."""
+    """The members of one product on this machine."""
 
     @property
     def name(self) -> str:
-        """For example ``artemis-locked``; see ``clusters.NAMES``."""
+        """The cluster's name, for example ``artemis-locked``; see ``clusters.NAMES``."""
 
     @property
     def version(self) -> str:
-        """The product's, for the results."""
+        """The product's version, for the results."""
 
     @property
     def url(self) -> str:
-        """The cluster URL for haclient: members or the VIP, credentials, and what the product needs."""
+        """The cluster URL for haclient: the members or the VIP, credentials, and the product's options."""
 
     @property
     def detects_duplicates(self) -> bool:
-        """Whether a message that is sent again is stored once, if the client asks for it."""
+        """True if the broker can store a message once that is sent twice, when the client asks for it."""
 
     @property
     def faults(self) -> frozenset[Fault]:
-        """Those that make sense here and lose nothing by the product's own promise."""
+        """The faults that apply to the product and by its own promise lose nothing."""
 
     async def start(self) -> None:
-        """Start the members; return when the primary accepts and redundancy is there.
+        """Start the members; return when the primary accepts and redundancy is complete.
 
-        :raises ClusterError: when it does not come up; ``stop`` is still to be called.
+        :raises ClusterError: if the cluster does not come up; ``stop`` must still be called.
         """
 
     async def stop(self) -> None:
-        """End every process, also after a failed start.  The folder stays."""
+        """Stop every process, also after a failed start. The folder stays."""
 
     async def inject(self, fault: Fault) -> float:
-        """Make the fault; return when it is in force.
+        """Inject the fault; return when it is in force.
 
-        :returns: the moment at which the outage began (``time.monotonic``).
+        :returns: when the outage began (``time.monotonic``).
         """
 
     async def serving(self) -> Served:
-        """Wait until a member accepts a handshake with an Attach; it tries every 50 ms."""
+        """Wait until a member accepts a handshake with an Attach, tried every 50 ms."""
 
     async def whole(self) -> None:
-        """Start the members that are down, and wait until the next fault would lose nothing."""
+        """Restart the members that are down, and wait until another fault would lose nothing."""
 
     def queue(self, name: str) -> str:
-        """The address of a durable queue of that name; it is there, or is made by its first use."""
+        """Return the address of the durable queue of this name, which exists or is created on first use."""
 
     async def drain(self, name: str) -> list[Stored]:
-        """Take what is stored in ``queue(name)``, in order, until there is no more."""
+        """Return the messages stored in ``queue(name)``, in order, and remove them."""

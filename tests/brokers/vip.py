@@ -1,7 +1,7 @@
 """An address that follows the primary, as a cluster manager moves one.
 
-While it leads nowhere its port is closed: a dial is refused by the kernel, as by a host that has the address
-and no broker.  A forwarder that accepted and dropped would look like a broker that is alive.
+Without a target its port is closed: the kernel refuses a dial, as on a host with the address but without a
+broker. A forwarder that accepted and dropped would look like a living broker.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tests.dnsmasq import free_port
 
 
 class Vip(Peer):
-    """One address for clients; it leads nowhere at first.
+    """One address for clients, without a target at first.
 
-    :ivar target: the peer that it leads to; ``None`` while it leads nowhere.
+    :ivar target: the current target; ``None`` without one.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Vip(Peer):
         self._changing = asyncio.Lock()
 
     async def lead(self, target: Peer) -> None:
-        """Lead to a peer from now on; what led to another one is cut."""
+        """Forward to this target from now on, and cut connections to any other."""
         async with self._changing:
             if self.target == target:
                 return
@@ -39,7 +39,7 @@ class Vip(Peer):
             self.target = target
 
     async def leave(self) -> None:
-        """Lead nowhere: cut every connection, and refuse new ones."""
+        """Remove the target: cut every connection, and refuse new ones."""
         async with self._changing:
             self.target = None
             await self._open.aclose()

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md is true: paths exist, targets exist, its example is a test that passes."""
+"""CONTRIBUTING.md is correct: its paths and targets exist, and its example is a passing test."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``make check`` refuses an import that runs upward, a circle at run time, and what the packages keep apart.
+"""``make check`` refuses upward imports, import cycles at run time, and imports between separate packages.
 
-Each is planted in a copy of the packages, and the command of ``make check`` is run there.
+Each case plants one in a copy of the packages, and runs the command of ``make check`` there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every file and every dotted name that docs, docstrings and comments mention is there."""
+"""Every file and every dotted name exists that docs, docstrings and comments mention."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDERS = ("haclient", "broker_stub", "tests", "examples", "benchmarks", "script
 
 
 def files(pattern: str) -> list[Path]:
-    """Those of the repository, without what is installed into it."""
+    """Return the matching files of the repository, without installed packages."""
     found = (path for folder in FOLDERS for path in (ROOT / folder).rglob(pattern))
     return [path for path in found if "node_modules" not in path.parts]
 
@@ -32,7 +32,7 @@ _DOTTED = re.compile(r"(?<![\w/.:@-])(?:haclient|broker_stub|tests)(?:\.[A-Za-z_
 
 @functools.cache
 def literals() -> tuple[frozenset[str], tuple[str, ...]]:
-    """Dotted names that are sent, stored or logged: literals of the packages, and beginnings of f-strings."""
+    """Return dotted names that are sent, stored or logged: literals, and beginnings of f-strings."""
     whole: set[str] = set()
     beginnings: set[str] = set()
     for path in CODE:
@@ -53,7 +53,7 @@ def is_literal(name: str) -> bool:
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """The docstrings and comments of a module, with their first lines."""
+    """Yield the docstrings and comments of a module, with their first lines."""
     source = path.read_text()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -67,7 +67,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 @functools.cache
 def resolves(name: str) -> bool:
-    """Whether a dotted name is a module, or an attribute of one or of a class in it."""
+    """Return whether a dotted name is a module, a module's attribute, or an attribute of a class in it."""
     parts = name.split(".")
     for size in range(len(parts), 0, -1):
         try:

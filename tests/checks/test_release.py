@@ -1,4 +1,4 @@
-"""``make release`` makes a whole release or none, and its dry run leaves nothing behind."""
+"""``make release`` makes a whole release or none, and its dry run leaves no traces."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def git(*arguments: str, cwd: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the committer, whatever the machine's own configuration and a hook's environment say."""
+    """Set the committer, independent of the machine's configuration and a hook's environment."""
     for name in release.repository_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -108,7 +108,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def state(tree: Path) -> tuple[str, ...]:
-    """All that a release may change."""
+    """Return everything that a release may change."""
     return (
         *(
             git(*command, cwd=tree)
@@ -315,9 +315,9 @@ if signal.getsignal(signal.{name}) is not signal.SIG_IGN:
 
 
 def signaled(project: Path, name: str, action: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run a release whose build sends it a signal; the state of the project stays the same.
+    """Run a release whose build sends it a signal; check that the project stays the same.
 
-    :param action: the action that the signal has in the environment, an option of env.
+    :param action: the signal's disposition for the release, as an option of ``env``.
     """
     (project / "hatch_build.py").write_text(KILLS.format(name=name))
     with (project / "pyproject.toml").open("a") as manifest:

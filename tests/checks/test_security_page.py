@@ -1,4 +1,4 @@
-"""Each line of the table in docs/security.md names a test that is there, or says *Not met*."""
+"""Each line of the table in docs/security.md names an existing test, or says *Not met*."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scripts/setup.sh`` in a checkout of its own, beside commands that only note that they were called."""
+"""``scripts/setup.sh`` in a separate checkout, with stub commands that only record their calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOOLS = (
     "timeout",
 )
 
-# ``python -m venv FOLDER`` copies the command; ``-m pip`` notes its arguments and does what the test says.
+# ``python -m venv FOLDER`` copies the command; ``-m pip`` records its arguments and runs the test's action.
 PYTHON = """\
 case "$1 ${2:-}" in
     "-m venv") echo "$NAME: venv" >>"$CALLS"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
@@ -38,7 +38,7 @@ esac
 
 
 class Checkout:
-    """A copy of the scripts, and a ``PATH`` of its own."""
+    """A copy of the scripts, and its own ``PATH``."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "a checkout"
@@ -60,14 +60,14 @@ class Checkout:
             self.command(name, f'echo "{name} $* ($DEBIAN_FRONTEND)" >>"$CALLS"')
 
     def command(self, name: str, script: str) -> None:
-        """Put a command on its ``PATH``."""
+        """Add a command to its ``PATH``."""
         path = self._commands / name
         path.unlink(missing_ok=True)
         path.write_text(f"#!/bin/sh\nNAME={name}\n{script}\n")
         path.chmod(0o755)
 
     def without(self, name: str) -> None:
-        """Take a command from its ``PATH``."""
+        """Remove a command from its ``PATH``."""
         (self._commands / name).unlink()
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -81,24 +81,24 @@ class Checkout:
         )
 
     def run(self, *arguments: str, code: int = 0, **environment: str) -> str:
-        """What the script says."""
+        """Return the script's error output."""
         with self.start(*arguments, **environment) as process:
             said = process.communicate(timeout=30)[1]
         assert process.returncode == code, said
         return said
 
     def calls(self) -> list[str]:
-        """What was called since the last time, except for system packages that this machine lacks."""
+        """Return the calls since the last time, except for system packages that this machine lacks."""
         calls = self._calls.read_text().splitlines() if self._calls.exists() else []
         self._calls.unlink(missing_ok=True)
         return calls
 
     def installed(self) -> list[str]:
-        """The last argument of each call of pip since the last time."""
+        """Return the last argument of each call of pip since the last time."""
         return [call.rpartition(" ")[2] for call in self.calls() if call.startswith("pip ")]
 
     def environment_of_pip(self) -> Mapping[str, str]:
-        """What pip found in its environment."""
+        """Return pip's environment."""
         lines = Path(f"{self._calls}.env").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
 

@@ -1,4 +1,4 @@
-"""The address of the project stands in ``pyproject.toml``, and everywhere else as it stands there."""
+"""The project's address is defined in ``pyproject.toml``, and is the same everywhere else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_YET = Addresses(f"https://{PLACEHOLDER}/haclient", f"maintainers@{PLACEHOLDE
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The files that are looked at, as they are before the addresses are known."""
+    """The checked files, before the addresses are known."""
     known = Addresses.read(ROOT)
     for page in (page for pattern in PAGES for page in ROOT.glob(pattern)):
         copy = tmp_path / page.relative_to(ROOT)

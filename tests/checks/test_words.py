@@ -1,4 +1,4 @@
-"""``make check`` refuses the words that others replaced, in names and in what people read."""
+"""``make check`` refuses replaced words, in names and in texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``haclient`` as a process of its own, as a shell would start it."""
+"""Runs the command ``haclient`` in a separate process, as a shell would."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ PATIENCE = 30.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The variables of this process but for those that the command reads."""
+    """Return this process's environment variables without ``HACLIENT_*``, plus ``more``."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HACLIENT_")}
     return {**clean, **more}
 
 
 def run(*arguments: str, text: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run it to its end.
+    """Run the command until it exits.
 
-    :param text: its standard input.
+    :param text: the standard input.
     """
     return subprocess.run(
         [HACLIENT, *arguments],
@@ -40,7 +40,7 @@ def run(*arguments: str, text: str = "", **variables: str) -> subprocess.Complet
 
 
 class Running:
-    """A command that runs beside the test.  It is killed at the end, if it is there still."""
+    """A command that runs concurrently with the test. It is killed on exit if it still runs."""
 
     def __init__(self, *arguments: str, stderr: int | None = None) -> None:
         self.process = subprocess.Popen(
@@ -61,9 +61,9 @@ class Running:
             self._readers.append(self._reader(self.process.stderr, self._note))
 
     def line(self) -> str:
-        """The next line of its standard output.
+        """Return the next line of the standard output.
 
-        :raises AssertionError: when it ends instead.
+        :raises AssertionError: if the output has ended.
         """
         line = self._lines.get(timeout=PATIENCE)
         assert line is not None, f"it ended: {''.join(self.errors)}"
@@ -71,17 +71,17 @@ class Running:
         return line
 
     def lines(self, count: int) -> list[str]:
-        """The next lines."""
+        """Return the next ``count`` lines."""
         return [self.line() for _ in range(count)]
 
     def write(self, lines: Sequence[object]) -> None:
-        """Lines for its standard input."""
+        """Write lines to the standard input."""
         assert self.process.stdin is not None
         self.process.stdin.write("".join(f"{line}\n" for line in lines))
         self.process.stdin.flush()
 
     def end_input(self) -> None:
-        """No more lines come."""
+        """Close the standard input."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 

@@ -1,4 +1,4 @@
-"""``send``, ``receive`` and ``move`` print the advice of the client: scripted peers."""
+"""``send``, ``receive`` and ``move`` print the client's advice about capabilities. The peers are scripted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARTEMIS = {"product": "apache-activemq-artemis"}
 
 
 async def sent(peer: Primary, *more: str, command: tuple[str, ...] = ("send",)) -> str:
-    """What the command writes to standard error."""
+    """Return the standard error of the command."""
     url, text = f"amqp://{peer.address}", "a message\n"
     done: subprocess.CompletedProcess[str] = await asyncio.to_thread(
         run, *command[:1], url, *command[1:], "orders", *more, text=text

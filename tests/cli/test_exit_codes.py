@@ -1,4 +1,4 @@
-"""Exit codes: one table, and each of them by a command that ends with it."""
+"""The table of exit codes, and a command that ends with each of them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_0_and_5(members: Members) -> None:
     ("condition", "code"), [("amqp:not-allowed", "not-allowed"), ("amqp:unauthorized-access", "unauthorized")]
 )
 def test_5_for_a_connection_that_every_member_refuses(condition: str, code: str) -> None:
-    """At once, and with the member's words."""
+    """The command ends at once and prints the member's error text."""
     with in_thread(primary(refuses_opens=Condition(condition, "not from there"))) as peer:
         done = run("send", url(peer), "orders", "-m", "x")
         assert peer.refused == 1

@@ -1,4 +1,4 @@
-"""A forwarded message is the received one but for what belongs to the delivery, and for its id."""
+"""A forwarded message equals the received one, except for its id and the fields of the delivery."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_every_field_of_the_message_stays(
 
 
 def test_sections_that_proton_does_not_show_stay() -> None:
-    """Two sections of data, and a footer."""
+    """The message has two data sections and a footer."""
     body = b"\x00\x53\x75\xa0\x03one" + b"\x00\x53\x75\xa0\x03two"
     footer = b"\x00\x53\x78\xc1\x08\x02\xa3\x03x-a\x54\x01"
     header, symbolic = b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\xa3\x0aunknown:it\x45"
@@ -99,7 +99,9 @@ def test_sections_that_proton_does_not_show_stay() -> None:
 
 @pytest.mark.parametrize("own", [{"id": "an id"}, {"properties": {DUPLICATE_ID_PROPERTY: "another", "n": 1}}])
 def test_a_redelivered_message_has_the_same_id(own: dict[str, Any]) -> None:
-    """Header and delivery annotations are another delivery's; a moved copy gets a new id with each move."""
+    """The header and delivery annotations belong to another delivery. A moved copy gets a new id with each
+    move.
+    """
     first = encoded(durable=True, body="one", **own)
     redelivered = encoded(
         durable=True, body="one", delivery_count=3, instructions={proton.symbol("x"): 1}, **own
@@ -113,7 +115,7 @@ def test_a_redelivered_message_has_the_same_id(own: dict[str, Any]) -> None:
 
 
 def test_messages_that_are_not_the_same_have_different_ids() -> None:
-    """Also those that nothing tells apart: a loss is worse than a copy."""
+    """Identical messages without an id too: losing a message is worse than a duplicate."""
     alike = [encoded(durable=True, body="tick") for _ in range(2)]
     reused = [encoded(durable=True, id="always this", body=body) for body in ("one", "two")]
     ids = {duplicate_id(forwarded(data)) for data in (*alike, *reused)}

@@ -1,4 +1,4 @@
-"""Whatever a peer puts into its fields, no command shows a control character or a line of the peer's."""
+"""No command prints a control character or a forged line that a peer puts into its fields."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_receive_as_json(body: Any) -> None:
     with hostile() as (peer, url):
         peer.put("q", body)
         found = json.loads(said("receive", url, "q", "--json", "--count", "1", "-q"))
-    assert found["body"] == body  # the value is the same
+    assert found["body"] == body  # the value is unchanged
 
 
 def test_receive_refused() -> None:
@@ -120,7 +120,7 @@ def on_terminal(*arguments: str) -> str:
         try:
             while block := os.read(ours, 65536):
                 shown += block
-        except OSError:  # Linux: the other side is closed
+        except OSError:  # on Linux: the other end is closed
             pass
         assert process.wait(PATIENCE) == 0
     os.close(ours)
@@ -128,7 +128,7 @@ def on_terminal(*arguments: str) -> str:
 
 
 def test_the_table_of_a_real_terminal_holds_no_control_character_of_a_peer() -> None:
-    """Remove the escapes of the table itself, for colours."""
+    """The escapes for colours that the table itself prints are removed first."""
     with hostile() as (_, url):
         shown = on_terminal("members", url)
     assert "\x1b]" not in shown
@@ -138,7 +138,7 @@ def test_the_table_of_a_real_terminal_holds_no_control_character_of_a_peer() -> 
 
 
 def test_telemetry_validate(tmp_path: Path) -> None:
-    """Whoever writes telemetry chooses its types."""
+    """The event type is chosen by the program that writes the telemetry."""
     line = {
         "specversion": "1.0",
         "id": "1",

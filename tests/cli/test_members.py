@@ -29,7 +29,7 @@ KEYS = (
 
 
 def asked(*arguments: str, code: int = 0, **variables: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The document of ``members --json``, and its members by endpoint."""
+    """Return the document of ``members --json``, and its members by endpoint."""
     done = CliRunner(env={**NONE, **variables}).invoke(main, ["members", "--json", *arguments])
     assert done.exit_code == code, done.output
     document = json.loads(done.stdout)
@@ -106,13 +106,13 @@ def test_a_long_reason_is_wrapped_and_nothing_is_cut(members: Members) -> None:
 
 
 def in_a_terminal(columns: int, *arguments: str) -> list[str]:
-    """The lines that the command prints to a terminal of this width, without colours."""
+    """Return the lines that the command prints to a terminal of this width, without colours."""
     mine, its = pty.openpty()
     variables = environment(TERM="xterm", COLUMNS=str(columns))
     with subprocess.Popen([HACLIENT, *arguments], stdout=its, env=variables) as command:
         os.close(its)
         seen = b""
-        with contextlib.suppress(OSError):  # Linux: the other side is closed
+        with contextlib.suppress(OSError):  # on Linux: the other end is closed
             while data := os.read(mine, 65536):
                 seen += data
         os.close(mine)
@@ -218,7 +218,7 @@ def test_a_silent_tls_listener_and_a_name_without_address_have_their_reasons(mem
     member = members.start("plain", role="primary")
     member.pause()
     url = f"failover:(amqps://{member.address},amqp://nowhere.invalid)"
-    nameserver = f"nameserver={member.address}"  # where no UDP port answers
+    nameserver = f"nameserver={member.address}"  # an address without a listening UDP port
     _, found = asked(url, "-o", nameserver, "--timeout", "0.4", code=1)
     member.resume()
     assert "TLS handshake" in found[f"amqps://{member.address}"]["why"]

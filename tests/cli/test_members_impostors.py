@@ -27,7 +27,7 @@ def of(document: dict[str, Any], port: int) -> dict[str, Any]:
 async def test_an_impossible_generation_makes_no_member_stale_and_a_possible_one_does(
     generation: int, *, stale: bool
 ) -> None:
-    """Nobody has proved anything: these are equals."""
+    """Neither peer has proved its identity, so they are equals."""
     async with primary(properties=claim(5)) as real, primary(properties=claim(generation)) as impostor:
         document = await asked(impostor, real)
     assert (of(document, real.port)["kind"] == "stale-primary") is stale

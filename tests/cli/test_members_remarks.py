@@ -1,4 +1,6 @@
-"""``haclient members`` on brokers that are two, one with two ports, or none at all: scripted peers."""
+"""``haclient members`` on two brokers, on one broker with two ports, and on peers that are no brokers. The
+peers are scripted.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ DISPATCH = "qpid-dispatch-router"
 
 
 async def asked(*peers: Peer, options: str = "", code: int = 0, user: str = "") -> dict[str, Any]:
-    """What ``members --json`` prints of a URL with these peers."""
+    """Return the document that ``members --json`` prints for a URL with these peers."""
     url = f"amqp://{user}{','.join(peer.address for peer in peers)}/{options}"
     done = await asyncio.to_thread(run, "members", "--json", "--timeout", "5", url)
     assert done.returncode == code, done.stdout + done.stderr
@@ -66,7 +68,7 @@ async def test_one_broker_under_two_ports_is_not_two() -> None:
 
 
 async def test_three_ports_of_two_brokers_are_told_apart() -> None:
-    """Each question has a container id of its own, or the third port would be taken for the first's."""
+    """Each probe needs its own container id. Otherwise the third port would be taken for the first."""
     old, new = Broker("pair"), Broker("pair")
     async with old.listen() as one, new.listen() as two, new.listen() as three:
         document = await asked(one, two, three)
@@ -136,7 +138,7 @@ async def test_a_router_is_named() -> None:
 
 
 def redirecting(target: Peer) -> Any:
-    """As the connection router of Artemis: an Open without a product, and a redirect."""
+    """A peer like Artemis's connection router: an Open without a product, then a redirect."""
     info = {proton.symbol("network-host"): target.host, proton.symbol("port"): target.port}
 
     def redirect(engine: Any) -> None:

@@ -1,4 +1,4 @@
-"""Messages as JSON: what goes out comes back, and what is no message is refused with its field."""
+"""Messages survive the conversion to JSON and back. An invalid message is refused, naming the field."""
 
 from __future__ import annotations
 

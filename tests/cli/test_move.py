@@ -1,4 +1,4 @@
-"""``haclient move``: what is accepted when, over failovers of either side, refusals and signals."""
+"""``haclient move``: when it accepts messages, across failovers on either side, refusals and signals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def primary(members: Members) -> Member:
 
 @asynccontextmanager
 async def two(**facts: Any) -> AsyncIterator[tuple[Primary, Primary]]:
-    """A source, and a target with these facts."""
+    """Start a source, and a target with these facts."""
     async with scripted_primary() as source, scripted_primary(**facts) as target:
         yield source, target
 
@@ -53,7 +53,7 @@ async def ended(command: Running) -> int:
 
 
 def put(peer: Primary, *bodies: object, **fields: Any) -> None:
-    """Durable messages, each with an id."""
+    """Put durable messages into the source queue, each with an id."""
     for body in bodies:
         message = Message(body=body, durable=True, id=f"id of {body}", **fields)
         peer.queues[OLD].append(bytes(message.encode()))
@@ -61,14 +61,14 @@ def put(peer: Primary, *bodies: object, **fields: Any) -> None:
 
 
 def settle(peer: Primary, outcome: Outcome = ACCEPTED) -> None:
-    """Settle what arrived and has no outcome."""
+    """Settle every delivery that has no outcome yet."""
     for links in peer.engines.values():
         for link in (each for each in links if isinstance(each, ReceiverLink)):
             for delivery in tuple(link._unsettled):
                 link.settle(delivery, outcome)
 
 
-# -- what is moved --------------------------------------------------------------------------------
+# -- moved messages ------------------------------------------------------------------------------
 
 
 def test_messages_are_moved_in_their_order_and_unchanged(primary: Member) -> None:
@@ -105,7 +105,7 @@ def test_a_count_moves_so_many_and_leaves_the_rest(primary: Member) -> None:
 
 
 def test_a_message_may_go_back_and_forth(primary: Member) -> None:
-    """Each queue has seen the message before, and detects duplicates."""
+    """Each queue has seen the message before and detects duplicates."""
     run("send", primary.url, OLD, text="one\n")
     for route in ((OLD, NEW), (NEW, OLD), (OLD, NEW), (NEW, OLD)):
         assert run("move", primary.url, *route, "-n", "1").returncode == 0
@@ -138,11 +138,11 @@ async def test_what_is_under_way_has_a_bound(option: str) -> None:
         assert len(target.received) == 14
 
 
-# -- losses ---------------------------------------------------------------------------------------
+# -- connection losses ---------------------------------------------------------------------------
 
 
 async def test_what_the_source_delivers_again_is_at_the_target_once() -> None:
-    """The source is lost when the target has the messages, and the command has not accepted them."""
+    """The source is lost after the target received the messages, before the command accepted them."""
     async with two(outcome=None, grants=1000) as (source, target):
         put(source, *range(10))
         with moving(source, target, "--timeout", "2") as command:
@@ -158,7 +158,7 @@ async def test_what_the_source_delivers_again_is_at_the_target_once() -> None:
 
 
 async def test_two_at_once_move_each_message_once() -> None:
-    """One is killed: the other gets what it had, with the ids that the target knows."""
+    """One command is killed. The other gets its messages again, with ids that the target knows."""
     async with two(outcome=None, grants=1000) as (source, target):
         put(source, *range(30))
         options = ("-o", "credit=10")
@@ -178,7 +178,7 @@ async def test_two_at_once_move_each_message_once() -> None:
 
 
 async def test_another_process_moves_what_is_left_once() -> None:
-    """The first one is killed when the target has the messages."""
+    """The first process is killed once the target has the messages."""
     async with two(outcome=None, grants=1000) as (source, target):
         put(source, *range(10))
         with moving(source, target) as command:
@@ -193,7 +193,7 @@ async def test_another_process_moves_what_is_left_once() -> None:
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
 async def test_what_the_target_had_not_settled_is_sent_to_the_next_one_first(delivery: str) -> None:
-    """Also where the URL says otherwise: a message whose outcome nobody knows could not be accepted."""
+    """Also if the URL says ``at-most-once``: a message with an unknown outcome could not be accepted."""
     async with two(outcome=None, grants=1000) as (source, target):
         put(source, *range(10))
         with moving(source, target, "-n", "10", "-o", f"delivery={delivery}") as command:
@@ -206,7 +206,7 @@ async def test_what_the_target_had_not_settled_is_sent_to_the_next_one_first(del
 
 
 async def test_messages_that_come_again_after_the_last_silence_are_moved_too() -> None:
-    """``--timeout`` is over while the target has settled nothing, and then the source is lost."""
+    """``--timeout`` expires before the target has settled anything. Then the source is lost."""
     async with two(outcome=None, grants=1000) as (source, target):
         put(source, *range(5))
         with moving(source, target, "--timeout", "0.5") as command:
@@ -241,7 +241,7 @@ async def test_a_connection_that_does_not_come_back_is_exit_code_4(lost: str) ->
 
 @pytest.mark.slow
 async def test_nothing_is_lost_or_doubled_when_the_primary_is_killed(tmp_path: Path) -> None:
-    """Source and target are queues of one pair; what the command says is not what counts."""
+    """Source and target are queues of one pair. The queues' contents decide, not the command's output."""
     async with Cluster(tmp_path) as cluster:
         first, second = await cluster.pair()
         url = f"{cluster.url}?{QUICK}"

@@ -10,13 +10,13 @@ from haclient.cli.progress import MessageProgress
 
 
 def progress_at(*times: float) -> MessageProgress:
-    """Counts messages; its clock shows these times, one a reading."""
+    """Return a message counter whose clock returns these times, one per reading."""
     readings: Iterator[float] = iter(times)
     return MessageProgress("received", quiet=False, bar=False, clock=lambda: next(readings))
 
 
 def test_seconds_and_rate_end_with_the_last_message(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = progress_at(100.0, 101.0, 104.0)  # and no reading at the end, however late that is
+    progress = progress_at(100.0, 101.0, 104.0)  # no reading at the end, however late that is
     progress.add(64)
     progress.add(36)
     progress.add(0)

@@ -1,4 +1,4 @@
-"""``haclient send --json`` names the line that cannot be sent, and has sent those before."""
+"""``haclient send --json`` names the line that it cannot send, after sending the lines before it."""
 
 from __future__ import annotations
 

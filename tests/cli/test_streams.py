@@ -152,7 +152,7 @@ async def test_capabilities_are_asked_of_the_node() -> None:
 
 
 def capabilities(peer: Primary) -> list[tuple[list[str], list[str]]]:
-    """Those asked of the target and of the source of each link."""
+    """Return the capabilities requested on the target and the source of each link."""
     links = [link.endpoint for links in peer.engines.values() for link in links]
     return [(named(link.remote_target), named(link.remote_source)) for link in links]
 
@@ -229,7 +229,7 @@ def test_a_reader_that_stands_still_holds_up_neither_heartbeats_nor_a_signal(pri
         assert receiving.stderr is not None
         while " connected " not in receiving.stderr.readline():
             pass
-        time.sleep(1)  # five heartbeats, of which two missed are enough for the peer
+        time.sleep(1)  # five heartbeat intervals; the peer gives up after two
         receiving.send_signal(signal.SIGINT)
         assert receiving.wait(PATIENCE) == 0
         assert " disconnected " not in receiving.stderr.read()
@@ -264,7 +264,7 @@ def test_streams_that_cannot_be_used_are_reported(primary: Member) -> None:
 
 
 async def test_nothing_is_lost_between_send_and_receive_when_the_primary_is_killed(tmp_path: Path) -> None:
-    """The pair replicates; what comes a second time after the failover is not counted twice."""
+    """The pair replicates. A message that is delivered again after the failover is counted once."""
     async with Cluster(tmp_path) as cluster:
         first, second = await cluster.pair()
         url = f"{cluster.url}?{QUICK}"
@@ -337,7 +337,7 @@ def read_until(descriptor: int, text: str) -> str:
 @pytest.mark.parametrize("levels", [MOST_LEVELS, 30_000])
 @pytest.mark.parametrize("options", [(), ("--json",), ("--browse",)])
 async def test_a_message_that_cannot_be_read_ends_no_command(levels: int, options: tuple[str, ...]) -> None:
-    """One that is as deep as the client sends is written; a deeper one is rejected with the reason."""
+    """A value nested as deep as the client may send is written. A deeper one is rejected with the reason."""
     deep = b"\x00\x53\x77" + nested(levels)
     async with scripted_primary() as peer:
         peer.put(QUEUE, "one")
@@ -360,7 +360,7 @@ async def test_a_message_that_cannot_be_read_ends_no_command(levels: int, option
 
 
 def nested(levels: int) -> bytes:
-    """Maps in maps."""
+    """Return encoded maps, nested ``levels`` deep."""
     value = b"\x45"
     for _ in range(levels - 1):
         value = b"\xd1" + (len(value) + 7).to_bytes(4) + (2).to_bytes(4) + b"\xa1\x01k" + value

@@ -1,4 +1,4 @@
-"""Which domains one owner can be assumed of."""
+"""The domains that can be assumed to have one owner."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ from haclient.cluster_url.domain import parent_domain
     ],
 )
 def test_the_parent_domain_needs_an_owner(host: str, domain: str | None) -> None:
-    """Nobody owns ``com`` or ``co.uk``, and an address has no parent."""
+    """``com`` and ``co.uk`` have no single owner, and an address has no parent."""
     assert parent_domain(host) == domain

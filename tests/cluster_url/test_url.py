@@ -1,4 +1,4 @@
-"""The cluster URL: every form, every error, and that no password is ever seen."""
+"""The cluster URL: every form and every error, without ever showing a password."""
 
 from __future__ import annotations
 

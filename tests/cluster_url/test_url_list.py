@@ -1,4 +1,4 @@
-"""A list of URLs means what one URL with commas means."""
+"""A list of URLs is equivalent to one URL with commas."""
 
 from __future__ import annotations
 

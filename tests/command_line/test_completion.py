@@ -19,7 +19,7 @@ SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 def answer(
     monkeypatch: pytest.MonkeyPatch, shell: str, words: Sequence[str], program: object = main
 ) -> list[str]:
-    """The values that a shell is offered for the last word."""
+    """Return the values that a shell is offered for the last word."""
     monkeypatch.setenv("COMP_WORDS", "\n".join(words[:-1] if shell == "fish" else words))
     monkeypatch.setenv("COMP_CWORD", words[-1] if shell == "fish" else str(len(words) - 1))
     name = words[0].upper().replace("-", "_")
@@ -88,7 +88,7 @@ def test_commands_and_options_of_both_programs_are_offered(
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_takes_the_script_and_the_answers() -> None:
-    """One process of bash; the answers of the program stand in for it."""
+    """Runs in one process of bash, with canned answers instead of the program."""
     script = BashComplete(main, {}, "haclient", "_HACLIENT_COMPLETE").source()
     program = 'env() { printf "nospace,deadline=\\nplain,deliver\\n"; }; compopt() { echo "$@"; }; '
     program += (

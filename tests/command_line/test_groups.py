@@ -1,4 +1,4 @@
-"""What people expect of a command line, in both programs and in every command of theirs."""
+"""Conventions of command lines, in both programs and in all their commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM at every age of a program: an exit code, no traceback.
+"""Ctrl-C and SIGTERM at any time in a program's life: an exit code, and no traceback.
 
-The signal goes to the whole process group, as a terminal sends it.
+The signal is sent to the whole process group, as from a terminal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE = 30.0
 HACLIENT, BROKER_STUB = [sys.executable, "-m", "haclient"], [sys.executable, "-m", "broker_stub"]
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
-# A program like ours: it says what it does, and waits there for signals.
+# A program like ours: it prints its step, and waits there for signals.
 PROGRAM = """
 import sys, threading
 from haclient.command_line import interrupts
@@ -61,7 +61,7 @@ main(["work"])
 
 
 class Group:
-    """A process that leads a group of its own."""
+    """A process that leads its own group."""
 
     def __init__(self, command: Sequence[str | Path]) -> None:
         self.process = subprocess.Popen(
@@ -81,7 +81,7 @@ class Group:
         os.killpg(self.process.pid, number)
 
     def end(self) -> tuple[int, str]:
-        """The exit code, and standard error."""
+        """Return the exit code, and standard error."""
         try:
             _, errors = self.process.communicate(timeout=PATIENCE)
         finally:

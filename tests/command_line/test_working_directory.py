@@ -1,4 +1,4 @@
-"""No command runs what lies in the working directory, in none of the processes that it starts."""
+"""No command runs a module from the working directory, in any process that it starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BROKER_STUB = str(Path(sys.executable).with_name("broker-stub"))
 PATIENCE = 60
-# Modules that members, workers and the start of each process import; some are Python's own.
+# Modules imported by members, workers and every starting process; some are Python's own.
 PLANTED = ("click", "proton", "dns", "rich", "backoff", "json", "pickle", "multiprocessing", "sitecustomize")
 TRAP = "open(__file__ + '.ran', 'w').close(); raise SystemExit('planted')"
 
@@ -63,9 +63,9 @@ def ran(folder: Path) -> list[str]:
 
 
 def environment(path: str) -> dict[str, str]:
-    """This environment as a user has it: a package that is installed, and what he adds to the path.
+    """Return this environment as a user has it: an installed package, and additions to the path.
 
-    :param path: an entry, beside that of this very source tree.
+    :param path: an additional entry after this source tree.
     """
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     return {**ours, "PYTHONPATH": f"{ROOT}{path}"}
@@ -73,7 +73,9 @@ def environment(path: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", ["", os.pathsep], ids=["path", "empty-entry"])
 def test_the_members_of_a_pair(planted: Path, path: str, tmp_path: Path) -> None:
-    """An empty entry means the working directory, in the command's own process too: that starts elsewhere."""
+    """An empty entry means the working directory, also in the command's own process, which starts
+    elsewhere.
+    """
     program = tmp_path / "start.py"
     program.write_text(
         f"import os, sys; from broker_stub.__main__ import main; os.chdir({str(planted)!r});"
@@ -113,7 +115,7 @@ def test_the_command_itself(planted: Path) -> None:
 
 
 def run(planted: Path, program: str, *arguments: str) -> None:
-    """Run a program that lies elsewhere, as a command does."""
+    """Run a program from another folder, as a command does."""
     path = planted.parent / "program.py"
     path.write_text(program)
     done = subprocess.run(

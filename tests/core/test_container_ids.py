@@ -278,7 +278,7 @@ async def test_another_factory_of_this_process_is_told_as_well() -> None:
 
 
 async def test_the_same_id_at_another_broker_does_not_count() -> None:
-    """The id is in use by somebody else then, who may free it."""
+    """The id then belongs to another client, which may free it."""
     taken = {"that of another process": "orders-1"}
     async with (
         primary() as other,

@@ -20,7 +20,7 @@ from tests.peers import primary, url
 
 
 class Driver:
-    """Does what an episode does with one search, whenever ``run`` is called."""
+    """Performs an episode's part in one search, whenever ``run`` is called."""
 
     def __init__(self, factory: Factory, *, wants: bool = True) -> None:
         self.search = PendingSearch(self.wake)
@@ -79,7 +79,7 @@ class Factory:
             ]
 
     def settle(self) -> None:
-        """Run who is woken, until nobody is."""
+        """Run woken drivers until none is left."""
         while woken := [driver for driver in self.drivers if driver.woken]:
             for driver in woken:
                 driver.run()
@@ -118,7 +118,7 @@ async def test_the_first_attempt_of_each_comes_before_the_second_of_any(two: Fac
 
 
 async def test_the_owner_goes_ahead_and_who_lost_a_dial_to_it_is_the_next(two: Factory) -> None:
-    """All the others wait for what it finds."""
+    """All other drivers wait for its result."""
     owner, busy, third, fourth = (Driver(two) for _ in range(4))
     two.own(owner)
     assert [each.run() for each in (owner, busy, third, fourth)] == [True, True, False, False]
@@ -257,7 +257,7 @@ async def test_connections_whose_attempts_hung_wait_for_those_that_have_had_none
     assert len(set(started)) == 9
     last_first = max(started.index(connection) for connection in started)
     again = [place for place, connection in enumerate(started) if started.index(connection) < place]
-    # That of the one which searched; and where the loop is so late that both time out at once, of the other.
+    # The searching connection's dial; on a late loop both time out together, and a second dial is possible.
     assert len([place for place in again if place < last_first]) <= 2
 
 

@@ -35,9 +35,9 @@ SETTLE = 0.002
 
 
 class SlowBroker:
-    """Sets up so many connections a second, also those that their clients have given up by then.
+    """Sets up a fixed number of connections a second, even if their clients have already given up.
 
-    :param in_order: in the order in which they came, or in any.
+    :param in_order: in their order of arrival, or in random order.
     """
 
     def __init__(self, *, rate: float = RATE, in_order: bool = True) -> None:

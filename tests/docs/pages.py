@@ -7,12 +7,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-# The URL of all programs, for which a test puts that of its own broker.
+# The URL of all programs, which a test replaces by its own broker's.
 URL = "amqp://broker-a,broker-b"
 
 
 def sections(page: str) -> dict[str, list[str]]:
-    """The Python programs of a page's sections, by heading, in order."""
+    """Return the Python programs of a page's sections, by heading, in order."""
     _, *parts = re.split(r"^## ", (DOCS / page).read_text(), flags=re.MULTILINE)
     return {
         part.partition("\n")[0]: re.findall(r"^```python\n(.*?)^```", part, re.DOTALL | re.MULTILINE)

@@ -10,14 +10,14 @@ PAGE = (DOCS / "broker-answers.md").read_text()
 
 
 def between(name: str) -> list[list[str]]:
-    """The cells of the table between two markers, without its head."""
+    """Return the cells of the table between two markers, without its head."""
     table = PAGE.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->")[0]
     rows = [line.strip().strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows[2:]]
 
 
 def row(refusal: Refusal) -> str:
-    """A recorded refusal as a row of the page."""
+    """Return a recorded refusal as a row of the page."""
     shown = refusal.shown.replace("{endpoint}", "amqp://a:5672").replace("{timeout}", "5")
     error = "none" if refusal.error is None else f"`{refusal.error}`" + (f": {shown}" if shown else "")
     situation = refusal.situation if refusal.address == "q" else f"{refusal.situation}, `{refusal.address}`"

@@ -1,4 +1,4 @@
-"""What pages show can be typed: Python compiles, data can be parsed, commands and their options exist."""
+"""Readers can type the code on pages: Python compiles, data parses, commands and their options exist."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _COMMANDS = {
     "benchmarks.grid": grid.main,
     "benchmarks.storm": storm.storm,
 }
-# The beginning of a line that is typed; a prompt or the folder of the environment may stand before.
+# The start of a typed line, possibly after a prompt or the environment's folder.
 _TYPED = re.compile(
     r"^ {4,}(?:\$ )?(?:\S*/bin/|python -m (?=b))?((?:haclient|broker-stub|benchmarks\.\w+) (?!\.).*)$",
     re.MULTILINE,
 )
-# Where the shell, and not the command, goes on.
+# Words after which the shell takes over.
 _SHELL = frozenset({"|", "||", "<", ">", ">>", "<<<", "&", "&&", ";"})
 
 
@@ -52,19 +52,19 @@ def test_its_blocks_can_be_read(page: Path) -> None:
 
 
 def typed(text: str) -> Iterator[list[str]]:
-    """The commands of a page, as words up to the shell's first."""
+    """Yield the commands of a page, as words up to the shell's first."""
     joined = re.sub(r" *\\\n +", " ", text)
     for line in _TYPED.findall(joined):
         try:
             words = shlex.split(line, comments=True)
-        except ValueError:  # the text goes on in the next line
+        except ValueError:  # the text continues in the next line
             words = line.split()
         end = next((at for at, word in enumerate(words) if word in _SHELL), len(words))
         yield words[:end]
 
 
 def faults(words: list[str]) -> Iterator[str]:
-    """The subcommands and options of a command that do not exist."""
+    """Yield the subcommands and options of a command that do not exist."""
     command: click.Command = _COMMANDS[words[0]]
     for word in words[1:]:
         if isinstance(command, click.Group) and not word.startswith("-"):

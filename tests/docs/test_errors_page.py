@@ -1,4 +1,4 @@
-"""``docs/errors.md`` has every short name, and quotes texts that the code has."""
+"""``docs/errors.md`` has every short name, and quotes texts of the code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = (DOCS / "errors.md").read_text()
 
 
 def rows(name: str) -> list[tuple[str, str]]:
-    """The first two cells of each row between two markers."""
+    """Return the first two cells of each row between two markers."""
     table = PAGE.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0]
     return re.findall(r"^\| `(.+?)` \| (.+?) \| .*\|$", table, re.MULTILINE)
 
@@ -22,7 +22,7 @@ TEXTS, LINES = rows("texts"), rows("lines")
 
 
 def literals() -> str:
-    """The texts of the client, one a line; what an f-string or a format fills in is an ellipsis."""
+    """Return the client's texts, one a line, with an ellipsis for each formatted value."""
     found = []
     for path in (ROOT / "haclient").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -32,7 +32,7 @@ def literals() -> str:
                 case ast.JoinedStr(values=values):
                     parts = (each.value if isinstance(each, ast.Constant) else "…" for each in values)
                     found.append("".join(map(str, parts)))
-    # core/attach/refusals.py puts one of two words into its text
+    # core/attach/refusals.py formats one of two words into its text
     found += (f"the primary {verb} the link to" for verb in ("refused", "detached"))
     return "\n".join(found)
 

@@ -1,4 +1,4 @@
-"""The events that ``docs/testing.md`` lists are those of ``haclient.events``."""
+"""``docs/testing.md`` lists exactly the events of ``haclient.events``."""
 
 from __future__ import annotations
 

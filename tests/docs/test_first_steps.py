@@ -1,4 +1,4 @@
-"""The program of the first steps goes on when the primary is killed, and loses nothing."""
+"""The program of the first steps continues when the primary is killed, and loses nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ URL = "amqp://127.0.0.1:5672,127.0.0.1:5673"
 
 
 def program(page: Path) -> str:
-    """The one that sends and receives."""
+    """Return the program that sends and receives."""
     programs = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     (found,) = (each for each in programs if URL in each)
     return str(found)
@@ -29,7 +29,7 @@ async def test_the_program_goes_on_at_the_other_member(haclient_pair: HAPair, tm
     received: list[int] = []
 
     async def follow(running: Program) -> str:
-        """The member that the next message comes from."""
+        """Return the member that sent the next message."""
         found = await running.line(r"^received (\d+) from (\S+)")
         received.append(int(found[1]))
         return found[2]

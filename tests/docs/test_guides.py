@@ -1,7 +1,7 @@
-"""The programs of the how-to pages run, one after another, as a reader would type them.
+"""The programs of the how-to pages run one after another, as a reader would type them.
 
-A program below the comment ``<!-- not run: REASON -->`` is for a package that is not installed here: it is
-compiled only.
+A program below the comment ``<!-- not run: REASON -->`` needs a package that is not installed here. It
+is only compiled.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ GUIDES = (
     "telemetry.md",
 )
 _PROGRAM = re.compile(r"^(<!-- not run: .+ -->\n\n?)?```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# The hosts of the pages, for which a test puts those of its own broker.
+# The hosts of the pages, which a test replaces by its own broker's.
 _URL = re.compile(r"amqps?://(?:[\w:%-]+@)?(?:broker-a,broker-b|artemis-a,artemis-b)")
-# The folders of the pages, for which a test puts its own.
+# The folders of the pages, which a test replaces by its own.
 _FOLDER = re.compile(r"/var/log/app|/etc/orders|/run/secrets|/etc/ssl")
 
 
@@ -63,7 +63,7 @@ def test_its_programs_run(
 
 
 def configuration_files(page: str, folder: Path, url: str) -> None:
-    """The files that ``docs/configuration.md`` shows or names, where its programs look for them."""
+    """Create the files that ``docs/configuration.md`` shows or names, at the paths its programs use."""
     for toml in re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
         (folder / "haclient.toml").write_text(_FOLDER.sub(str(folder), toml))
         (folder / "broker").write_text("a password\n")

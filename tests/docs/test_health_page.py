@@ -23,12 +23,12 @@ NOT_NOW = proton.Condition("amqp:connection:forced", "no primary here")
 
 
 def where(peer: Primary) -> str:
-    """The peer as the client names it."""
+    """Return the peer's endpoint as the client formats it."""
     return f"amqp://{peer.host}:{peer.port}"
 
 
 class Application:
-    """The program of the page as a server would run it, and the events that it was given."""
+    """The program of the page, run as by a server, and the events it received."""
 
     def __init__(self, module: ModuleType, client: httpx.AsyncClient, given: asyncio.Queue[Any]) -> None:
         self.module = module
@@ -40,7 +40,7 @@ class Application:
         return answer.status_code, answer.json()
 
     async def until(self, kind: type) -> None:
-        """Wait until the program has been given such an event."""
+        """Wait until the program has received an event of this kind."""
         async with asyncio.timeout(10):
             while not isinstance(await self._given.get(), kind):
                 pass
@@ -52,7 +52,7 @@ def the_program() -> str:
 
 
 def with_the_variant() -> str:
-    """The program with the functions of the page's variant in the place of those with the same names."""
+    """Return the program with the functions of the page's variant instead of its own."""
     (variant,) = sections("health.md")["Start without a broker"]
     functions = {
         node.name: node for node in ast.parse(variant).body if isinstance(node, ast.AsyncFunctionDef)

@@ -1,6 +1,7 @@
-"""No page, example or message installs the package by its name alone, while no index has it.
+"""No page, example or message installs the package by its bare name while no index has it.
 
-Whoever registers the name first would be installed.  When the package is published, this test goes.
+Otherwise a stranger could register the name and have their package installed. Remove this test once the
+package is published.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from haclient.version import install_extra, package_version
 from tests.docs.pages import ROOT
 
 FOLDERS = ("docs", "examples", "haclient", "broker_stub", "scripts", "benchmarks", "changes", ".github")
-# `pip install ... haclient` with or without an extra; a file, a path and `haclient @ URL` are no bare name.
+# `pip install ... haclient` with or without an extra. A file, a path and `haclient @ URL` are no bare name.
 BARE_NAME = re.compile(
     r"pip3? install\b(?![^\n`]*--no-index)[^\n`]*?[\s'\"=]haclient(?![\w./-])(?!\[[\w,]*\] @)(?! @)"
 )

@@ -1,4 +1,4 @@
-"""Every link between the pages leads somewhere, and every page is in the index."""
+"""Every link between the pages has a target, and every page is in the index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGES = sorted(
 
 
 def anchors(page: Path) -> set[str]:
-    """Those of its headings, as they are made for the web, and those that it writes."""
+    """Return the anchors of a page: from its headings, as on the web, and explicit ones."""
     text = page.read_text()
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,4 +1,4 @@
-"""Pages are spelled right and easy to read; ``scripts/check_prose.py`` measures them."""
+"""Pages have correct spelling and are easy to read, as measured by ``scripts/check_prose.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of ``docs/receiving.md`` and ``docs/errors.md`` do what the pages say, with real messages."""
+"""The programs of ``docs/receiving.md`` and ``docs/errors.md`` work as described, with real messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BODIES = ("one", "bad", "two")
 
 
 class Database:
-    """What has been applied, and the ids of it."""
+    """The applied changes, and their ids."""
 
     def __init__(self) -> None:
         self.applied: list[Any] = []
@@ -50,7 +50,9 @@ class Database:
 
 
 class Page:
-    """Runs programs of a page with one namespace, which has what the page leaves to its reader."""
+    """Runs programs of a page in one namespace, which defines the names that the page leaves to its
+    reader.
+    """
 
     def __init__(self, connection: haclient.Connection, where: str) -> None:
         self.where = where
@@ -68,10 +70,10 @@ class Page:
         exec(code, self.names)  # noqa: S102
 
     def run_until(self, program: str, handled: Callable[[], bool]) -> None:
-        """Run a program whose loop has no end, until it has done what it is for; then close its receiver."""
+        """Run a program with an endless loop until ``handled`` returns true; then close its receiver."""
 
         def run() -> None:
-            with suppress(LinkClosed):  # an accept that is being confirmed when the receiver is closed
+            with suppress(LinkClosed):  # an accept awaits confirmation while the receiver closes
                 self.run(program)
 
         thread = threading.Thread(target=run)
@@ -98,14 +100,14 @@ def page(haclient_module_broker: Broker, connection: haclient.Connection) -> Pag
 
 
 def left(connection: haclient.Connection, address: str = "orders") -> list[Any]:
-    """What is in a queue; nothing is removed."""
+    """Return the bodies in a queue, without removing them."""
     with connection.create_receiver(address, browse=True) as browser:
         browser.drain()
         return [delivery.body for delivery in browser.receive_many(100, timeout=0)]
 
 
 def program(part: str) -> str:
-    """The program of the pages that has this in it."""
+    """Return the program of the pages that contains this text."""
     (found,) = (each for each in PROGRAMS if part in each)
     return found
 
@@ -200,7 +202,7 @@ def test_a_send_that_timed_out_is_repeated(page: Page, connection: haclient.Conn
 
 
 def test_what_send_many_left_out_is_sent(page: Page, connection: haclient.Connection) -> None:
-    """The first call fails as if it had ended in time for two of three messages."""
+    """The first call fails as if its time had ended after two of three messages."""
     sender = connection.create_sender("many")
 
     class Sender:

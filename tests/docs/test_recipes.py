@@ -1,4 +1,4 @@
-"""Each program of ``docs/recipes.md`` does what it is for."""
+"""Each program of ``docs/recipes.md`` does its job."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ RECIPES = sections("recipes.md")
 
 @pytest.fixture
 async def peer() -> AsyncIterator[Primary]:
-    """A scripted member that says what it was asked for."""
+    """A scripted member that records requests."""
     async with primary() as peer:
         yield peer
 
 
 @pytest.fixture
 async def connection(haclient_module_broker: Broker) -> AsyncIterator[aio.Connection]:
-    """To the member that the recipes use."""
+    """A connection to the member that the recipes use."""
     async with aio.connect(haclient_module_broker.url) as connection:
         yield connection
 
 
-# An interrupt before this line may come between the work and the accept: the message is delivered again then.
+# An interrupt before this line may hit between the work and the accept. The message is then delivered again.
 SAYS_ACCEPTED = {
     "import haclient\n": """\
 import contextlib
@@ -65,7 +65,7 @@ Start = Callable[..., AbstractAsyncContextManager[Program]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Starts a recipe as a process of its own, with the URL of a broker for the one it has."""
+    """Starts a recipe as a separate process, with the broker's URL instead of its own."""
 
     def start(heading: str, where: str, **replaced: str) -> Program:
         (program,) = RECIPES[heading]
@@ -91,7 +91,7 @@ async def put(connection: aio.Connection, address: str, *bodies: object) -> None
 
 
 async def take(connection: aio.Connection, address: str, count: int) -> list[Any]:
-    """Receive and accept so many messages, of which there are no more."""
+    """Receive and accept exactly ``count`` messages."""
     async with connection.create_receiver(address) as receiver:
         deliveries = [await receiver.receive(timeout=20) for _ in range(count)]
         for delivery in deliveries:
@@ -102,7 +102,7 @@ async def take(connection: aio.Connection, address: str, count: int) -> list[Any
 
 
 async def interrupted(program: Program) -> None:
-    """End it as Ctrl-C does."""
+    """Interrupt the program as Ctrl-C does."""
     program.signal(signal.SIGINT)
     await program.line("^KeyboardInterrupt")
 
@@ -125,7 +125,9 @@ async def test_consume(start: Start, haclient_module_broker: Broker, connection:
 
 
 async def test_retry(start: Start, peer: Primary) -> None:
-    """The first copy gets no outcome in time; what is sent then is the same message to the broker."""
+    """The first send gets no outcome in time. The broker sees the retry as a duplicate of the same
+    message.
+    """
     peer.outcome = None
     async with start("Retry", url(peer), **{"timeout=10": "timeout=0.2"}) as program:
         await peer.until(lambda: peer.copies)

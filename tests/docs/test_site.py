@@ -1,4 +1,4 @@
-"""``make docs`` builds the site without a warning and without the network, and no page needs the network."""
+"""``make docs`` builds the site without warnings or network access, and no page needs the network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import haclient.testing
 from scripts.site_hooks import moves_table, with_titles_and_paths
 from tests.docs.pages import DOCS, ROOT
 
-# What `python -m mkdocs` does, in a process that cannot reach anybody.
+# Runs `python -m mkdocs` in a process that cannot open connections.
 OFFLINE = """
 import socket, sys
 def refuse(*arguments):
@@ -64,7 +64,7 @@ def test_the_search_finds_a_method_and_the_code_of_an_error(site: Path) -> None:
 
 
 def test_the_reference_has_every_public_name(site: Path) -> None:
-    """What applications import from the package, its errors, its events and its brokers for tests."""
+    """The names that applications import: the package, its errors, its events and its brokers for tests."""
     page = (site / "api.html").read_text()
     described = {name.rpartition(".")[2] for name in re.findall(r'id="(haclient[\w.]*)"', page)}
     public = {*haclient.__all__, *haclient.errors.__all__, *haclient.testing.__all__}

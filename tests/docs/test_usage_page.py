@@ -1,4 +1,4 @@
-"""The programs of ``docs/usage.md`` work, and without ``async`` and ``await`` on the blocking API."""
+"""The programs of ``docs/usage.md`` work, also without ``async`` and ``await`` on the blocking API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASYNCIO = sections("usage.md")
 
 
 def without_async(program: str) -> str:
-    """An asyncio program as the blocking one, by the rule that the page states."""
+    """Convert an asyncio program to a blocking one, by the rule on the page."""
     return re.sub(r"\b(async|await) ", "", program).replace("haclient.aio", "haclient")
 
 
@@ -42,14 +42,14 @@ def test_each_section_has_a_program() -> None:
 
 @pytest.fixture
 def broker(haclient_module_broker: Broker) -> Broker:
-    """The member that the examples use, without messages."""
+    """The member that the examples use, emptied."""
     haclient_module_broker.restore()
     return haclient_module_broker
 
 
 @asynccontextmanager
 async def publisher() -> AsyncIterator[Primary]:
-    """A member with topics, which ``broker_stub`` has not, and a message on its way."""
+    """A member with topics, which ``broker_stub`` lacks, and one queued message."""
     async with primary() as peer:
         peer.put("news", "hello")
         yield peer
@@ -84,7 +84,7 @@ async def test_the_programs_run_on_asyncio(broker: Broker) -> None:
 
 
 def functions(page: Mapping[str, list[str]], define: str) -> str:
-    """A module with a function of each program, which is given a connection."""
+    """Return a module with a function for each program, which takes a connection."""
     programs = [program for programs in page.values() for program in programs]
     heads = [f"{define.format(number)}:\n" for number in range(len(programs))]
     return "import haclient.aio\n" + "\n".join(

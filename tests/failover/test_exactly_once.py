@@ -23,9 +23,8 @@ CUTS = 20
 QUEUE = "numbers"
 # Deliveries that a consumer holds before it accepts the first of them.
 HELD = 10
-# With this subject 10,000 messages are 1.6 MB, so all connections with a cut within this range are cut before
-# the
-# end, and some of them before a window is settled.
+# With this subject 10,000 messages are 1.6 MB. So all connections with a cut within this range are cut before
+# the end, some of them before a window is settled.
 SUBJECT = "numbered " * 12
 SPAN = 60_000
 # A broker that serves at once needs no pause; the default would only make the test longer.

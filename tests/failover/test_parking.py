@@ -43,7 +43,7 @@ async def taken_over(events: AsyncIterator[Event], first: Member, second: Member
 
 
 async def test_a_parked_client_is_served_when_its_member_is_promoted() -> None:
-    """It needs one attempt there, however long the outage; a message sent meanwhile is settled."""
+    """One attempt there suffices, however long the outage is. A message sent meanwhile is settled."""
     async with (
         pair(properties={"haclient:generation": 1}, generation=2) as (first, second),
         aio.connect(url(first, second, **QUICK)) as connection,
@@ -65,7 +65,7 @@ async def test_a_parked_client_is_served_when_its_member_is_promoted() -> None:
 
 
 async def test_the_generation_of_the_parking_open_is_not_believed() -> None:
-    """That generation is the past one; no Attach has raised a newer one yet."""
+    """The generation in that Open is obsolete, and no Attach has raised it yet."""
     async with (
         pair(properties={"haclient:generation": 1, "haclient:cluster": "c"}) as (first, second),
         aio.connect(url(first, second, **QUICK)) as connection,

@@ -81,8 +81,8 @@ async def test_a_standby_that_is_usable_beside_a_living_primary_is_not_used() ->
 
 
 async def test_a_standby_that_is_closed_is_made_again() -> None:
-    """It is made after a delay, whatever the member says; a redirect to the living primary is not
-    followed.
+    """A delay precedes the new standby, whatever the member answers. Its redirect to the living primary is
+    not followed.
     """
     async with (
         pair() as (first, second),

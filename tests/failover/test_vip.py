@@ -1,11 +1,11 @@
 """A VIP: one address that moves from the dead primary to the new one.
 
-On loopback any process may listen on an address, so the VIP moves in two ways here:
+On loopback any process may listen on an address, so the tests move the VIP in two ways:
 
-* the new primary itself begins to listen on the address when the old one is gone, like a
-  resource manager that moves the address and then starts the broker;
+* the new primary itself listens on the address when the old one is gone, as with a resource manager
+  that moves the address and starts the broker;
 * a forwarder owns the address and passes everything on to one member, like a load balancer or a
-  gratuitous ARP; both members keep their own addresses, which no client knows.
+  gratuitous ARP. Both members keep their own addresses, unknown to clients.
 """
 
 from __future__ import annotations

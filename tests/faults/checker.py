@@ -1,24 +1,25 @@
-"""Reads a history after a final drain, and reports what should not have happened.  Pure.
+"""Checks a history after a final drain, and reports every violation. Pure.
 
 Rules
 -----
-* *Lost*: acknowledged, and never received.  If that was acknowledged while a forced promotion may lose
-  messages, as its documentation says, it is *lost to force*: counted, and no violation.
-* *Unexpected*: received, and never sent, or refused, or from another queue than it was sent to.
-* *Disordered*: on one link, after a later message of the same producer to the same queue.  A message counts
-  only if it was received once, was no redelivery and was not given back: anything else may come late.  So may
-  one whose outcome its producer does not know: it gave it up, and what its connection had taken is still on
-  its way when the messages behind it are sent again over the next one.  A consumer that leaves by its own
-  will gives back what it has prefetched, with delivery count 0 because nobody saw it, and another consumer
-  receives it late.  So order counts until the first consumer leaves the queue, and again in the drain: all
-  have left by then, and what they gave back is at its place in the queue.
-* A message that comes again though nobody gave it back is a *duplicate*.  That is allowed (at least
-  once), and counted.  *Twice* is one of them over one link of the drain, where nobody consumed before: then
-  the broker has it twice.
-* A consumer that has its accepts confirmed is the only one of its queue.  *Confirmed twice* are messages
-  that were confirmed for two deliveries; *confirmed again*, those that came after that; and *confirmed late*,
-  those that were first confirmed after a later message of the same producer.  A forced promotion may do the
-  first two.
+* *Lost*: acknowledged, and never received. If it was acknowledged while a forced promotion may lose
+  messages by its documentation, it is *lost to force*: counted, and no violation.
+* *Unexpected*: received, and either never sent, or refused, or from another queue than it was sent to.
+* *Disordered*: received on one link after a later message of the same producer to the same queue. A
+  message counts only if it was received once, was no redelivery and was not released. Any other message
+  may be late.
+* A message with an outcome unknown to its producer may be late, too. The producer gave it up, and it
+  may be in flight on the old connection while later messages are sent again over the next one.
+* A consumer that leaves by its own will releases its prefetched messages, with delivery count 0, and
+  another consumer receives them late. So order counts until the first consumer leaves the queue, and
+  again in the drain. By then all have left, and the released messages are at their places in the queue.
+* A message that is received again without a release is a *duplicate*. Duplicates are allowed (at least
+  once), and counted. *Twice* is a duplicate over one link of the drain, in a queue without earlier
+  consumers: then the broker stored it twice.
+* A consumer with confirmed accepts is the only one of its queue. *Confirmed twice* are messages
+  confirmed for two deliveries. *Confirmed again* are messages delivered after their confirmation.
+  *Confirmed late* are messages first confirmed after a later message of the same producer. A forced
+  promotion may cause the first two.
 * *Hung*: a call that did not return within its time, or after its cancellation.
 """
 
@@ -174,7 +175,7 @@ def _disordered(history: History, times: Counter[Name]) -> Iterator[str]:
 
 
 def _shows_order(history: History, receipt: Receipt) -> bool:
-    """Return whether no message had been given back by then, so that order counts."""
+    """Return whether no message had been released by then, so that order counts."""
     left, drained = (times.get(receipt.queue, math.inf) for times in (history.left, history.drained))
     return receipt.at < left or receipt.at >= drained
 

@@ -1,12 +1,12 @@
-"""Producers and consumers under load, who write down what they see.
+"""Producers and consumers under load, which record their observations.
 
     async with Load(cluster.url, history, seed=1) as load:
         ...
         await load.finish()
     await drain(cluster.url, history)
 
-Each client has a connection of its own.  Producers pipeline numbered messages, and a tenth of them do not
-wait (``impatient``); consumers accept most messages, give some back, and detach and attach again.
+Each client has its own connection. Producers pipeline numbered messages, and a tenth of them do not
+wait (``impatient``). Consumers accept most messages, release some, and detach and attach again.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from tests.faults.impatient import BlockingProducer, fate_of, is_impatient, send
 
 STEADY_QUEUE = "steady"
 RESTLESS_QUEUE = "restless"
-"""Its consumers detach and attach again: order has no meaning after the first time."""
+"""A queue whose consumers detach and attach again: order has no meaning after the first time."""
 CONFIRMED_QUEUE = "confirmed"
-"""One for each process: its only consumer has its accepts confirmed."""
+"""One queue for each process; its only consumer has its accepts confirmed."""
 KEPT_QUEUE = "kept"
-"""Without consumers before the drain, so that the stores have comparable contents."""
+"""A queue without consumers before the drain, so that the stores have comparable contents."""
 BLOCKING_QUEUE = "blocking"
-"""The same, filled over the blocking API."""
+"""A queue like ``KEPT_QUEUE``, filled over the blocking API."""
 
-# Messages a second of one producer: together with the faults, two cores are then half busy.  The second one
-# is for queues that nobody consumes from, and for what is confirmed, which takes a commit everywhere.
+# Messages a second of one producer; with the faults, two cores are then half busy. The second rate is for
+# queues without consumers and for confirmed accepts, which take a commit everywhere.
 _BUSY_RATE, _KEPT_RATE = 100, 20
 _WINDOW = 200
 _BURSTS_PER_SECOND = 20
 _MAX_FILLING = 3000
-# What a catch-up from nothing is about, and small enough for a soak of any length.
+# Messages for a catch-up from an empty store, few enough for a soak of any length.
 _KEPT_MOST = 3000
 _NEW_QUEUE = 5
 # Seconds that a consumer waits before it checks for the end.
@@ -120,7 +120,7 @@ class Load:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # With the error: a connection whose block ends without one flushes, and hides it by a timeout.
+        # Pass the error on: without one the connection flushes at its block's end, and a timeout hides it.
         await self._stack.__aexit__(kind, error, trace)
 
     def check(self) -> None:
@@ -172,7 +172,7 @@ class Load:
             self._serves(event.endpoint, event.generation)
 
     def _serves(self, endpoint: Endpoint | None, generation: int | None) -> None:
-        """Somebody was seen to serve; who was parked does not know yet in which generation."""
+        """Record a member that serves. A parked connection does not know its generation yet."""
         if endpoint is not None and generation is not None:
             self._history.serves(generation, self._names[f"{endpoint.host}:{endpoint.port}"])
 
@@ -234,7 +234,7 @@ class Load:
                     delivery = await receiver.receive(timeout=_GLANCE)
                     receipt = note_receipt(self._history, delivery, name, serial, queue)
                     await _settle(delivery, receipt, rng.random(), self._history)
-            # Before it detaches: nothing that it gives back comes to another one earlier.
+            # Before it detaches: no other consumer gets a message that it releases earlier.
             self._history.leaves(queue, time.monotonic())
             await receiver.close()
 
@@ -252,7 +252,7 @@ class Load:
                         if delivery not in stale:
                             self._history.accepts(receipt)
                             self._history.confirms(receipt, time.monotonic())
-                    left.clear()  # what is stale comes again
+                    left.clear()  # stale deliveries are redelivered
         self._history.leaves(queue, time.monotonic())
         await receiver.close()
 
@@ -307,14 +307,16 @@ async def _drain(connection: aio.Connection, history: History, queue: str) -> No
             empty = answered and not deliveries and connection._core.session_number == session
         for delivery in deliveries:
             receipt = note_receipt(history, delivery, "drain", 0, queue)
-            with suppress(StaleDelivery):  # it comes again
+            with suppress(StaleDelivery):  # it will be redelivered
                 await delivery.accept()
                 history.accepts(receipt)
     await receiver.close()
 
 
 async def _has_sent_all(receiver: aio.Receiver) -> bool:
-    """Whether the primary answers that it has nothing more; a new one after a failover has not been asked."""
+    """Return whether the primary answers that it has no more messages. After a failover the new one must
+    be asked.
+    """
     try:
         await receiver.drain(timeout=_SETTLING)
     except DrainTimeout:

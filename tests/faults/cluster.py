@@ -13,7 +13,7 @@ Rules
 * Clients use ``url``, members each other's proxies: redirects and pushed member lists, which give the
   members' own addresses, are not followed.
 * A member that ends without having been killed by a fault is a failure (``whole`` says so).
-* ``store_of`` and the logs outlive the cluster; who gave the folder removes it.
+* ``store_of`` and the logs outlive the cluster; the caller removes its folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The faults.  Each is a context manager: it is applied at its beginning and healed at its end.
+"""The faults. Each is a context manager: it is applied at its beginning and healed at its end.
 
     async with FAULTS["primary killed"].during(cluster, random.Random(7)):
         await asyncio.sleep(hold)
@@ -6,11 +6,11 @@
 
 Rules
 -----
-* A fault begins with a whole cluster.  After it, nothing is killed, stopped or cut any more, and the
-  cluster becomes whole by itself.
-* The store of the last heir is never touched: only that of a member while another one, alive, is the
-  primary.  Who destroys the last heir's store has a cluster without heir, for good.
-* What is random comes from the generator that is handed in.
+* A fault begins with a whole cluster. When it has ended, no member is killed, stopped or cut off, and
+  the cluster becomes whole by itself.
+* A fault changes only the store of a member that is not primary, while a living member is. Without the
+  store of the last eligible member, the cluster could never have a primary again.
+* All random choices use the generator that is passed in.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Fault:
     """A fault in the library.
 
     :param during: applies it, and heals it.
-    :param hold: the shortest time, in seconds, that shows what it is about.
+    :param hold: the shortest time, in seconds, in which its effect shows.
     :param needs: ``ClusterOptions`` fields that must be true.
     """
 
@@ -125,7 +125,7 @@ async def all_killed_backup_first(cluster: Cluster, rng: random.Random) -> Async
 
 @fault("one after the other killed, the wrong one starts first")
 async def last_heir_starts_last(cluster: Cluster, rng: random.Random) -> AsyncIterator[None]:
-    """The backups die first, so the primary goes on alone: only it may come back."""
+    """The backups die first, so the primary continues alone: only it may become primary again."""
     primary, backups = cluster.primary, cluster.backups
     await cluster.kill(*backups)
     await asyncio.sleep(rng.uniform(0, 1))
@@ -155,7 +155,7 @@ async def primary_killed_in_catch_up(cluster: Cluster, rng: random.Random) -> As
 
 
 async def _let_catch_up(cluster: Cluster, backup: Member, rng: random.Random) -> None:
-    """For a moment, from what it had or from nothing."""
+    """Interrupt a backup's catch-up shortly after its start, with its old store or an empty one."""
     await cluster.kill(backup)
     if rng.random() < 0.5:
         damage.wipe(cluster.store_of(backup), rng)
@@ -180,7 +180,7 @@ async def killed_in_promotion(cluster: Cluster, rng: random.Random) -> AsyncIter
 
 @fault("primary stopped, another promoted, woken up", hold=LONGEST)
 async def primary_paused(cluster: Cluster, rng: random.Random) -> AsyncIterator[None]:
-    """Nobody fences it: what keeps it from settling anything when it wakes up is the arbiter."""
+    """The stopped primary is not fenced. After it wakes up, only the arbiter keeps it from settling."""
     sleeper, heir = cluster.primary, rng.choice(cluster.backups)
     cluster.pause(sleeper)
     await cluster.promote(heir)
@@ -280,7 +280,7 @@ async def primary_killed_alone(cluster: Cluster, rng: random.Random) -> AsyncIte
 
 @fault("primary cut off from the arbiter, a backup killed")
 async def primary_and_arbiter(cluster: Cluster, rng: random.Random) -> AsyncIterator[None]:
-    """It needs the arbiter to go on alone, and cannot: it steps down."""
+    """The primary cannot reach the arbiter to continue alone, so it steps down."""
     primary, backup = cluster.primary, rng.choice(cluster.backups)
     cluster.cut(primary.name, ARBITER, _how(rng))
     await cluster.kill(backup)
@@ -335,7 +335,7 @@ async def backup_disk_full(cluster: Cluster, rng: random.Random) -> AsyncIterato
 
 @asynccontextmanager
 async def _disk_full(cluster: Cluster, victim: Member, rng: random.Random) -> AsyncIterator[None]:
-    """A member with a full disk does not end; it goes on when there is room, or is killed before."""
+    """A member with a full disk keeps running. It resumes when there is room, or is killed before that."""
     ballast = cluster.store_of(victim) / "ballast"
     damage.fill(ballast)
     await cluster.until_disk(victim, "stop")

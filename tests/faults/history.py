@@ -48,9 +48,9 @@ class Receipt:
 
     :param count: the delivery count in its header; above 0 it is a redelivery.
     :param at: when it arrived, in seconds of the monotonic clock, which all processes share.
-    :param accepted: whether it was accepted over the connection that it came on.
-    :param returned: whether the consumer gave it back: it comes again, out of its order.
-    :param confirmed_at: when the primary had confirmed that it is gone; ``None`` for never.
+    :param accepted: whether it was accepted over the connection that delivered it.
+    :param returned: whether the consumer released it: it is redelivered, out of order.
+    :param confirmed_at: when the primary had confirmed its removal; ``None`` for never.
     """
 
     name: Name
@@ -76,7 +76,7 @@ class History:
     left: dict[str, float] = field(default_factory=dict)
     """When the first of a queue's consumers began to leave it by its own will."""
     drained: dict[str, float] = field(default_factory=dict)
-    """When the drain of a queue began, whose other consumers have all left it."""
+    """When the drain of a queue began, after all other consumers had left it."""
     serving: dict[int, str] = field(default_factory=dict)
     """The member that was seen to serve in each generation."""
     disputes: list[str] = field(default_factory=list)
@@ -84,15 +84,15 @@ class History:
     kept: set[str] = field(default_factory=set)
     """Queues without consumers before the drain: a message received twice was stored twice."""
     impatient: Counter[str] = field(default_factory=Counter)
-    """How the calls ended that were cancelled, or had little time."""
+    """The results of calls that were cancelled, or had little time, with their counts."""
     hung: list[Name] = field(default_factory=list)
     """Messages whose call did not return in time."""
     ended: dict[Name, float] = field(default_factory=dict)
     """When the fate became known, in seconds of the monotonic clock, which all processes share."""
     forced: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when forced promotions may have lost what was acknowledged."""
+    """The periods in which forced promotions may have lost acknowledged messages."""
     generations: dict[int, float] = field(default_factory=dict)
-    """When the arbiter was last seen to hold a generation."""
+    """When the arbiter was last seen to hold each generation."""
 
     def sends(self, name: Name, queue: str) -> None:
         """Record that a message is given to a sender."""

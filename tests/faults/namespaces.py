@@ -1,12 +1,12 @@
-"""Members in network namespaces of their own, joined by a bridge: real packets are really lost.
+"""Members in network namespaces, joined by a bridge: real packets are really lost.
 
-Each member has an address for each kind of route, so that one can be cut and the others not:
-``198.18.x.n`` for the manager, ``x + 1`` for clients, ``x + 2`` for the other members (RFC 2544 keeps
-198.18.0.0/15 for tests).
+Each member has an address for each kind of route, so that one can be cut alone: ``198.18.x.n`` for the
+manager, ``x + 1`` for clients, ``x + 2`` for the other members (RFC 2544 reserves 198.18.0.0/15 for
+tests).
 
-A route is held by a wrong hardware address for its far end, on both sides: packets leave and nobody
-takes them, and no peer notices, as behind a switch that lost its mind.  Only iproute2 is needed.
-There is no reset: packets are lost or they are not.
+A route is cut by a wrong hardware address for its far end, on both sides. Packets leave but no host
+accepts them, and no peer notices, as behind a faulty switch. Only iproute2 is needed. There are no
+resets, only losses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The routes that a test of faults can cut: what each kind of network has, and those to a ZooKeeper.
+"""The routes that a test of faults can cut: the common interface of networks, and the routes to a
+ZooKeeper.
 
-The proxies between members and the directory are those of ``haclient.testing.network``.
+The proxies between members and the directory come from ``haclient.testing.network``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from haclient.testing.peers.listening import Peer
 from haclient.testing.proxy import Proxy, proxy
 
 ARBITER = "arbiter"
-"""The party beside members and ``CLIENTS``."""
+"""The third kind of party, after members and ``CLIENTS``."""
 
 
 class Network(Protocol):
@@ -84,7 +85,7 @@ class ZooKeeperRoutes:
 
 @asynccontextmanager
 async def zookeeper_routes(folder: Path, members: Sequence[str]) -> AsyncIterator[ZooKeeperRoutes]:
-    """A ZooKeeper of its own and the routes to it."""
+    """A separate ZooKeeper and the routes to it."""
     from tests.zookeeper import ZooKeeper
 
     (folder / "zookeeper").mkdir()

@@ -16,8 +16,8 @@ class Step:
     """One fault of a run.
 
     :param calm: seconds of traffic before it.
-    :param longer: seconds that it is held beyond its ``Fault.hold``.
-    :param seed: of what is random in it.
+    :param longer: seconds that it lasts beyond its ``Fault.hold``.
+    :param seed: the seed of its random choices.
     """
 
     number: int

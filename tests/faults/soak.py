@@ -1,21 +1,21 @@
-"""The soak: random faults under load until so many failovers have happened, then the reckoning.
+"""The soak: random faults under load until a number of failovers is reached, then the verdict.
 
     python -m tests.faults.soak --failovers 100 --seed 7
     make soak FAILOVERS=100 SEED=7
 
-The seed is printed first; the same seed makes the same faults in the same order.  At the end:
+The seed is printed first; the same seed makes the same faults in the same order. At the end:
 
 1. the clients stop, the members are stopped, and their stores must be equal: wiring and messages;
-2. the members start again, the queues are drained, and the checker reads the history: nothing
-   acknowledged is lost, nothing came that was not sent, no link's order is broken;
-3. the arbiter's number has only grown, and no two members served in one generation.
+2. the members start again, the queues are drained, and the checker reads the history: no acknowledged
+   message is lost, only sent messages arrived, and each link's order holds;
+3. the arbiter's generation has only grown, and no two members served in one generation.
 
-It prints a summary in JSON, and exits with 0 or 1.  After a failure the folder with logs, stores
-and arbiter stays, and is named.
+It prints a summary in JSON, and exits with 0 or 1. After a failure the folder with logs, stores and
+arbiter stays, and its path is printed.
 
-On a slow machine it ends with fewer failovers: when their time is over no new fault begins, and the reckoning
-is made all the same.  When that takes too long, the verdict is that of what was received by then, with the
-count of what is missing.
+On a slow machine it ends with fewer failovers: after the time limit no new fault begins, but the
+verdict follows. If the drain takes too long, the verdict covers the messages received until then, with
+the number of missing ones.
 """
 
 from __future__ import annotations
@@ -89,13 +89,14 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What came out.
+    """The result of a soak.
 
-    :param faults: how often each was applied.
-    :param impatient: how the calls ended that were cancelled, or had little time.
-    :param drained: whether everything that was stored has been received; otherwise nothing is lost yet.
+    :param faults: the number of times each fault was applied.
+    :param impatient: the results of calls that were cancelled, or had little time.
+    :param drained: whether all stored messages have been received; until then missing ones are not
+        lost.
     :param missing: acknowledged messages that were not received.
-    :param wrong: everything that must not have happened; empty is good.
+    :param wrong: all violations; empty is good.
     """
 
     seed: int
@@ -114,7 +115,7 @@ class Result:
         """For programs."""
         facts = dataclasses.asdict(self)
         if self.verdict is not None:
-            # What is wrong is reported once.
+            # Violations are reported once, in ``wrong``.
             facts["verdict"] = {
                 name: len(value) if isinstance(value, tuple) else value
                 for name, value in dataclasses.asdict(self.verdict).items()
@@ -133,7 +134,7 @@ async def soak(plan: Plan, folder: Path, report: Report) -> Result:
             await _run(plan, folder, result, history, report)
     except NotWholeError as error:
         result.wrong.append(str(error))
-    except (HaclientError, TimeoutError) as error:  # of a client; or that of the limit
+    except (HaclientError, TimeoutError) as error:  # of a client, or from the time limit
         late = f"not done after {plan.bound:g} s"
         result.wrong.append(late if limit.expired() else "".join(traceback.format_exception(error)))
     result.seconds = round(time.monotonic() - began, 1)

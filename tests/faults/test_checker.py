@@ -121,7 +121,7 @@ def test_redelivered_returned_or_on_another_link_it_may_be_late(late: Receipt) -
 
 
 def overtaken(*, at: float) -> History:
-    """Two consumers; the other one leaves at 10 with 1 in hand, and this one gets it behind 2."""
+    """One of two consumers leaves at 10 and releases message 1. The second gets it after message 2."""
     other = Link("another", 1, 1)
     receipts = [received(0, link=other), received(2, at=9.0), received(1, at=at), received(3, at=30.0)]
     seen = history(*receipts, sent=4)

@@ -1,4 +1,4 @@
-"""A primary whose disk is full stays primary, and loses nothing: it gets room, or another one takes over."""
+"""A primary whose disk is full stays primary, and loses nothing: it gets room, or a backup takes over."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = [
     pytest.mark.skipif(not may_mount(), reason="a small disk needs root and mount"),
 ]
 
-# Nobody is silent here on purpose.  A backup that a busy machine keeps silent for long would be dropped, and
-# then nobody may succeed the primary.
+# No member is silent on purpose in these tests. A backup that a busy machine keeps silent for long would be
+# dropped, and then no member could succeed the primary.
 OPTIONS = ClusterOptions(small_disks=True, heartbeat=30.0, backup_timeout=30.0)
 
 
@@ -31,7 +31,7 @@ async def test_what_a_primary_with_a_full_disk_holds_up_is_settled_in_the_end(
         sender = await connection.create_sender("q")
         filler = members.store_of(victim) / "ballast"
         damage.fill(filler)
-        # More than fits into what its write-ahead log has already.
+        # More than fits into its existing write-ahead log.
         sending = [await sender.submit(Message(body=bytes(1_000_000))) for _ in range(4)]
         await members.until_disk(victim, "stop")
         assert (members.primary, members.promoted) == (victim, promoted), "it steps down for nobody"

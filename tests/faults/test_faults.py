@@ -64,7 +64,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
 async def test_a_primary_is_not_killed_while_nobody_may_succeed_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its backup is lost just after the cluster was whole."""
+    """The primary's backup is lost just after the cluster was whole."""
     members, whole = scene.members, scene.members.whole
     victim, [backup] = members.primary, members.backups
     before = (await members.record()).generation

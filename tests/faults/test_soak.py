@@ -38,7 +38,7 @@ async def test_ten_failovers_lose_nothing(seed: int, tmp_path: Path) -> None:
 
 
 async def test_without_time_for_the_failovers_there_is_a_verdict(tmp_path: Path) -> None:
-    """The time for faults is over at once: the queues are drained, and nothing is lost."""
+    """The time for faults ends at once. The queues are still drained, and nothing is lost."""
     plan = Plan(failovers=10, seed=1, options=ClusterOptions(), seconds=1e-9)
     result = await soak.soak(plan, tmp_path, lambda _what, _done: None)
     assert result.wrong == ["only 0 of 10 failovers after 1e-09 s"]
@@ -70,7 +70,7 @@ def test_the_limit_follows_from_the_number_of_failovers() -> None:
 
 
 async def test_stores_that_differ_are_found(tmp_path: Path) -> None:
-    """One member's store is replaced by that of a member that never saw a message."""
+    """One member's store is replaced by the store of a member that never had a message."""
     async with cluster(tmp_path) as members:
         await _send(members.url)
         await soak.settled(members)

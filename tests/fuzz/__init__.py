@@ -1,5 +1,5 @@
-"""Fuzzing: what a peer, an operator or a disk may hand to this code, as bytes.
+"""Fuzzing of bytes that a peer, an operator or a disk may supply.
 
-``make fuzz`` runs Atheris (libFuzzer over Python's coverage) on each target; ``test_corpus.py`` runs what it
-has kept, and seeds of valid traffic, as plain tests.
+``make fuzz`` runs Atheris (libFuzzer over Python's coverage) on each target. ``test_corpus.py`` runs
+the stored inputs, and seeds of valid traffic, as plain tests.
 """

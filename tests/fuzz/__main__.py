@@ -1,17 +1,18 @@
-"""Fuzz: ``python -m tests.fuzz [TARGET ...]``; all of them without a name, each with its planted bug first.
+"""Fuzz: ``python -m tests.fuzz [TARGET ...]``. Without a name all targets run, each with its planted bug
+first.
 
-    --part F        a part of the executions that each target has, such as 0.01
-    --runs N        so many instead
-    --seconds N     at most so long for each target
-    --quiet N       end a target when nothing was new for N seconds of processor time (1,800)
-    --seed N        another row of inputs
-    --planted N     search the planted bug N times, each with another seed (3)
-    --jobs N        so many targets at a time (1)
-    --keep DIR      where new inputs of interest go, logs, and what broke a rule (default: a temporary folder)
-    --merge         afterwards add to the corpus what reaches code that nothing in it reaches
+    --part F        the share of each target's usual executions, such as 0.01
+    --runs N        a number of executions instead
+    --seconds N     at most this long for each target
+    --quiet N       end a target after N seconds of processor time without anything new (1,800)
+    --seed N        another sequence of inputs
+    --planted N     search for the planted bug N times, each with another seed (3)
+    --jobs N        the number of targets at a time (1)
+    --keep DIR      the folder for new inputs, logs and broken rules (default: a temporary folder)
+    --merge         afterwards add to the corpus the inputs that reach new code
 
-Ends with 0 when every planted bug was found each time, and nothing else.  An input may take a second of
-processor time and the process 512 MB.
+Exits with 0 if every search found its planted bug and no other defect appeared. An input may take a
+second of processor time, and the process 512 MB.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.fuzz.targets import NAMES
 _OF_BYTES = "codec", "cluster_url", "configuration", "selector", "send_json", "store_headers"
 _RUNS_OF_BYTES = 2_000_000
 _RUNS_OF_LINKS = 200_000
-# Inputs of bytes take a tenth of a millisecond, those of links ten.
+# An input of bytes takes a tenth of a millisecond, an input for links ten.
 _BYTES_UNTIL_PLANTED = 200_000
 _UNTIL_PLANTED = 40_000
 _QUIET = 1800.0
@@ -38,7 +39,7 @@ _QUIET = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says."""
+    """The options of the command line."""
 
     seed: int
     seconds: int
@@ -50,7 +51,7 @@ class Options:
 
 
 def fuzz(target: str, most: int, options: Options) -> bool:
-    """Fuzz one target; whether all is as it should be."""
+    """Fuzz one target; return whether all is well."""
     good = _finds_what_is_planted(target, options)
     flags = (f"-seed={options.seed}", f"-runs={most}", f"-max_total_time={options.seconds}")
     ended = runs.run(target, options.keep, *flags, quiet=options.quiet)
@@ -88,7 +89,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Fuzz what the command line names."""
+    """Fuzz the targets on the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("targets", nargs="*", choices=[*NAMES, []])
     parser.add_argument("--part", type=float, default=1.0)

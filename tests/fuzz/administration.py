@@ -1,4 +1,4 @@
-"""Valid requests of the cluster-admin, for the seeds of ``management``."""
+"""Valid requests to the cluster-admin node, for the seeds of ``management``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A limit of time and memory for what two inputs cost together.
+"""Limits time and memory for the combined cost of two inputs.
 
-The session's own limits are for one input; what two peers give may cost its product, of which each is small.
+The session's own limits are for one input. Two small inputs from two peers may cost the product of
+their sizes.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from tests.fuzz.target import Defect
 
 @contextmanager
 def at_most(*, seconds: float, megabytes: float, what: str) -> Iterator[None]:
-    """Run a block that takes so much processor time at most, and so much memory of Python's at once.
+    """Limit a block's processor time, and its peak of Python memory.
 
-    :raises Defect: when it takes more; says what does.
+    :raises Defect: if the block exceeds a limit; the text names the block.
     """
     tracemalloc.start()
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""One member in a loop that never waits, for the targets that speak to it; a new one for each input."""
+"""A new member for each input, in a loop that never waits, for the targets that talk to one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLLECT_EVERY = 500
 
 
 class OneMember:
-    """Makes members, and looks whether anything went wrong in one."""
+    """Makes members, and checks each for errors."""
 
     def __init__(self, options: BrokerOptions = OPTIONS) -> None:
         self._options = options
@@ -35,16 +35,16 @@ class OneMember:
         self._log = DefectLog()
         self._made = 0
         asyncio.set_event_loop(self.loop)
-        # Nothing listens, and the status says where.
+        # No socket listens, but the status needs a port.
         self._port = mock.patch.object(Listener, "port", 5672)
         self._port.start()
 
     def make(self) -> Broker:
-        """A primary without backups."""
+        """Return a primary without backups."""
         return self.make_by(_member(self._options))
 
     def make_by(self, making: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine makes that waits for nothing from outside."""
+        """Return the result of a coroutine that does not wait for anything external."""
         self._made += 1
         if not self._made % _COLLECT_EVERY:
             gc.collect()
@@ -55,9 +55,9 @@ class OneMember:
         self.loop.run_until_complete(_within(function))
 
     def end(self) -> None:
-        """Forget what the last member had for later.
+        """Drop the last member's pending work.
 
-        :raises Defect: when something was logged with a traceback, or left uncaught.
+        :raises Defect: if an exception was logged with a traceback, or not caught.
         """
         loop = self.loop
         loop.turn()
@@ -71,7 +71,7 @@ class OneMember:
         self._log.check(loop)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         self._port.stop()
         self._log.close()
         self.loop.close()

@@ -1,4 +1,4 @@
-"""A member of a pair that is the same in every input, and in the recordings of one."""
+"""A member of a pair that is identical in every input and in the recordings."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _EXCHANGE = "00000000-0000-4000-8000-00000000000b"
 RECORD = ArbiterRecord(1, "claim", CLUSTER)
 MESSAGES = 3
 MESSAGE = b"\x00\x53\x77\xa1\x04text"
-"""A body that is a text, and no other section."""
+"""A body with one text, and no other section."""
 
 
 class Arbiter(MemoryArbiter):
-    """One that holds a record already."""
+    """An arbiter that already holds a record."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Arbiter(MemoryArbiter):
 
     @property
     def record(self) -> ArbiterRecord:
-        """What it holds now."""
+        """Return the current record."""
         return self._record
 
 
@@ -53,14 +53,14 @@ class Nowhere:
 
 
 def factory_to(url: str) -> aio.ConnectionFactory:
-    """What a backup looks for its primary with."""
+    """Return the factory with which a backup searches for its primary."""
     return aio.ConnectionFactory(
         url, desired_capabilities=(CAPABILITY,), startup_deadline=None, backoff_max=1.0, telemetry=""
     )
 
 
 async def in_sync_store() -> MemoryStore:
-    """Of a member that was ready in the generation of ``RECORD``."""
+    """Return the store of a member that was in sync in the generation of ``RECORD``."""
     store = MemoryStore(duplicates=10)
     store.write_generation(RECORD.generation)
     await store.write_cluster(RECORD.cluster, RECORD.claim)
@@ -68,7 +68,7 @@ async def in_sync_store() -> MemoryStore:
 
 
 def fill(store: MemoryStore) -> None:
-    """Give it the queue of ``lead``, with its messages."""
+    """Give a store the queue of ``lead``, with its messages."""
     identity = uuid.UUID(ORDERS)
     store.put_queue(QueueRecord(identity=identity, name="orders", replicate="all"))
     key = store.queue_key(identity)
@@ -77,7 +77,7 @@ def fill(store: MemoryStore) -> None:
 
 
 def member(name: str, store: MemoryStore, arbiter: Arbiter, factory: Any) -> Broker:
-    """A member that has not started."""
+    """Return a member that has not started."""
     return Broker(
         BrokerOptions(
             name=name, limits=QueueLimits(messages=50, size=100_000), max_frame_size=1024, heartbeat=0.0
@@ -92,7 +92,7 @@ def member(name: str, store: MemoryStore, arbiter: Arbiter, factory: Any) -> Bro
 
 
 async def lead(broker: Broker) -> Queue:
-    """Make a member that has started the primary; its queue, with three messages."""
+    """Promote a started member; return its queue with three messages."""
     assert broker.member is not None
     await broker.member.promote()
     queue = broker.addresses.declare("orders", identity=ORDERS)
@@ -104,4 +104,4 @@ async def lead(broker: Broker) -> Queue:
 
 
 def ignore(_token: object) -> None:
-    """Nobody waits for it."""
+    """Ignore a completion."""

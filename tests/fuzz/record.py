@@ -1,7 +1,7 @@
-"""Makes the seeds of the targets that are links, from valid traffic: ``python -m tests.fuzz.record``.
+"""Records the seeds of the link targets from valid traffic: ``python -m tests.fuzz.record``.
 
-A client and a member, or a backup and its primary, talk over TCP through a recorder; what each of them wrote
-becomes a script.
+A client and a member, or a backup and its primary, communicate over TCP through a recorder. Each side's
+bytes become a script.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from tests.fuzz.tls_wire import Mode
 from tests.fuzz.wire import fixed_names
 
 _CHUNK = 65536
-# What clients do within TLS, and how one chooses its certificate for a name.
+# The clients' talks within TLS, including the choice of a certificate by name.
 _SECURED = "send", "receive", "exchange", "large"
 _EXTERNAL = b"\x00\x53\x41\xc0\x0d\x02\xa3\x08EXTERNAL\xa0\x00"
-# Messages of SCRAM that hold a nonce of the server's, or a proof.
-# What a consumer has added: the map {x-a: "b"}, with the sizes that members write.
+# A consumer's annotations: the map {x-a: "b"}, with the sizes that members write.
 _ANNOTATIONS = bytes.fromhex("d10000000c00000002a303782d61a10162")
+# SCRAM messages that contain a server's nonce, or a proof.
 _PROVES = re.compile(rb"r=[^,]+,s=|,p=|v=")
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Forwards connections to a port, and keeps what passes.
+    """Forwards connections to a port, and records the bytes.
 
-    :ivar sent: of each connection what the client and what the server wrote.
+    :ivar sent: for each connection, the bytes of the client and of the server.
     """
 
     port: int
     sent: list[tuple[bytearray, bytearray]] = field(default_factory=list)
 
     async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Forward one connection."""
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.port)
         client, server = bytearray(), bytearray()
         self.sent.append((client, server))
@@ -71,7 +71,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept
 
 @asynccontextmanager
 async def recording(port: int) -> AsyncIterator[tuple[Recorder, str]]:
-    """A recorder before whoever listens on a port, and the URL of the recorder."""
+    """Start a recorder in front of a port; yield it and its URL."""
     recorder = Recorder(port)
     server = await asyncio.start_server(recorder.forward, "127.0.0.1", 0)
     async with server:
@@ -80,7 +80,7 @@ async def recording(port: int) -> AsyncIterator[tuple[Recorder, str]]:
 
 @asynccontextmanager
 async def recording_of(options: BrokerOptions) -> AsyncIterator[tuple[Recorder, str]]:
-    """A recorder before a member of these options."""
+    """Start a recorder in front of a member with these options."""
     async with Broker(options) as broker:
         if options.auto_create:
             members.furnish(broker)
@@ -96,7 +96,7 @@ def keep(target: str, name: str, data: bytes) -> None:
 
 
 async def _links() -> None:
-    """What clients write: each talk alone.  What members write: to the program that the target runs."""
+    """Record client bytes for each talk, and a member's bytes to the program that the target runs."""
     for name, talk in talks.OF_CLIENTS.items():
         async with recording_of(members.OPTIONS) as (recorder, url):
             await talk(url)
@@ -111,7 +111,7 @@ async def _links() -> None:
 
 
 def _secured() -> None:
-    """The traffic of clients of a member within TLS, and in clear text to the drop-in's listener."""
+    """Store client traffic for a member with TLS, and clear-text traffic for the drop-in's listener."""
     for name in _SECURED:
         anonymous = list(script.parse((CORPUS / "server" / name).read_bytes()))
         named = [Step(Kind.SASL, _EXTERNAL) if step.kind is Kind.SASL else step for step in anonymous]
@@ -125,7 +125,7 @@ def _secured() -> None:
 
 
 async def _users() -> None:
-    """The same where users have passwords; their proofs become steps, for another nonce needs others."""
+    """Record traffic with passwords. Proofs become steps, since each new nonce requires new proofs."""
     with tempfile.TemporaryDirectory() as folder:
         write_users(Path(folder), server_users.PASSWORDS)
         options = replace(members.OPTIONS, auth=Auth(users=Path(folder)))
@@ -147,7 +147,7 @@ def _with_proofs(data: bytes) -> list[Step]:
 
 
 async def _sites() -> None:
-    """A site that follows another one: enqueues, dequeues, and a queue that is new to it."""
+    """Record a site that follows another one: enqueues, dequeues, and a queue that it did not have."""
     link = replace(members.OPTIONS, name="b", cluster="east")
     async with Broker(members.OPTIONS) as source, Broker(link) as other:
         members.furnish(source)
@@ -160,13 +160,13 @@ async def _sites() -> None:
 
 
 def _requests() -> None:
-    """What administrators ask for."""
+    """Store the requests of administrators."""
     for name, requests in administration.REQUESTS.items():
         keep("management", name, script.encode(management.request(*each) for each in requests))
 
 
 async def _pair() -> None:
-    """A backup that catches up, and becomes ready; then messages, and changes of the wiring."""
+    """Record a backup that catches up and becomes ready, then messages and changes of the wiring."""
     admin = mock.patch.object(Auth, "is_admin", return_value=True)
     arbiter = pair.Arbiter()
     with admin, fixed_names():
@@ -218,7 +218,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def _answers() -> None:
-    """Return what name servers answer for an SRV seed with two targets, a name, and one that is not there."""
+    """Return the DNS answers for an SRV seed with two targets, for a name, and for a missing name."""
     service, name = "_amqps._tcp.cluster.example.com.", "cluster.example.com."
     targets = [f"{number} 5 567{number} {host}.{name}" for number, host in enumerate("ab", start=1)]
     both = [("AAAA", ["2001:db8::1", "2001:db8::2"]), ("A", ["192.0.2.1", "192.0.2.2"])]
@@ -245,7 +245,7 @@ def _answer(name: str, kind: str, records: list[str], alias: str = "") -> dns.me
 
 async def _main() -> None:
     _answers()
-    await _users()  # first: Cyrus SASL takes the first directory that it is given, and no other afterwards
+    await _users()  # first: Cyrus SASL keeps the first directory that it is given
     _requests()
     await _links()
     _secured()

@@ -1,6 +1,6 @@
-"""Give inputs to a target again, with a traceback for the first that breaks a rule.
+"""Replay inputs on a target, with a traceback for the first that breaks a rule.
 
-``python -m tests.fuzz.replay TARGET [FILE ...]``; without a file the corpus.
+``python -m tests.fuzz.replay TARGET [FILE ...]``; without a file, the corpus.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.fuzz.targets import NAMES, make
 
 
 def main() -> None:
-    """Run the inputs that the command line names."""
+    """Run the inputs on the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.replay")
     parser.add_argument("target", choices=NAMES)
     parser.add_argument("files", nargs="*", type=Path)

@@ -1,4 +1,4 @@
-"""Sessions of libFuzzer, each a process of its own, and what they print."""
+"""Sessions of libFuzzer, each a separate process, and their output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fuzz.target import CORPUS, is_merged
 _FOUND = "crash-", "timeout-", "oom-", "slow-unit-"
 _LARGEST = 4096
 _MOST_MEGABYTES = 512
-# Of wall time, on a machine that may be busy: the session itself measures processor time.
+# Seconds of wall time, for a busy machine. The session itself measures processor time.
 _TIMEOUT = 60
 _STATISTICS = re.compile(r"stat::(\w+): +(\d+)")
 _COVERAGE = re.compile(r"#(\d+)\s+\w+\s+cov: (\d+)")
@@ -26,11 +26,11 @@ _TAIL = 60
 
 @dataclass(slots=True)
 class Session:
-    """How one session went.
+    """The result of one session.
 
     :ivar coverage: edges of the code, at the beginning and at the end.
-    :ivar last_new: the execution and the second of processor time at which there was a new one last.
-    :ivar slowest: seconds of processor time of the input that took longest.
+    :ivar last_new: the execution and the second of processor time of the last new input.
+    :ivar slowest: the longest processor time of an input, in seconds.
     :ivar broken: the inputs that broke a rule.
     """
 
@@ -46,7 +46,7 @@ class Session:
     tail: list[str] = field(default_factory=list)
 
     def read(self, line: str, process: int) -> None:
-        """One line that the session prints."""
+        """Evaluate one line that the session prints."""
         self.tail = [*self.tail[-_TAIL:], line]
         if (found := _COVERAGE.search(line)) is not None:
             self.executions, edges = int(found[1]), int(found[2])
@@ -80,9 +80,10 @@ def run(
 ) -> Session:
     """Run one session.
 
-    :param keep: gets a folder of inputs that reach something new, one of what breaks a rule, and the log.
-    :param quiet: end after so many seconds of processor time in which nothing was new; 0 for never.
-    :param name: of the folders; the target's by default.
+    :param keep: the parent of the folders for new inputs and for inputs that break a rule, and of the
+        log.
+    :param quiet: end after this many seconds of processor time without a new input; 0 for never.
+    :param name: the name of the folders; the target's by default.
     """
     fresh = keep / (name or target)
     found = (keep / f"{fresh.name}-found").absolute()
@@ -96,7 +97,7 @@ def run(
         *(*flags, str(fresh), str(CORPUS / target)),
     ]
     if planted:
-        # What a merge has added may reach the bug, and to find it there proves nothing.
+        # Inputs added by a merge may already trigger the bug, which would prove nothing.
         command[-1] = str(_copied_seeds(target, keep / f"{fresh.name}-seeds"))
     session = Session()
     with (
@@ -119,9 +120,9 @@ def run(
 
 
 def merge(target: str, keep: Path) -> int:
-    """Add to the corpus the inputs of ``keep`` that reach more of the code; how many there were.
+    """Add to the corpus the inputs of ``keep`` that reach new code; return their number.
 
-    How often they reach it does not count: the corpus is to stay small.
+    The number of hits is ignored, to keep the corpus small.
     """
     folder = CORPUS / target
     before = len(list(folder.iterdir()))
@@ -141,12 +142,12 @@ def _copied_seeds(target: str, folder: Path) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Texts hash alike in each run, so that an input does the same."""
+    """Return the environment with fixed text hashes, so that an input behaves the same in each run."""
     return {**os.environ, "PYTHONHASHSEED": "0"}
 
 
 def _cpu(process: int) -> float:
-    """Seconds of processor time that a process has used."""
+    """Return the processor time that a process has used, in seconds."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

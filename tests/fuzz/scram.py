@@ -1,6 +1,6 @@
-"""A peer that knows the passwords, for the steps ``Kind.PROOF`` of a script: nobody can record its proofs.
+"""A peer that knows the passwords, for ``Kind.PROOF`` steps of a script, since proofs cannot be recorded.
 
-Source: RFC 5802, section 3 (the messages, and what is computed of which); AMQP 1.0 part 5, section 5.3.3.
+Source: RFC 5802, section 3 (the messages and computations); AMQP 1.0 part 5, section 5.3.3.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _SERVER_FIRST = re.compile(rb"(r=([!-+\--~]+),s=([A-Za-z0-9+/=]+),i=(\d+))")
 _CLIENT_FINAL = re.compile(rb"(c=[A-Za-z0-9+/=]+,r=[!-+\--~]+),p=([A-Za-z0-9+/=]+)")
 _VALUE = re.compile(rb"[pv]=([A-Za-z0-9+/=]+)")
 _NO_CHANNEL_BINDING = b"c=biws"
-# Clients answer no fewer (RFC 7677).
+# Clients accept no fewer (RFC 7677).
 _ITERATIONS = 4096
 _MOST_ITERATIONS = 10_000
 _SALT = base64.b64encode(b"salt of the peer")
 
 
 class Prover(ABC):
-    """What the peer knows.
+    """The common part of a client and a server that know the password.
 
-    :ivar proved: whether it sent a proof (as a client) or a signature (as a server) that is right.
+    :ivar proved: whether it sent a correct proof (as a client) or signature (as a server).
     """
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
@@ -36,11 +36,13 @@ class Prover(ABC):
         self.proved = False
 
     def said(self, body: bytes) -> None:
-        """The script sends a SASL frame of its own."""
+        """Record a SASL frame that the script itself sends."""
         self._said += body
 
     def frame(self, written: bytes, change: bytes) -> bytes:
-        """The body of the SASL frame that is due, after what the other side has written; see ``_changed``."""
+        """Return the next SASL frame's body, in answer to ``written``, altered by ``change``; see
+        ``_changed``.
+        """
         code, message, secret = self._message(written)
         body = _changed(b"\x00\x53" + bytes([code]) + _list_of(message), change)
         found = _VALUE.search(body)
@@ -50,7 +52,7 @@ class Prover(ABC):
 
     @abstractmethod
     def _message(self, written: bytes) -> tuple[int, bytes, bytes]:
-        """The code of the frame, the message of SCRAM, and what is secret in it."""
+        """Return the frame's code, the SCRAM message, and the secret part of the message."""
 
     def _keys(
         self, user: bytes, salt: bytes, iterations: bytes, mechanism: bytes
@@ -63,7 +65,7 @@ class Prover(ABC):
 
 
 class ClientProver(Prover):
-    """A client, for a server that is tested."""
+    """A client, to test a server."""
 
     def _message(self, written: bytes) -> tuple[int, bytes, bytes]:
         first, server = _last(_CLIENT_FIRST, self._said), _last(_SERVER_FIRST, written)
@@ -78,7 +80,7 @@ class ClientProver(Prover):
 
 
 class ServerProver(Prover):
-    """A server, for a client that is tested."""
+    """A server, to test a client."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         super().__init__(passwords)
@@ -98,7 +100,7 @@ class ServerProver(Prover):
 
 
 def _changed(body: bytes, change: bytes) -> bytes:
-    """The body, with the rest of a change written over it at the place that its first byte says."""
+    """Return the body, overwritten by the change after its first byte, which is the offset."""
     if not change:
         return body
     at = change[0] % len(body)

@@ -1,9 +1,8 @@
-"""Scripts: inputs of steps, so that a mutation of one frame leaves the frames around it whole.
+"""Scripts: inputs made of steps, so that a mutation of one frame leaves its neighbours whole.
 
-A step is a byte that says what it is, two bytes of length, and a body.  Every sequence of bytes is a script:
-an unknown kind is taken modulo their number, and a length ends with the input.  The frame's own header is
-written when the script is played, so its size is right however the body was mutated; wrong sizes come from
-``RAW``.
+A step is a byte for its kind, two bytes of length, and a body. Every sequence of bytes is a script: an
+unknown kind is taken modulo their number, and a length is cut at the input's end. The frame's header is
+written during the replay, so its size is always right. Wrong sizes come from ``RAW``.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ from typing import NamedTuple
 
 
 class Kind(enum.IntEnum):
-    """What a step does."""
+    """The kinds of steps."""
 
     FRAME = 0
     """An AMQP frame: a byte for the channel, then the body."""
     SASL = 1
-    """A SASL frame's body."""
+    """The body of a SASL frame."""
     RAW = 2
-    """Bytes as they are."""
+    """Bytes sent unchanged."""
     TIME = 3
-    """Hundredths of a second pass, by the number of bytes and their sum."""
+    """Hundredths of a second that pass: the number of bytes plus their sum."""
     CONGESTION = 4
-    """The peer stops to read (an odd first byte), or reads on."""
+    """The peer stops reading (an odd first byte), or resumes."""
     END = 5
     """The peer ends its side of the connection."""
     PROOF = 6
-    """The SASL frame of a peer that knows the password, written over by the body (``scram``)."""
+    """The SASL frame of a peer that knows the password, altered by the body (``scram``)."""
 
 
 AT_ONCE = 0x80
-"""In the byte of the kind: the next step's bytes arrive in the same turn of the loop."""
+"""A bit in the kind's byte: the next step's bytes arrive in the same loop iteration."""
 _KINDS = len(Kind)
 _HEAD = 3
 _MOST_STEPS = 64
 _MOST_BYTES = 0xFFFF
-# Codes of described types of which one may stand where another does: part 2, section 2.7 (performatives);
-# part 3, sections 3.4 (states of a delivery) and 3.2 (sections of a message); part 5, section 5.3.3 (SASL).
+# Codes of described types that may replace each other: part 2, section 2.7 (performatives); part 3, sections
+# 3.4 (states of a delivery) and 3.2 (sections of a message); part 5, section 5.3.3 (SASL).
 _FAMILIES = (range(0x10, 0x19), range(0x23, 0x29), range(0x70, 0x79), range(0x40, 0x45))
 _DESCRIPTOR = b"\x00\x53"
 
@@ -57,7 +56,7 @@ class Step(NamedTuple):
 
 
 def parse(data: bytes) -> Iterator[Step]:
-    """The steps of an input, at most 64."""
+    """Yield the steps of an input, at most 64."""
     position = 0
     for _ in range(_MOST_STEPS):
         if position >= len(data):
@@ -70,7 +69,7 @@ def parse(data: bytes) -> Iterator[Step]:
 
 
 def encode(steps: Iterable[Step]) -> bytes:
-    """The steps as an input; a body that is too long is cut."""
+    """Encode steps as an input. A body that is too long is cut."""
     return b"".join(
         bytes([step.kind | AT_ONCE * step.at_once])
         + len(step.body[:_MOST_BYTES]).to_bytes(2)
@@ -80,7 +79,7 @@ def encode(steps: Iterable[Step]) -> bytes:
 
 
 def wire(step: Step) -> bytes:
-    """The bytes of a step that has some.
+    """Return the bytes of a step that has some.
 
     Source: AMQP 1.0 part 2, section 2.3.1 (frames); part 5, section 5.3.1 (SASL frames).
     """
@@ -93,7 +92,7 @@ def wire(step: Step) -> bytes:
 
 
 def of_wire(data: bytes) -> Iterator[Step]:
-    """What a peer has written, as steps: headers of protocols and frames."""
+    """Convert a peer's bytes to steps: protocol headers and frames."""
     position = 0
     while position < len(data):
         if data.startswith(b"AMQP", position):
@@ -108,7 +107,7 @@ def of_wire(data: bytes) -> Iterator[Step]:
 
 
 def mutate(data: bytes, limit: int, seed: int, mutate_bytes: Callable[[bytes, int], bytes]) -> bytes:
-    """Another script: one step's body is mutated, or steps are dropped, doubled or exchanged."""
+    """Return another script: mutate one step's body, or drop, double or swap steps."""
     chance = random.Random(seed)
     steps = list(parse(data))
     if not steps or chance.random() < 0.1:
@@ -137,7 +136,7 @@ def mutate(data: bytes, limit: int, seed: int, mutate_bytes: Callable[[bytes, in
 
 
 def _other_type(body: bytes, chance: random.Random) -> bytes:
-    """One described type becomes another of its family: an outcome another outcome, and so on."""
+    """Replace one described type by another of its family, such as one outcome by another."""
     at = chance.choice([index for index in range(len(body)) if body.startswith(_DESCRIPTOR, index)])
     at += len(_DESCRIPTOR)
     for family in _FAMILIES:
@@ -147,7 +146,7 @@ def _other_type(body: bytes, chance: random.Random) -> bytes:
 
 
 def splice(one: bytes, other: bytes, limit: int, seed: int) -> bytes:
-    """The beginning of one script, and the end of another."""
+    """Join the beginning of one script and the end of another."""
     chance = random.Random(seed)
     first, second = list(parse(one)), list(parse(other))
     head = first[: chance.randrange(len(first) + 1)]

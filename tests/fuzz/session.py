@@ -1,7 +1,7 @@
 """The process in which libFuzzer runs.
 
-Its arguments: a target, ``planted`` or not, after how many seconds of processor time without anything new it
-ends (0 for never), the folder for new inputs, that for those that break a rule, and libFuzzer's own.
+Its arguments: a target; ``planted`` or not; the seconds of processor time without a new input after
+which it ends (0 for never); the folders for new inputs and for broken rules; libFuzzer's own arguments.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _LOOK_EVERY = 500
 class Watched:
     """Runs inputs, and measures them.
 
-    :param fresh: libFuzzer's folder for inputs that reach something new.
-    :param found: its folder for inputs that break a rule.  It writes there at its end, and may not live to
-        see that.
+    :param fresh: libFuzzer's folder for inputs that reach new code.
+    :param found: its folder for inputs that break a rule. libFuzzer writes there at its end, but may be
+        killed first.
     """
 
     def __init__(self, target: Target, quiet: float, fresh: str, found: str) -> None:
@@ -45,7 +45,7 @@ class Watched:
         self._changed, self._last_new = 0, 0.0
 
     def __call__(self, data: bytes) -> None:
-        """Give one input to the target."""
+        """Pass one input to the target."""
         random.seed(0)
         try:
             took = self._measured(data)
@@ -60,7 +60,7 @@ class Watched:
             self._look()
 
     def _measured(self, data: bytes) -> float:
-        """Run one input; the seconds of processor time that it took."""
+        """Run one input; return its processor time in seconds."""
         began = time.process_time()
         self._target.run(data)
         took = time.process_time() - began
@@ -69,7 +69,7 @@ class Watched:
         return took
 
     def _look(self) -> None:
-        """End when nothing was new for long: libFuzzer cannot, and counts by wall time."""
+        """Exit if there was no new input for too long. libFuzzer itself counts only wall time."""
         now, changed = time.process_time(), self._fresh.stat().st_mtime_ns
         if changed != self._changed:
             self._changed, self._last_new = changed, now
@@ -95,7 +95,7 @@ def main() -> None:
     if target.words:
         words = _dictionary(target.words)
         flags.append(f"-dict={words.name}")
-    # libFuzzer starts itself anew to merge, by a shell.
+    # To merge, libFuzzer restarts itself through a shell.
     again = shlex.join([sys.executable, "-m", "tests.fuzz.session", *sys.argv[1:6]])
     watched = Watched(target, float(quiet), fresh, found)
     with target.planted() if planted == "planted" else nullcontext():
@@ -104,7 +104,9 @@ def main() -> None:
 
 
 def _dictionary(words: tuple[bytes, ...]) -> IO[str]:
-    """A dictionary for libFuzzer, which reads it when it starts; the file goes with the object."""
+    """Return a dictionary file for libFuzzer, which reads it at its start. The file is deleted with the
+    object.
+    """
     file = tempfile.NamedTemporaryFile("w", prefix="words-")  # noqa: SIM115 - it must outlive this function
     for word in words:
         file.write('"' + "".join(f"\\x{value:02x}" for value in word) + '"\n')
@@ -117,7 +119,7 @@ def _mutate(data: bytes, limit: int, seed: int) -> bytes:
 
 
 def _uuid4() -> uuid.UUID:
-    """The same in each run of an input, as ``random`` is."""
+    """Return a UUID from ``random``, so that each run of an input gets the same."""
     return uuid.UUID(int=random.getrandbits(128), version=4)
 
 

@@ -1,4 +1,4 @@
-"""Valid traffic for the seeds of the links: what clients do, and the members that answer one."""
+"""Valid traffic for the seeds of the links: talks of clients, and the members that answer."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _over(
 
 
 async def feed(url: str) -> None:
-    """Messages for another site: three that come, and one that leaves."""
+    """Send three messages for another site, and consume one."""
     async with aio.connect(url) as connection:
         sender = await connection.create_sender("sited")
         await sender.send_many(["one", proton.Message(body="two", ttl=60), "three"])
@@ -154,7 +154,7 @@ OF_USERS: dict[str, Callable[[str], Awaitable[None]]] = {
 
 
 def _again(attach: Callable[..., bytes], role: str) -> Callable[[], list[Step]]:
-    """Detach and Attach of one name with what is on its way, in one turn of the loop."""
+    """Detach and attach one name again in one loop iteration, with deliveries in flight."""
 
     def steps() -> Iterator[Step]:
         yield Step(script.Kind.RAW, b"AMQP\x00\x01\x00\x00")

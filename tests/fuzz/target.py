@@ -1,4 +1,4 @@
-"""What a fuzz target is: a function of bytes that raises when a rule is broken, and a bug planted in it."""
+"""The base of a fuzz target: a function of bytes that raises if a rule is broken, and a planted bug."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ CORPUS = Path(__file__).parent / "corpus"
 
 
 class Defect(AssertionError):
-    """A rule that an input has broken."""
+    """An input has broken a rule."""
 
 
 class Target(ABC):
     """One target.
 
-    :cvar name: on the command line, and of its folder in the corpus.
-    :cvar scripted: whether its inputs are scripts of steps (``script``), which are mutated as such.
+    :cvar name: its name on the command line, and its folder in the corpus.
+    :cvar scripted: whether its inputs are scripts of steps (``script``), with mutations by step.
     :cvar mutates: whether the target makes some of its inputs itself (``mutated``).
-    :cvar words: what inputs of any bytes are made of here: the mutations put them in.
+    :cvar words: words of unstructured inputs, which the mutations insert.
     """
 
     name: str
@@ -34,36 +34,36 @@ class Target(ABC):
 
     @abstractmethod
     def run(self, data: bytes) -> None:
-        """Give one input to the code.
+        """Pass one input to the code.
 
-        :raises Exception: any at all, when the code breaks a rule; what it may raise is caught here.
+        :raises Exception: any, if the code breaks a rule; permitted exceptions are caught here.
         """
 
     @abstractmethod
     def planted(self) -> AbstractContextManager[object]:
-        """A bug in the code, which the fuzzer must find: the proof that it can find one."""
+        """A bug in the code that the fuzzer must find, to prove that it can."""
 
     def mutated(self, data: bytes, limit: int, seed: int, otherwise: Mutate) -> bytes:
-        """Another input, for a target that ``mutates``; ``otherwise`` is what libFuzzer makes of it."""
+        """Return another input, if the target ``mutates``; ``otherwise`` is libFuzzer's mutation."""
         return otherwise(data, limit)
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Give back what the target holds."""
+        """Release the target's resources."""
 
     @property
     def folder(self) -> Path:
-        """Its corpus."""
+        """Return the folder of its corpus."""
         return CORPUS / self.name
 
     def inputs(self) -> list[Path]:
-        """The inputs that are kept, by name."""
+        """Return the stored inputs, by name."""
         return sorted(path for path in self.folder.glob("*") if path.is_file())
 
     def seeds(self) -> list[Path]:
-        """Those that are valid traffic, and not what a merge has added."""
+        """Return the inputs that are valid traffic, without the inputs that a merge added."""
         return [path for path in self.inputs() if not is_merged(path)]
 
 
 def is_merged(path: Path) -> bool:
-    """Whether a merge has added an input: libFuzzer names it by its hash."""
+    """Return whether a merge has added an input: libFuzzer names it by its hash."""
     return len(path.name) == _LENGTH_OF_HASH

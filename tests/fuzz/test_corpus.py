@@ -1,4 +1,4 @@
-"""What fuzzing has kept, and seeds of valid traffic, as plain tests: no input breaks a rule."""
+"""The fuzzer's stored inputs, and seeds of valid traffic, as plain tests: no input breaks a rule."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_no_input_of_the_corpus_breaks_a_rule(target: Target) -> None:
 
 
 def test_the_planted_bug_is_not_in_the_way_of_valid_traffic(target: Target) -> None:
-    """Else a session would find it at once, which proves nothing."""
+    """Otherwise a session would find it at once, which proves nothing."""
     with target.planted():
         for path in target.seeds():
             target.run(path.read_bytes())
@@ -71,10 +71,10 @@ def test_a_peer_with_the_password_is_believed_and_no_other() -> None:
 
 
 def test_a_planted_bug_is_found_with_one_change_of_a_seed() -> None:
-    """One outcome becomes another: what the fuzzer's mutations do, without the fuzzer.
+    """One outcome becomes another, as by a mutation of the fuzzer.
 
-    Where replication has another version than the seeds, the primary refuses them: ``python -m
-    tests.fuzz.record`` makes them anew.
+    If the replication version has changed since the seeds were recorded, the primary refuses them.
+    ``python -m tests.fuzz.record`` records new ones.
     """
     target = make("replication_primary")
     seed = (target.folder / "pair").read_bytes()
@@ -85,7 +85,7 @@ def test_a_planted_bug_is_found_with_one_change_of_a_seed() -> None:
 
 
 def test_a_backup_follows_the_primary_that_was_recorded() -> None:
-    """Else ``python -m tests.fuzz.record``, as above."""
+    """If this fails, run ``python -m tests.fuzz.record``, as above."""
     target = ReplicationBackup()
     for path in target.seeds():
         target.run(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The limits of what two inputs cost together."""
+"""The limits on the combined cost of two inputs."""
 
 from __future__ import annotations
 

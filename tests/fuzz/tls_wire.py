@@ -1,7 +1,7 @@
-"""A wire whose peer may speak TLS: it encrypts its script, or sends it in clear text to a port of TLS.
+"""A wire whose peer may use TLS: it encrypts its script, or sends clear text to a TLS port.
 
-The first step of a script says which, if it is a ``Kind.PROOF``: by the lowest bits of its first byte.  A
-later step of that kind is bytes that reach the code as they are, in the middle of TLS.
+If the first step is a ``Kind.PROOF``, the lowest bits of its first byte choose the mode. A later step
+of that kind sends its bytes unencrypted in the middle of TLS.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _CHUNK = 65536
 
 
 class Mode(enum.IntFlag):
-    """A way in which the peer connects."""
+    """The properties of the peer's connection."""
 
     CERTIFICATE = 1
-    """It has one."""
+    """With a certificate."""
     CLEAR = 2
-    """It speaks no TLS."""
+    """Without TLS."""
     OLD = 4
-    """It speaks TLS 1.2."""
+    """With TLS 1.2."""
 
 
 def mode_of(steps: list[Step]) -> tuple[Mode, list[Step]]:
-    """Return how the peer of a script connects, and what it does then."""
+    """Return the mode of a script's peer, and the remaining steps."""
     if steps and steps[0].kind is Kind.PROOF:
         return Mode((steps[0].body[:1] or b"\x00")[0] & 7), steps[1:]
     return Mode(0), steps
@@ -41,7 +41,7 @@ def mode_of(steps: list[Step]) -> tuple[Mode, list[Step]]:
 class Contexts:
     """Certificates and contexts of clients and servers.
 
-    :ivar authority: of all certificates.
+    :ivar authority: the issuer of all certificates.
     """
 
     def __init__(self, authority: Authority) -> None:
@@ -50,7 +50,7 @@ class Contexts:
         self._made: dict[Mode, ssl.SSLContext] = {}
 
     def client(self, mode: Mode) -> ssl.SSLContext | None:
-        """The context of a peer; ``None`` for one without TLS."""
+        """Return the context of a peer; ``None`` without TLS."""
         if mode & Mode.CLEAR:
             return None
         if mode not in self._made:
@@ -65,9 +65,9 @@ class Contexts:
 
 
 class TlsWire(Wire):
-    """One side of a connection whose other side is a script, within TLS.
+    """One side of a connection within TLS; a script plays the peer.
 
-    :ivar plain: what the code has written, decrypted.
+    :ivar plain: the bytes that the code has written, decrypted.
     """
 
     def __init__(self, loop: Loop, protocol: Any, context: ssl.SSLContext | None) -> None:
@@ -94,7 +94,7 @@ class TlsWire(Wire):
         if self._tls is None:
             super()._arrive(data)
             return
-        # After an error the peer is silent, but for the bytes that are sent as they are.
+        # After an error the peer sends only unencrypted bytes.
         with contextlib.suppress(ssl.SSLError):
             self._tls.write(data)
         super()._arrive(self._outgoing.read())

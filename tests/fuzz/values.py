@@ -1,4 +1,4 @@
-"""AMQP values out of any bytes: an input that is mutated makes another value, and not an encoding error.
+"""Builds AMQP values from any bytes, so that a mutated input is another value and no encoding error.
 
 ``Writer`` makes the bytes of a value, for seeds.
 """
@@ -18,7 +18,7 @@ _MOST_ITEMS = 4
 class Reader:
     """Reads values from an input; past its end every byte is 0.
 
-    :param words: the texts that the code under test knows.
+    :param words: the texts with a meaning for the code under test.
     """
 
     def __init__(self, data: bytes, words: Sequence[str]) -> None:
@@ -26,32 +26,32 @@ class Reader:
         self._words = words
 
     def byte(self) -> int:
-        """The next byte."""
+        """Return the next byte."""
         self._at += 1
         return self._data[self._at - 1] if self._at <= len(self._data) else 0
 
     def take(self, size: int) -> bytes:
-        """The next bytes, as many as there are."""
+        """Return the next ``size`` bytes, or fewer at the end."""
         self._at += size
         return self._data[self._at - size : self._at]
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """Return all remaining bytes."""
         return self.take(len(self._data))
 
     def choice(self, items: Sequence[Any]) -> Any:
-        """One of these."""
+        """Return one of these items."""
         return items[self.byte() % len(items)]
 
     def text(self) -> str:
-        """A word that is known, or any other."""
+        """Return one of ``words``, or any other text."""
         size = self.byte()
         if size % 4:
             return str(self.choice(self._words))
         return self.take(size // 4).decode(errors="replace")
 
     def value(self, depth: int = _DEPTH) -> Any:
-        """Any value."""
+        """Return any value."""
         match self.byte() % (12 if depth else 9):
             case 0:
                 return None
@@ -84,7 +84,7 @@ class Reader:
                 return self.map(depth - 1)
 
     def map(self, depth: int = _DEPTH) -> dict[Any, Any]:
-        """A map; most keys are texts."""
+        """Return a map; most keys are texts."""
         made = {}
         for _ in range(self.byte() % _MOST_ITEMS):
             key = self.text() if self.byte() % 8 else self.byte()
@@ -93,25 +93,25 @@ class Reader:
 
 
 class Writer:
-    """Writes what ``Reader`` reads as these values.
+    """Writes values in the form that ``Reader`` reads.
 
-    :param words: as the reader's.
+    :param words: the same as the reader's.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
 
     def text(self, text: str) -> bytes:
-        """A word, or any other text of up to 63 bytes."""
+        """Encode a word, or any other text of up to 63 bytes."""
         if text in self._words:
             return bytes([1, self._words.index(text)])
         data = text.encode()
         return bytes([4 * len(data)]) + data
 
     def value(self, value: Any) -> bytes:
-        """A value of a request.
+        """Encode a value of a request.
 
-        :raises TypeError: when it is of a type that no seed has.
+        :raises TypeError: if no seed has its type.
         """
         match value:
             case None:
@@ -129,6 +129,6 @@ class Writer:
         raise TypeError(f"no seed has a {type(value).__name__}")
 
     def map(self, values: Mapping[str, Any]) -> bytes:
-        """A map of up to three entries."""
+        """Encode a map of up to three entries."""
         entries = (b"\x01" + self.text(name) + self.value(value) for name, value in values.items())
         return bytes([len(values)]) + b"".join(entries)

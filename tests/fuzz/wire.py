@@ -1,6 +1,6 @@
-"""An event loop that never waits, and a socket that leads nowhere: a script is the peer.
+"""An event loop that never waits, and a transport without a socket, whose peer is a script.
 
-Two inputs that are equal do the same: time passes only where the script says so.
+Equal inputs behave equally: time passes only by steps of the script.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from tests.fuzz.script import Kind, Step, wire
 from tests.fuzz.target import Defect
 
 _MOST_TURNS = 100
-"""Turns of the loop after each arrival: more than an answer takes through the longest chain of tasks."""
+"""Loop iterations after each arrival: more than the longest chain of tasks needs for an answer."""
 _MOST_SECONDS = 60.0
 
 
 def fixed_names() -> AbstractContextManager[object]:
-    """Clients have the same name in every run, and so their links: what was recorded answers them."""
+    """Give clients and their links the same names in every run, so that recorded answers match."""
     same = SimpleNamespace(uuid4=lambda: uuid.UUID(int=1))
     return mock.patch.object(factory_core, "uuid", same)
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Runs what is ready, and goes by a clock of its own.
+    """Runs ready callbacks, with its own clock.
 
-    :ivar defects: what nobody has caught.
+    :ivar defects: the uncaught exceptions.
     """
 
     def __init__(self) -> None:
@@ -45,16 +45,16 @@ class Loop(asyncio.SelectorEventLoop):
         self.now = 1000.0
         self.defects: list[str] = []
         self.wires: list[Wire] = []
-        """The connections that were opened, as a client's attempts do."""
+        """The connections opened by a client's attempts."""
         self.set_exception_handler(lambda _, context: self.defects.append(_text(context)))
 
     def time(self) -> float:
         return self.now
 
     def turn(self) -> None:
-        """Run what is ready, and what that makes ready, until nothing is.
+        """Run callbacks until none is ready.
 
-        As ``run_forever`` does, without a handle that ends it and without turns in which nothing is ready.
+        Like ``run_forever``, but without a stop handle and without idle iterations.
         """
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(
@@ -73,7 +73,7 @@ class Loop(asyncio.SelectorEventLoop):
             sys.set_asyncgen_hooks(*hooks)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and every timer run at its time."""
+        """Advance the clock, and run every timer at its time."""
         end = self.now + min(seconds, _MOST_SECONDS)
         while self._scheduled and (when := self._scheduled[0].when()) <= end:  # type: ignore[attr-defined]
             self.now = max(self.now, when)
@@ -96,7 +96,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class _Selector(selectors.BaseSelector):
-    """Nothing ever arrives here."""
+    """A selector without events."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         return selectors.SelectorKey(fileobj, 0, events, data)
@@ -112,9 +112,9 @@ class _Selector(selectors.BaseSelector):
 
 
 class Wire(asyncio.Transport):
-    """One side of a connection whose other side is a script.
+    """One side of a connection; a script plays the peer.
 
-    :ivar written: bytes that the code has sent; counted, not kept.
+    :ivar written: the number of bytes that the code has sent.
     """
 
     def __init__(self, loop: Loop, protocol: Any) -> None:
@@ -124,10 +124,10 @@ class Wire(asyncio.Transport):
         self._congested = False
         self.written = 0
         self.sent = bytearray()
-        """What was written while ``keep`` was set."""
+        """The bytes written while ``keep`` was set."""
         self.keep = False
         self.prover: Prover | None = None
-        """Who makes the steps ``Kind.PROOF``; it needs ``keep``."""
+        """Makes the frames of ``Kind.PROOF`` steps; requires ``keep``."""
 
     # -- the code's side ----------------------------------------------------------------------
 
@@ -177,12 +177,12 @@ class Wire(asyncio.Transport):
     # -- the script's side --------------------------------------------------------------------
 
     def play(self, steps: Iterable[Step]) -> None:
-        """Be the peer that does these steps, and then drops the connection."""
+        """Play these steps as the peer, and then drop the connection."""
         self.say(steps)
         self.drop()
 
     def say(self, steps: Iterable[Step]) -> None:
-        """Be the peer that does these steps, and stays."""
+        """Play these steps as the peer, and stay connected."""
         waiting = b""
         for step in steps:
             if step.kind is Kind.PROOF:
@@ -246,7 +246,7 @@ class Wire(asyncio.Transport):
 
 
 class DefectLog(logging.Handler):
-    """Tracebacks in the log: the code caught what it did not expect."""
+    """Collects log records with tracebacks: exceptions that the code did not expect."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -259,7 +259,7 @@ class DefectLog(logging.Handler):
             logger.setLevel(logging.ERROR)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:  # an error without a traceback is one that was expected: a client that gives up
+        if record.exc_info:  # an error without a traceback is expected, such as a client that gives up
             self.records.append(self.format(record))
 
     def close(self) -> None:
@@ -271,9 +271,9 @@ class DefectLog(logging.Handler):
         super().close()
 
     def check(self, loop: Loop) -> None:
-        """Make sure that nothing was logged or left uncaught.
+        """Check that nothing was logged or left uncaught.
 
-        :raises Defect: with what was.
+        :raises Defect: with the log records or exceptions.
         """
         found = self.records + loop.defects
         if found:

@@ -46,7 +46,7 @@ def broker(
 ) -> None:
     """Run every client against a hostile broker.
 
-    Round n has the seed SEED + n, and what a round has found is repeated by the command that is printed.
+    Round n has the seed SEED + n. The printed command repeats a round that found a defect.
     """
     seed = secrets.randbits(31) if seed is None else seed
     click.echo(f"seed {seed}")
@@ -77,10 +77,10 @@ def broker(
 @_SEED
 @click.option("--act", "acts", type=click.Choice(list(ACTS)), multiple=True, help="Only these.")
 def client(*, minutes: float, seed: int | None, acts: tuple[str, ...]) -> None:
-    """Run hostile clients against a pair, beside honest ones."""
+    """Run hostile clients against a pair, together with honest ones."""
     seed = secrets.randbits(31) if seed is None else seed
     click.echo(f"seed {seed}")
-    # Honest clients that lose their connections are counted.
+    # Losses of honest clients' connections are counted instead.
     logging.getLogger("haclient").setLevel(logging.CRITICAL)
     outcome = asyncio.run(pair.run(seed, minutes * 60, acts=acts))
     for end, count in sorted(outcome.ends.items()):

@@ -1,6 +1,6 @@
-"""Messages as bytes: legal ones that no application would make, and some that nobody can read.
+"""Messages as bytes: legal ones that no application would make, and unreadable ones.
 
-They are encoded here: proton's encoder would refuse some of them, and take its time for others.
+They are encoded here, since proton's encoder would refuse some of them and be slow for others.
 
 Source: AMQP 1.0 part 1, section 1.6 (encodings); part 3, section 3.2 (sections of a message).
 """
@@ -19,7 +19,7 @@ _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE, _FOO
 _NULL = b"\x40"
 _TEXTS = ("", "a", "a\x00b", "\x1b[2J\x1b]0;owned\x07", "line\r\nERROR forged", "é" * 100, "x" * 5000)
 _MOST_NODES = 70_000
-"""More than proton's decoder takes: 65,534."""
+"""More than the 65,534 nodes of proton's decoder."""
 _DEEP = 2000
 _MOST_PIECE = 200_000
 
@@ -67,7 +67,7 @@ def _section(code: int, value: bytes) -> bytes:
 
 
 def _nested(depth: int, inner: bytes) -> bytes:
-    """Lists in lists: built from within, for the sizes."""
+    """Nest lists, from the inside because of the sizes."""
     value = inner
     for _ in range(depth):
         value = b"\xd0" + struct.pack(">II", len(value) + 4, 1) + value
@@ -121,7 +121,7 @@ def _header(rng: random.Random) -> bytes:
 def _annotations(rng: random.Random) -> bytes:
     names = ("x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-group", "x-opt-n", "x" * 200)
     keys = rng.sample(names, rng.randint(0, 3))
-    # Numbers of a delivery's time make it wait; other types are refused.
+    # Numbers delay the delivery; other types are refused.
     makers = {key: _number if key.startswith("x-opt-delivery") else _scalar for key in keys}
     return _map(*(part for key in keys for part in (_symbol(key), makers[key](rng))))
 
@@ -140,7 +140,7 @@ def _properties(rng: random.Random) -> bytes:
         (_NULL, _ulong(2**64 - 1), _binary(bytes(5000)), _string("same"), b"\x98" + bytes(16))
     )
     sequence = rng.choice((_NULL, _uint(2**32 - 1)))
-    # A member refuses a user's id that is not the sender's own.
+    # A member refuses a user id other than the sender's.
     user = _binary(rng.randbytes(4)) if rng.random() < 0.05 else _NULL
     return _list(
         identity, user, texts[0], texts[1], _NULL, identity,
@@ -174,7 +174,7 @@ def _body(rng: random.Random) -> bytes:
 
 
 def extreme(rng: random.Random) -> bytes:
-    """A message by the book."""
+    """Return a legal message."""
     made = b""
     for code, make in (
         (_HEADER, _header),
@@ -191,7 +191,7 @@ def extreme(rng: random.Random) -> bytes:
 
 
 def malformed(rng: random.Random) -> bytes:
-    """Bytes that begin like a message."""
+    """Return bytes that begin like a message."""
     data = bytearray(extreme(rng))
     match rng.randrange(5):
         case 0:

@@ -1,12 +1,12 @@
 """Rounds: one caller against hostile brokers with one or two behaviours, for some seconds, measured.
 
-A round's seed decides on everything in it.  What must not happen in one:
+A round's seed determines everything in it. These are defects:
 
 * a call ends with an error that is neither ours nor proton's, or does not end;
-* a traceback, on standard error or in the log; an exit code that no table has;
-* more memory than ``GROWTH`` beyond what the imports took;
-* more processor time than ``processes.allowed``; of a caller that waits, more than 5 % of a core while its
-  peers are quiet.
+* a traceback, on standard error or in the log; an undocumented exit code;
+* more memory than ``GROWTH`` in addition to the imports;
+* more processor time than ``processes.allowed``; for a waiting caller, more than 5 % of a core while
+  its peers are quiet.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ COMMANDS = ("send", "receive", "members", "watch")
 CALLERS = (*APIS, *DROPIN, *COMMANDS)
 
 GROWTH = 160 * 1024 * 1024
-"""Ten messages of credit, or a part of one message, as objects of Python; not what a peer can send."""
+"""Bytes: ten messages of credit, or a part of one message, as Python objects; not a peer's maximum."""
 PATIENCE = 60.0
-"""Seconds for a process to end by itself: a busy machine is slow, a process that hangs never does."""
+"""Seconds for a process to end by itself: a busy machine is slow, but a process that hangs never ends."""
 _LOOK = 0.1
-# Looks without anything sent until a client's peers count as quiet: it still reads what the kernel has.
+# Observations without new data until a client's peers count as quiet: it still reads from the kernel's
+# buffers.
 _UNTIL_QUIET = 5
-# For a caller that waits: what it may use is a share of the time, and a constant.
+# Additional seconds for a waiting caller, whose allowance is a constant and a share of the time.
 _LONGER = 5.0
-# Imports that a command makes when it needs them, and what it prints at its end.
+# Seconds: a command's late imports, and its final output.
 _COMMAND = 1.0
-# Python's and the kernel's own: the clock of processor time goes in hundredths of a second.
+# Seconds: Python's and the kernel's own share, as processor time is counted in hundredths of a second.
 _LEAST = 0.05
-# A caller that waits closes what it has and ends while its peers are quiet: measured 0.03 to 0.11 s.
+# Seconds: a waiting caller closes and ends while its peers are quiet; measured 0.03 to 0.11 s.
 _END = 0.2
 _OPTIONS = {"backoff_base": 0.1, "backoff_max": 1, "attempt_timeout": 2, "call_timeout": 3, "dns_timeout": 1}
 _NAMED = "Traceback (most recent call last)", "Fatal Python error", "Exception ignored", "never retrieved"
@@ -55,7 +56,7 @@ _NAMED = "Traceback (most recent call last)", "Fatal Python error", "Exception i
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round that is to be run."""
+    """The parameters of one round."""
 
     seed: int
     caller: str
@@ -64,7 +65,7 @@ class Round:
 
     @property
     def command(self) -> str:
-        """Return what does the same again."""
+        """Return the command that repeats the round."""
         named = " ".join(f'--behaviour "{name}"' for name in self.behaviours)
         return (
             f"python -m tests.hostile broker --seed {self.seed} --rounds 1 --caller {self.caller} {named}"
@@ -76,9 +77,9 @@ class Round:
 class Outcome:
     """The outcome of a round.
 
-    :ivar cpu: seconds of processor time after the first connection; ``may``: what was allowed.
-    :ivar quiet: of these seconds, those in which no peer sent anything; ``quiet_cpu``: of processor time.
-    :ivar growth: bytes of memory beyond what the imports took.
+    :ivar cpu: seconds of processor time after the first connection; ``may``: the allowance.
+    :ivar quiet: the seconds in which no peer sent anything; ``quiet_cpu``: the processor time in them.
+    :ivar growth: bytes of memory in addition to the imports.
     """
 
     round: Round
@@ -106,7 +107,7 @@ class Outcome:
 def draw(
     seed: int, *, callers: Sequence[str] = (), behaviours: Sequence[str] = (), seconds: float | None = None
 ) -> Round:
-    """The round of a seed; what is given is not drawn."""
+    """Return the round of a seed; the given parts are not drawn."""
     rng = random.Random(seed)
     caller = rng.choice(CALLERS)
     count = rng.choice((1, 1, 2))
@@ -120,9 +121,9 @@ def draw(
 
 
 async def run(what: Round, *, caller: Sequence[str] = (), patience: float = PATIENCE) -> Outcome:
-    """One round.
+    """Run one round.
 
-    :param caller: the module and first arguments of another caller than the round's.
+    :param caller: the module and first arguments of a caller other than the round's.
     :param patience: see ``PATIENCE``.
     """
     outcome = Outcome(what)
@@ -186,14 +187,14 @@ class _Watched:
         self._terminated = False
 
     async def run(self, patience: float) -> None:
-        """Let it run, end it when its time is over, and judge."""
+        """Run the process, end it after its time, and judge it."""
         process, outcome = self._process, self._outcome
         assert process.stdout is not None
         assert process.stderr is not None
         watching = asyncio.create_task(self._watch())
         reading = asyncio.gather(process.stdout.read(), process.stderr.read())
         if self._what.caller in COMMANDS:
-            # Its time begins when it has connected: a busy machine takes long to start it.
+            # Its time starts when it has connected: a busy machine is slow to start it.
             meeting = asyncio.create_task(self._brokers.met.wait())
             await asyncio.wait([reading, meeting], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             meeting.cancel()
@@ -206,14 +207,14 @@ class _Watched:
         done, _ = await asyncio.wait([reading], timeout=limit)
         if not done:
             outcome.defects.append(f"the process did not end {limit:g} s after it was to")
-            process.send_signal(signal.SIGABRT)  # faulthandler writes where it is
+            process.send_signal(signal.SIGABRT)  # faulthandler prints its stack
         out, err = await reading
         await process.wait()
         await watching
         self._judge(out.decode(errors="replace"), err.decode(errors="replace"))
 
     async def _watch(self) -> None:
-        """Look at the process until it has ended; the first look counts when it has connected."""
+        """Observe the process until it has ended. Observations count once it has connected."""
         outcome, before, looks = self._outcome, (-1, -1), 0
         while (now := usage(self._process.pid)) is not None:
             heard = self._brokers.connections, self._brokers.sent.size
@@ -234,7 +235,7 @@ class _Watched:
             outcome.growth = self._last.peak - self._first.peak
             outcome.may = _LEAST + allowed(outcome.seconds, sent.frames, sent.size, self._brokers.connections)
             outcome.may += _COMMAND if self._what.caller in COMMANDS else 0.0
-        elif not self._brokers.connections:  # a short command may be over before the first look
+        elif not self._brokers.connections:  # a short command may end before the first observation
             outcome.defects.append("it never connected")
         if outcome.cpu > outcome.may:
             share = outcome.cpu / max(outcome.seconds, _LOOK)
@@ -249,7 +250,7 @@ class _Watched:
             outcome.defects.append(f"on standard error:\n{err[-2000:]}")
         code = self._process.returncode
         if self._what.caller in COMMANDS:
-            # Before and after its own handler Python's counts: the process just ends.
+            # Before and after its own handler is installed, Python's applies: the process just ends.
             early = self._terminated and code == -signal.SIGTERM
             if code not in CODES and not early:
                 outcome.defects.append(f"it ended with {code}:\n{err[-2000:]}")
@@ -264,7 +265,7 @@ class _Watched:
 
 
 def _check_terminal(outcome: Outcome, text: str) -> None:
-    """Name control characters in a text: a peer's must not reach a terminal as they are."""
+    """Report control characters in a text: a peer's must be escaped on a terminal."""
     if "\x1b]0;owned" in text or "\nERROR forged line" in text:
         outcome.defects.append(f"control characters of the peer in its output: {text[-500:]!r}")
 

@@ -1,4 +1,4 @@
-"""What the hostile broker sends is AMQP, the same for the same seed, and with no behaviour it serves."""
+"""The hostile broker sends valid AMQP, equal for equal seeds; without a behaviour it serves correctly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TURNS = 30
 
 
 class _Socket(asyncio.Transport):
-    """Keeps what is written."""
+    """Records the written bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ _THEN = (raw.detach(0), raw.end(), raw.frame(raw.CLOSE, []))
 
 
 async def _written(behaviours: tuple[str, ...], seed: int) -> bytes:
-    """Return what a broker writes to that client."""
+    """Return the bytes that a broker writes to that client."""
     brokers = HostileBrokers(seed, behaviours, peers=[Peer("127.0.0.1", 5672)])
     connection = brokers.serve(brokers.peers[0])
     transport = _Socket()
@@ -71,7 +71,7 @@ async def _written(behaviours: tuple[str, ...], seed: int) -> bytes:
 
 
 def _frames(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Headers and bodies of the frames, the last one only if it is whole."""
+    """Return the headers and bodies of the frames, without an incomplete last one."""
     found = []
     position = 0
     while position + 8 <= len(data):
@@ -128,7 +128,7 @@ async def test_without_a_behaviour_a_broker_serves() -> None:
 
 
 async def test_it_sends_more_than_its_credit() -> None:
-    """A peer of bytes that grants one message, and gets several."""
+    """The peer is a script that grants one message, and gets several."""
     name = "more than its credit"
     counts = [
         sum(body.startswith(b"\x00\x53\x14") for _, body in _frames(await _written((name,), seed)))

@@ -1,4 +1,4 @@
-"""Hostile clients do what they say, and the pair and its honest clients do not notice."""
+"""Hostile clients act as described, and the pair and its honest clients are not affected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KeyError: 'x'
 
 @pytest.mark.parametrize("name", ACTS)
 async def test_an_act_ends_as_connections_do(name: str) -> None:
-    """Against one that serves: an act that raises anything else has a mistake."""
+    """Against a correct broker, an act that raises any other error is itself wrong."""
     async with hostile_brokers(1, ()) as brokers:
         peer = brokers.peers[0]
         ground = Ground(Endpoint(peer.host, peer.port), ("q", "r"), "shared")

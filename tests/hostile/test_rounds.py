@@ -1,4 +1,4 @@
-"""Rounds of the hostile broker find what is planted, and the client passes those with known bad numbers."""
+"""Rounds of the hostile broker find planted defects, and the client passes rounds with known bad numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLANTED = {
     "reports": "send ended with KeyError",
     "dies": "it ended with -11",
 }
-# By name, with a seed whose first connections draw the worst numbers, where there are some that matter.
+# By name, with a seed whose first connections draw the worst numbers, if any are known.
 _NAMED = {
     "more than its credit": 58,
     "tiny idle time-outs": 295,
@@ -75,7 +75,7 @@ def test_a_short_run_prints_its_seed_and_passes(caller: str) -> None:
     assert result.output.startswith("seed 7\n")
 
 
-# Each caller meets a third of them, and each of them three callers; `make hostile` draws both at random.
+# Each caller meets a third of the behaviours, and each behaviour three callers; `make hostile` draws both.
 _PAIRS = [
     (caller, behaviour)
     for row, caller in enumerate(CALLERS)
@@ -87,7 +87,7 @@ _PAIRS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("caller", "behaviour"), _PAIRS)
 async def test_a_client_bears(caller: str, behaviour: str) -> None:
-    # A share of a core shows only after some time.
+    # A share of a core is measurable only after some time.
     seconds = 7.0 if (caller, behaviour) == ("waiting", "tiny idle time-outs") else 3.0
     outcome = await rounds.run(Round(_NAMED[behaviour], caller, (behaviour,), seconds))
     assert outcome.defects == [], outcome.round.command

@@ -1,9 +1,9 @@
-"""One client host: producers and consumers under load, and their history in a file.
+"""One client host: producers and consumers under load, with their history in a file.
 
     python -m tests.hosts.client '{"url": ..., "journal": FILE, "process": ..., "seed": ..., ...}'
 
-It prints a line when its connections are open.  Then it reads: ``queue NAME`` makes a queue with some
-messages, ``finish`` sends no more, waits for every outcome and ends with 0.
+It prints a line when its connections are open. Then it reads commands. ``queue NAME`` makes a queue
+with some messages. ``finish`` stops sending, waits for every outcome and exits with 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.hosts.journal import Journal
 
 
 async def run(options: dict[str, Any]) -> None:
-    """Until it is to finish."""
+    """Run the load until told to finish."""
     requests = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)

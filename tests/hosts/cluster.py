@@ -1,12 +1,12 @@
-"""A cluster on hosts of its own: members, an arbiter in ZooKeeper, clients, and whoever manages them.
+"""A cluster on separate hosts: members, an arbiter in ZooKeeper, clients, and a manager.
 
     with Lab(HOSTS, seed=1) as lab, lab.on(MANAGER):
         async with on_hosts(lab, folder) as site:
             await site.members.kill(site.members.primary)
 
-``site.members`` is the ``Cluster`` of ``tests.faults``, whose manager promotes a member whenever there is no
-primary.  Members and clients find each other at their real addresses, so redirects and lists of members are
-followed.  The manager's own cables stay clear: it is wrong on purpose, by the faults.
+``site.members`` is the ``Cluster`` of ``tests.faults``, whose manager promotes a member whenever there
+is no primary. Members and clients use their real addresses, so redirects and lists of members are
+followed. The manager's own cables stay intact: faults make it act wrongly on purpose.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ MANAGER = "manager"
 MEMBERS = ("member-1", "member-2", "member-3")
 CLIENT_HOSTS = ("client-1", "client-2")
 HOSTILE = "hostile"
-"""Its clients send what no application would, all the while; no fault is for its cables."""
+"""The host whose clients continuously send invalid and extreme data. No fault affects its cables."""
 HOSTS = (*MEMBERS, ARBITER, *CLIENT_HOSTS, MANAGER, HOSTILE)
 
-# Longer than on loopback: a cable with a delay of a second is a fault, and no end of a connection by itself.
+# Seconds, longer than on loopback: a delay of a second on a cable must not end a connection by itself.
 _HEARTBEAT, _BACKUP_TIMEOUT = 2.0, 2.5
 _PORT, _ZOOKEEPER_PORT = 5672, 2181
 _PATH = "/haclient"
-# Of the usual load: messages cross a switch in user space, and ten processes share the machine.
+# The share of the usual load: messages pass a switch in user space, and ten processes share the machine.
 _SHARE = 0.2
-# The machine has two cores, and all others are on it: some acts a second.
+# Some acts a second, as the machine has two cores for all hosts.
 _HOSTILE_CLIENTS, _HOSTILE_PAUSE = 2, 0.5
-# No end before that of the run: what consumers got before it was settled is never missed.
+# Messages left for the drain, more than a run sends: a loss in a consumed queue can stay unnoticed.
 _KEPT = 10**6
 _OPTIONS = ClusterOptions(
     members=len(MEMBERS), arbiter="zookeeper", heartbeat=_HEARTBEAT, backup_timeout=_BACKUP_TIMEOUT
@@ -52,7 +52,7 @@ _OPTIONS = ClusterOptions(
 
 
 class HostCluster(Cluster):
-    """Clients and members follow what they are sent."""
+    """A cluster whose clients and members follow redirects and member lists."""
 
     @property
     def _client_options(self) -> str:
@@ -61,7 +61,7 @@ class HostCluster(Cluster):
 
 
 class LabNetwork:
-    """A ``Network``."""
+    """A ``Network`` whose routes are the lab's cables."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -84,7 +84,7 @@ class LabNetwork:
         return self._lab.wrapper(member)
 
     def cut(self, one: str, other: str, how: Cut) -> None:
-        """See ``Network``; always held."""
+        """See ``Network``; the partition always holds."""
         ends = [CLIENT_HOSTS if party == CLIENTS else (party,) for party in (one, other)]
         pairs = self._lab.between(*ends) + self._lab.between(*reversed(ends))
         self._lab.change(pairs, Conditions(cut=True))
@@ -95,7 +95,7 @@ class LabNetwork:
 
 
 class LabArbiter:
-    """Some ``ArbiterRoutes``."""
+    """The ``ArbiterRoutes`` of the lab."""
 
     def __init__(self, network: LabNetwork, zookeeper: ZooKeeper) -> None:
         self._network = network
@@ -117,9 +117,9 @@ class LabArbiter:
 
 @dataclass(slots=True)
 class Site:
-    """What runs on the hosts.
+    """The processes on the hosts.
 
-    :param journals: of the clients, one file a host.
+    :param journals: the clients' journals, one file for each host.
     """
 
     lab: Lab
@@ -131,7 +131,7 @@ class Site:
     _hostile: subprocess.Popen[str] | None = None
 
     async def start_clients(self, seed: int, hosts: Sequence[str] = CLIENT_HOSTS) -> None:
-        """Put a load on the cluster; returns when every client has its connections."""
+        """Start a load on the cluster; return when every client has its connections."""
         for host in hosts:
             journal = self.folder / f"{host}.jsonl"
             self.journals.append(journal)
@@ -155,7 +155,7 @@ class Site:
                     raise NotWholeError(f"a client did not start: see the logs in {self.folder}")
 
     def start_hostile(self, seed: int) -> None:
-        """Let a host send malformed and extreme frames and messages, to queues of its own."""
+        """Start hostile clients on one host, which use their own queues."""
         addresses = [self.members.network.listen(member) for member in MEMBERS]
         command = hostile_clients(addresses, seed, clients=_HOSTILE_CLIENTS, pause=_HOSTILE_PAUSE)
         with (self.folder / f"{HOSTILE}.log").open("wb") as log:
@@ -163,9 +163,9 @@ class Site:
             self._hostile = self.lab.start(HOSTILE, command, text=True, **streams)
 
     async def finish_hostile(self) -> dict[str, int]:
-        """End that; how often each act ended how.
+        """Stop the hostile clients; return the number of acts by act and result.
 
-        :raises NotWholeError: when its process has ended by itself, or an act had a mistake.
+        :raises NotWholeError: if their process has ended by itself, or an act failed unexpectedly.
         """
         hostile = self._hostile
         if hostile is None:
@@ -179,11 +179,11 @@ class Site:
         return dict(sorted(ends.items()))
 
     def make_queue(self, number: int) -> None:
-        """A new queue with a few messages."""
+        """Make a new queue with a few messages."""
         self._tell(self._clients[number % len(self._clients)], f"queue made-{number}")
 
     def check_clients(self) -> None:
-        """Raise when a client has ended."""
+        """Raise an error if a client has ended."""
         for client, journal in zip(self._clients, self.journals, strict=True):
             if client.poll() is not None:
                 raise NotWholeError(
@@ -191,7 +191,7 @@ class Site:
                 )
 
     async def finish_clients(self) -> None:
-        """Let them send no more, and wait for every outcome and their end."""
+        """Stop all sending; wait for every outcome and the clients' end."""
         self.check_clients()
         for client in self._clients:
             self._tell(client, "finish")
@@ -208,7 +208,7 @@ class Site:
 
 @asynccontextmanager
 async def on_hosts(lab: Lab, folder: Path) -> AsyncIterator[Site]:
-    """Start arbiter and members, whole when the body starts; the caller is on the manager's host."""
+    """Start arbiter and members, ready when the body starts. The caller must be on the manager's host."""
     network = LabNetwork(lab)
     (folder / "zookeeper").mkdir()
     zookeeper = ZooKeeper(

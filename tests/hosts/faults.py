@@ -1,13 +1,13 @@
-"""The faults of hosts.  Each is a context manager: applied at its beginning, healed at its end.
+"""The faults of hosts. Each is a context manager: applied at its beginning, healed at its end.
 
 Rules
 -----
-* A fault may begin in any state of the cluster: while a member starts or catches up, without a primary, and
-  while another fault lasts.
-* No fault touches a store: an eligible member comes back, and with it what was settled.
-* What is random comes from the generator that is handed in.
-* A forced promotion is the one thing that may lose what was acknowledged.  From when to when it may is
-  written into the history, from the warning that the member gives; the fault is over when that time is.
+* A fault may begin in any state of the cluster: while a member starts or catches up, without a primary,
+  and during another fault.
+* No fault changes a store. So an eligible member always returns, with every settled message.
+* All random choices use the generator that is passed in.
+* Only a forced promotion may lose acknowledged messages. By the member's warning, the history records
+  the time in which it may. The fault ends with that time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tests.hosts.lab import Pair
 from tests.hosts.switch import CLEAR, Conditions
 
 _EVERYBODY = (*MEMBERS, ARBITER, *CLIENT_HOSTS)
-# Of the wrong promotions, those that are forced.
+# The share of wrong promotions that are forced.
 _FORCED = 0.15
-# Acknowledgements that were on their way to clients when the last wrong primary stepped down.
+# Seconds for acknowledgements in flight to clients when the last wrong primary stepped down.
 _UNDER_WAY = 1.0
 _SETTLED_IN = re.compile(r"settled in generations? (\d+)")
 _NOTHING_MISSING = "nothing that was settled is missing"
@@ -42,19 +42,21 @@ _NOTHING_MISSING = "nothing that was settled is missing"
 
 @dataclass(slots=True)
 class Ground:
-    """What faults act on, and what they note.
+    """The targets of faults, and their records.
 
-    :param promotions: how those ended that a fault asked for.
+    :param promotions: the results of the promotions that faults requested.
     """
 
     site: Site
     history: History
     promotions: Counter[str] = field(default_factory=Counter)
     unfinished: list[float] = field(default_factory=list)
-    """Since when forced promotions may have lost something that are not over yet."""
+    """The starts of the periods in which forced promotions may lose messages, as far as they have not
+    ended.
+    """
 
     def over(self) -> None:
-        """The cluster is whole: whoever was primary beside a forced one has stepped down."""
+        """End all such periods: the cluster is whole, so every other primary has stepped down."""
         end = time.monotonic() + _UNDER_WAY
         self.history.forced += [(begin, end) for begin in self.unfinished]
         self.unfinished.clear()
@@ -67,8 +69,9 @@ During = Callable[[Ground, random.Random], AbstractAsyncContextManager[None]]
 class Fault:
     """A fault in the library.
 
-    :param hold: the shortest time, in seconds, that shows what it is about.
-    :param longer: how much longer it may last: from below every timeout of a peer to above each.
+    :param hold: the shortest time, in seconds, in which its effect shows.
+    :param longer: the most additional seconds: the total ranges from below to above every peer's
+        timeout.
     """
 
     during: During
@@ -76,7 +79,7 @@ class Fault:
     longer: float
 
     def seconds(self, rng: random.Random) -> float:
-        """How long it lasts."""
+        """Return its random duration, in seconds."""
         return self.hold + rng.uniform(0, self.longer)
 
 
@@ -86,7 +89,7 @@ FAULTS: dict[str, Fault] = {}
 def fault(
     name: str, *, hold: float = 1.0, longer: float = 6.0
 ) -> Callable[[Callable[[Ground, random.Random], AsyncIterator[None]]], During]:
-    """Put a fault into the library."""
+    """Add a fault to the library."""
 
     def register(function: Callable[[Ground, random.Random], AsyncIterator[None]]) -> During:
         during = asynccontextmanager(function)
@@ -138,7 +141,7 @@ async def cut_both_ways(ground: Ground, rng: random.Random) -> AsyncIterator[Non
 
 
 def _some_pairs(rng: random.Random) -> list[Pair]:
-    """All directions of one host, or a third of all."""
+    """Return all directions of one host, or a third of all."""
     pairs = list(permutations(_EVERYBODY, 2))
     host = rng.choice(_EVERYBODY)
     if rng.random() < 0.5:
@@ -147,7 +150,7 @@ def _some_pairs(rng: random.Random) -> list[Pair]:
 
 
 def _one_way(rng: random.Random) -> list[Pair]:
-    """From a member to some others, or from them to it."""
+    """Return the directions from a member to some other hosts, or from them to it."""
     member = rng.choice(MEMBERS)
     others = _part([host for host in _EVERYBODY if host != member], rng)
     outward = rng.random() < 0.5
@@ -155,7 +158,9 @@ def _one_way(rng: random.Random) -> list[Pair]:
 
 
 def _both_ways(rng: random.Random) -> list[Pair]:
-    """Between some members and some of the others: those who reach both sides bridge them."""
+    """Return both directions between some members and some other hosts. Hosts outside both groups bridge
+    them.
+    """
     members = _part(MEMBERS, rng, least_left=1)
     others = _part([host for host in _EVERYBODY if host not in members], rng)
     return [pair for member in members for pair in _between(member, others)]
@@ -184,7 +189,9 @@ async def _while(ground: Ground, pairs: list[Pair], conditions: Conditions) -> A
 
 @fault("member killed", hold=0.0, longer=3.0)
 async def killed(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
-    """Half of the time just after it was cut off from the other members: what it settles alone is lost."""
+    """Kill a member. Half of the time, first cut it off from the other members: its own settlements are
+    then lost.
+    """
     members = ground.site.members
     victim = _victim(ground, rng)
     async with AsyncExitStack() as stack:
@@ -222,7 +229,7 @@ async def arbiter_killed(ground: Ground, rng: random.Random) -> AsyncIterator[No
 
 
 def _victim(ground: Ground, rng: random.Random) -> Member:
-    """The primary more often than one of the others."""
+    """Return a random member, more often the primary."""
     members = ground.site.members
     primary = members.pair.primary
     if primary is not None and rng.random() < 0.6:
@@ -235,7 +242,7 @@ def _victim(ground: Ground, rng: random.Random) -> Member:
 
 @fault("wrong promotion", longer=4.0)
 async def usurped(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
-    """Of any member: as it is, cut off from anybody, or cut off from the other members alone."""
+    """Promote any member: connected, cut off from any host, or cut off only from the other members."""
     member = rng.choice(ground.site.members.members)
     force = rng.random() < _FORCED
     others = [host for host in _EVERYBODY if host != member.name]
@@ -260,7 +267,7 @@ async def _promote(ground: Ground, member: Member, *, force: bool) -> None:
         ground.promotions[f"{how}, refused"] += 1
     except AdminError:
         ground.promotions[f"{how}, no answer"] += 1
-        if force:  # it may be done all the same, and nobody knows what the member lacked
+        if force:  # the promotion may succeed all the same, with unknown losses
             ground.unfinished.append(0.0)
     else:
         members.promoted += 1
@@ -270,9 +277,9 @@ async def _promote(ground: Ground, member: Member, *, force: bool) -> None:
 
 
 def may_have_lost_since(status: MemberStatus, before: float, history: History) -> float:
-    """From when on a forced promotion may have lost what was acknowledged, by the member's warning.
+    """Return since when a forced promotion may have lost acknowledged messages, by the member's warning.
 
-    :param before: when the promotion was asked for.
+    :param before: when the promotion was requested.
     """
     warning = status.warning
     if _NOTHING_MISSING in warning:
@@ -284,7 +291,7 @@ def may_have_lost_since(status: MemberStatus, before: float, history: History) -
     return max((at for generation, at in history.generations.items() if generation < first), default=0.0)
 
 
-# -- two at once ------------------------------------------------------------------------------------
+# -- two faults at once ------------------------------------------------------------------------
 
 
 @fault("two at once")

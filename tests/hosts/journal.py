@@ -1,10 +1,11 @@
-"""Histories as files: one line of JSON for each thing that a client did or saw, written before it goes on.
+"""Histories as files: one line of JSON for each event at a client, written before it continues.
 
-    {"kind": "send", "time": 81.5, "process": "client-1", "id": ["client-1/producer-0", 17], "queue": "q"}
+    {"kind": "send", "time": 81.5, "process": "client-1", "id": ["client-1/producer-0", 17], "queue":
+    "q"}
 
-``time`` is in seconds of the monotonic clock, which all processes of a machine share.  A line is written
-before its message is handed to a sender, so no message arrives that was not written down.  Of a client that
-was killed everything up to its last whole line is read.
+``time`` is in seconds of the monotonic clock, which all processes of a machine share. A line is written
+before its message is handed to a sender, so every message that arrives is recorded. If a client was
+killed, everything up to its last whole line is read.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from tests.faults.history import Fate, History, Link, Name, Receipt
 
 
 class Journal(History):
-    """A history that is written down as well.
+    """A history that also writes itself to a file.
 
-    :param process: who writes it.
+    :param process: the name of the writing process.
     """
 
     def __init__(self, file: TextIO, process: str) -> None:
@@ -89,7 +90,7 @@ class Journal(History):
         super().serves(generation, member)
 
     def close(self) -> None:
-        """Write down what was only counted."""
+        """Write the counters to the file."""
         self._write("impatient", counts=self.impatient)
 
     def _write(self, kind: str, **facts: Any) -> None:
@@ -99,9 +100,9 @@ class Journal(History):
 
 
 def read(paths: Iterable[Path], others: Callable[[dict[str, Any]], None] | None = None) -> History:
-    """The history of all these processes together.
+    """Return the combined history of all these processes.
 
-    :param others: takes the lines of kinds that are no part of a history.
+    :param others: called with lines of other kinds, which do not belong to a history.
     """
     history = History()
     for path in paths:
@@ -110,7 +111,7 @@ def read(paths: Iterable[Path], others: Callable[[dict[str, Any]], None] | None 
 
 
 class _Reader:
-    """Reads the lines of one process: it numbers its receipts."""
+    """Reads the lines of one process, whose receipts it numbers."""
 
     def __init__(self, history: History, others: Callable[[dict[str, Any]], None] | None) -> None:
         self._history = history
@@ -132,7 +133,7 @@ class _Reader:
         }
 
     def read(self, path: Path) -> None:
-        """All whole lines, one at a time: those of a thousand faults are gigabytes."""
+        """Read all whole lines, one at a time: a thousand faults produce gigabytes."""
         with path.open() as lines:
             for line in lines:
                 if line.endswith("\n"):

@@ -1,4 +1,4 @@
-"""Hosts that are network namespaces, joined by a switch in user space whose cables can be made to fail.
+"""Hosts as network namespaces, joined by a switch in user space with controllable cables.
 
     with Lab(("a", "b"), seed=1) as lab:
         process = lab.start("a", ("sleep", "60"))
@@ -9,10 +9,10 @@
 
 Rules
 -----
-* Nothing in a lab has a name on the machine, and no device of it is in another namespace: any number of labs
-  run side by side.  All of it is gone when the lab is left: processes are killed, and with the switch's
-  process the namespaces and devices end.  The kernel does the same after a SIGKILL.
-* Each host has an address of 198.18.0.0/24, which RFC 2544 keeps for tests; IPv6 is off.
+* A lab has no names on the machine, and no devices in other namespaces, so any number of labs run
+  concurrently. Leaving the lab kills its processes. The namespaces and devices end with the switch's
+  process. The kernel does the same after a SIGKILL.
+* Each host has an address of 198.18.0.0/24, which RFC 2544 reserves for tests; IPv6 is off.
 * Root, iproute2, util-linux and ``/dev/net/tun`` are needed (``missing``); netem is not.
 """
 
@@ -39,12 +39,12 @@ Pair = tuple[str, str]
 _CLONE_NEWNET = 0x40000000
 _SOURCES = Path(__file__).resolve().parents[2]
 _FIRST_ADDRESS, _LAST_ADDRESS = 1, 254
-# A machine with two cores that does other things too makes ten hosts in a second.
+# Seconds. A busy machine with two cores makes ten hosts in one.
 _PATIENCE = 60.0
 
 
 def missing() -> str:
-    """What is not there for a lab, as a sentence; empty when nothing is missing."""
+    """Return a sentence with the lab's missing requirements; empty if there are none."""
     if os.geteuid() != 0:
         return "hosts are network namespaces: run this as root"
     tools = [name for name in ("ip", "nsenter", "setpriv") if shutil.which(name) is None]
@@ -62,10 +62,10 @@ def missing() -> str:
 
 
 class Lab:
-    """Hosts and what is between them.
+    """Hosts, and the cables between them.
 
     :param hosts: their names, at most 254.
-    :param seed: of what happens to frames.
+    :param seed: the seed of the cables' random behaviour.
     """
 
     def __init__(self, hosts: Sequence[str], *, seed: int) -> None:
@@ -113,7 +113,7 @@ class Lab:
         self.close()
 
     def close(self) -> None:
-        """Kill what runs on the hosts, and end the hosts."""
+        """Kill the processes on the hosts, and remove the hosts."""
         for process in self._processes:
             process.kill()
         for process in self._processes:
@@ -134,14 +134,14 @@ class Lab:
     # -- hosts ----------------------------------------------------------------------------------
 
     def address(self, host: str) -> str:
-        """A host's IPv4 address."""
+        """Return a host's IPv4 address."""
         return f"198.18.0.{_FIRST_ADDRESS + self._numbers[host]}"
 
     def wrapper(self, host: str) -> tuple[str, ...]:
-        """What to put before a command that is to run on a host.
+        """Return the prefix of a command that is to run on a host.
 
-        It becomes the command itself: same process id, and the kernel kills it when the thread that
-        started it ends.
+        The wrapper becomes the command, with the same process id. The kernel kills it when the thread
+        that started it ends.
         """
         namespace = self._namespaces[self._numbers[host]]
         return ("nsenter", f"--net={namespace}", "--", "setpriv", "--pdeathsig", "KILL", "--")
@@ -149,7 +149,7 @@ class Lab:
     def start(self, host: str, command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """Start a process on a host; it is killed when the lab is left.
 
-        :param options: those of ``subprocess.Popen``.
+        :param options: options of ``subprocess.Popen``.
         """
         process = subprocess.Popen([*self.wrapper(host), *command], **options)
         self._processes.append(process)
@@ -157,9 +157,10 @@ class Lab:
 
     @contextmanager
     def on(self, host: str) -> Iterator[None]:
-        """Let this thread be on a host: sockets that it makes belong there, for as long as they live.
+        """Move this thread to a host for the block: sockets made meanwhile belong there as long as they
+        exist.
 
-        Threads and processes that are started meanwhile are on that host too.
+        Threads and processes started meanwhile are on that host too.
         """
         before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         try:
@@ -174,27 +175,27 @@ class Lab:
         with self.on(host):
             return socket.socket(socket.AF_INET, kind)
 
-    # -- what is between them ---------------------------------------------------------------------
+    # -- cables ------------------------------------------------------------------------------------
 
     def change(self, pairs: Iterable[Pair], conditions: Conditions) -> None:
-        """Replace the conditions of these directions; returns when the switch has done it."""
+        """Replace the conditions of these directions; return when the switch has applied them."""
         numbers = [[self._numbers[source], self._numbers[target]] for source, target in pairs]
         self._ask({"change": numbers, "conditions": as_facts(conditions)})
 
     def heal(self) -> None:
-        """Make every cable clear."""
+        """Reset every cable to perfect conditions."""
         self.change(self.between(self.hosts, self.hosts), CLEAR)
 
     def both(self, one: str, other: str) -> list[Pair]:
-        """The two directions between two hosts."""
+        """Return the two directions between two hosts."""
         return [(one, other), (other, one)]
 
     def between(self, some: Iterable[str], others: Sequence[str]) -> list[Pair]:
-        """Every direction from one of ``some`` to one of ``others``."""
+        """Return every direction from one of ``some`` to one of ``others``."""
         return [(one, other) for one in some for other in others if one != other]
 
     def counts(self) -> dict[Pair, dict[str, int]]:
-        """What became of the frames of each direction that carried any."""
+        """Return the counts of frames by fate, for each direction that carried any."""
         rows = self._ask({"counts": True})["counts"]
         return {(self.hosts[source], self.hosts[target]): counts for source, target, counts in rows}
 
@@ -205,7 +206,7 @@ class Lab:
         return answer
 
     def _line(self) -> bytes:
-        """One line from the switch, which says nothing that it was not asked for."""
+        """Read one line from the switch, which sends only answers."""
         assert self._control is not None
         line = bytearray()
         while not line.endswith(b"\n"):

@@ -1,19 +1,22 @@
-"""The soak of hosts: random faults between network namespaces under load, then the reckoning.
+"""The soak of hosts: random faults between network namespaces under load, then the verdict.
 
     make soak-hosts FAULTS=200 SEED=7
     python -m tests.hosts.soak --faults 20 --seed 7
 
-The seed is printed first; the same seed makes the same faults in the same order, and each kind of fault comes
-equally often.  Two of three steps wait until the cluster is whole again, the others go on at once.  At the
-end all is healed, and the verdict is that of ``tests.faults``: the stores are equal, the queues are drained,
-every client's history is read from its file, nothing acknowledged is lost, nothing came that nobody sent, and
-a producer's order holds.  What a forced promotion may lose by its documentation is counted apart.
+The seed is printed first. The same seed makes the same faults in the same order, and each kind of fault
+occurs equally often. Two of three steps wait until the cluster is whole again, the others continue at
+once.
 
-All the while clients of another host send malformed and extreme frames and messages, to queues of their own
-(``tests.hostile``).  The stores have to be equal in these too; nobody drains them.
+At the end all faults are healed, and the verdict is as in ``tests.faults``. The stores are equal, the
+queues are drained, and every client's history is read from its file. Nothing acknowledged is lost, only
+sent messages arrive, and each producer's order holds. Losses that a forced promotion may cause by its
+documentation are counted separately.
 
-It prints a summary in JSON, and exits with 0 or 1; with 2 when it cannot run here, and says why.  After a
-failure the folder with histories, logs, stores and arbiter stays, and is named.
+Clients of another host continuously send malformed and extreme frames and messages, to their own queues
+(``tests.hostile``). The stores must be equal in these queues too, but they are not drained.
+
+It prints a summary in JSON, and exits with 0 or 1, or with 2 and the reason if it cannot run here.
+After a failure the folder with histories, logs, stores and arbiter stays, and its path is printed.
 """
 
 from __future__ import annotations
@@ -47,26 +50,27 @@ from tests.hosts.faults import FAULTS, Ground
 from tests.hosts.journal import Journal, read
 from tests.hosts.lab import Lab, missing
 
-# Seconds: a member starts and catches up in a few; on a machine that does other things too, in many.
+# Seconds: a member starts and catches up in a few, on a busy machine in many.
 _WHOLE = 120.0
-# A read of the arbiter is a session of its own.
+# Seconds between reads of the arbiter, each of which opens a session.
 _LOOK = 0.25
-# Each queue costs every catch-up something.
+# Faults between new queues: each queue slows every catch-up.
 _QUEUE_EVERY = 5
 _GOES_ON = 1 / 3
-# For each fault, with what follows it, and for the start and the reckoning.
+# Seconds for each fault with its recovery; for the start and the verdict.
 _SECONDS_PER_FAULT, _SECONDS_ELSE = 40.0, 600.0
 _CANNOT_RUN = 2
 
 
 @dataclass(slots=True, kw_only=True)
 class HostsResult(Result):
-    """What came out.
+    """The result of a soak.
 
-    :param promotions: those that faults asked for, by how they ended.
-    :param forced_seconds: how long each forced promotion may have lost what was acknowledged.
-    :param frames: what became of the frames of all cables.
-    :param hostile: how often each act of the hostile clients ended how.
+    :param promotions: the number of promotions that faults requested, by result.
+    :param forced_seconds: for each forced promotion, the seconds in which it may have lost acknowledged
+        messages.
+    :param frames: the frames of all cables, by fate.
+    :param hostile: the number of hostile clients' acts, by act and result.
     """
 
     promotions: dict[str, int] = field(default_factory=dict)
@@ -78,9 +82,9 @@ class HostsResult(Result):
 class Soak:
     """One run.
 
-    :param faults: how many.
-    :param folder: for all files.
-    :param seconds: after which no fault begins; the reckoning is made all the same.
+    :param faults: the number of faults.
+    :param folder: the folder for all files.
+    :param seconds: the time after which no fault begins; the verdict follows all the same.
     :param hostile: whether there are hostile clients.
     """
 
@@ -103,11 +107,11 @@ class Soak:
         self.result = HostsResult(seed=seed)
 
     async def run(self, lab: Lab) -> None:
-        """All of it; what goes wrong is in the result, never raised."""
+        """Run the soak. Failures are part of the result and never raised."""
         result, began = self.result, time.monotonic()
         own = self._folder / "manager.jsonl"
         with own.open("w") as file:
-            # What the manager sees, and what it drains.
+            # The manager's observations, and the messages it drains.
             history = Journal(file, MANAGER)
             try:
                 async with asyncio.timeout(self._faults * _SECONDS_PER_FAULT + _SECONDS_ELSE):
@@ -141,7 +145,7 @@ class Soak:
                 self._report("the clients finish")
                 await site.finish_clients()
                 result.hostile = await site.finish_hostile()
-                # Their histories tell which queues there are to drain.
+                # The clients' histories list the queues to drain.
                 for name, queue in read(site.journals).sent.items():
                     history.sent.setdefault(name, queue)
                 result.failovers = members.promoted
@@ -175,7 +179,7 @@ class Soak:
         fault = FAULTS[step.fault]
         async with fault.during(ground, rng):
             await asyncio.sleep(fault.seconds(rng))
-        # While a forced promotion may lose something, nothing else is to go wrong.
+        # While a forced promotion may lose messages, no other fault begins.
         if ground.unfinished or not goes_on:
             await ground.site.members.whole(_WHOLE)
             ground.over()
@@ -189,7 +193,7 @@ def _sum_of(lab: Lab) -> Counter[str]:
 
 
 async def soak(run: Soak, lab: Lab) -> HostsResult:
-    """Run it on the manager's host; SIGTERM ends it like a failure, and nothing is left behind."""
+    """Run the soak on the manager's host. SIGTERM ends it like a failure, with a full cleanup."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -206,7 +210,7 @@ async def soak(run: Soak, lab: Lab) -> HostsResult:
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Keep all files there.")
 @click.option("--hostile/--no-hostile", default=True, help="Whether hostile clients act all the while.")
 def main(*, faults: int, seed: int | None, seconds: float | None, folder: Path | None, hostile: bool) -> None:
-    """Break hosts and what is between them again and again, and count what their clients lost."""
+    """Break hosts and their cables repeatedly, and count the clients' losses."""
     if reason := missing():
         click.echo(f"soak-hosts cannot run here: {reason}", err=True)
         sys.exit(_CANNOT_RUN)

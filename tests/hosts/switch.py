@@ -1,15 +1,18 @@
-"""An Ethernet switch in user space with an unreliable cable between each two hosts.  Pure: no I/O, no clock.
+"""An Ethernet switch in user space with an unreliable cable between each two hosts. Pure: no I/O, no
+clock.
 
 Rules
 -----
-* Each ordered pair of hosts has ``Conditions`` of its own, so that one direction can fail and the other not.
-* Frames of a pair stay in order, whatever their jitter, unless they are reordered on purpose: then a frame is
-  held back and those behind it overtake it.
-* At most ``queue`` frames of a pair are under way; what is more is dropped at the tail, and counted.
-* A pair has a random source of its own: what happens to its n-th frame depends on the seed, and not on what
-  other pairs carry.
+* Each ordered pair of hosts has its own ``Conditions``, so that one direction can fail and the reverse
+  not.
+* Frames of a pair stay in order at any jitter, unless they are reordered on purpose: then a frame is
+  held back and later ones overtake it.
+* At most ``queue`` frames of a pair are in flight. Further frames are dropped at the tail, and counted.
+* A pair has its own random source: the fate of its n-th frame depends on the seed, and not on other
+  pairs' frames.
 
-It does what netem does (Hemminger, "Network Emulation with NetEm", 2005), for kernels without that module.
+It does the same as netem (Hemminger, "Network Emulation with NetEm", 2005), for kernels without that
+module.
 """
 
 from __future__ import annotations
@@ -22,20 +25,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-# A frame begins with its destination; the lowest bit of the first octet means a group (IEEE 802.3, 3.2.3).
+# A frame begins with its destination; the lowest bit of the first octet marks a group (IEEE 802.3, 3.2.3).
 _DESTINATION, _GROUP = slice(0, 6), 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What happens to the frames from one host to another.
+    """The treatment of frames from one host to another.
 
-    :param delay: seconds, and ``jitter`` more or less, uniformly.
+    :param delay: seconds, with ``jitter`` more or less, uniformly.
     :param loss: the share of frames that are lost, 0 to 1.
-    :param reorder: the share of frames that are held back for ``hold_back`` seconds more, and overtaken.
+    :param reorder: the share of frames that are held back for ``hold_back`` seconds more, and
+        overtaken.
     :param duplicate: the share of frames that arrive twice.
-    :param cut: nothing arrives.
-    :param queue: frames that may be under way.
+    :param cut: no frame arrives.
+    :param queue: the most frames in flight.
     """
 
     delay: float = 0.0
@@ -59,7 +63,7 @@ CLEAR = Conditions()
 
 
 class Cable:
-    """The way of frames from one host to another."""
+    """The route of frames from one host to another."""
 
     def __init__(self, rng: random.Random) -> None:
         self.conditions = CLEAR
@@ -69,10 +73,10 @@ class Cable:
         self._last = 0.0
 
     def dues(self, now: float) -> Iterator[float]:
-        """When a frame that is sent now arrives: never, once or twice."""
+        """Yield the arrival times of a frame sent now: none, one or two."""
         conditions, rng = self.conditions, self._rng
         self.counts["sent"] += 1
-        # As many numbers for each frame, whatever becomes of it: the next frame's fate stays the same.
+        # The same number of draws for each frame, so that the next frame's fate does not depend on this one.
         lost, late, twice, jitter = rng.random(), rng.random(), rng.random(), rng.uniform(-1, 1)
         if conditions.cut:
             self.counts["cut"] += 1
@@ -97,7 +101,7 @@ class Cable:
 
 
 class Switch:
-    """The cables of all pairs, and the frames that are under way.
+    """The cables of all pairs, and the frames in flight.
 
     :param addresses: the hosts' hardware addresses, in their order.
     """
@@ -112,18 +116,18 @@ class Switch:
         self._serial = itertools.count()
 
     def take(self, source: int, frame: bytes, now: float) -> None:
-        """A host has sent a frame."""
+        """Accept a frame from a host."""
         for target in self._targets(source, frame):
             for due in self.cables[source, target].dues(now):
                 heapq.heappush(self._heap, (due, next(self._serial), source, target, frame))
 
     def due(self, now: float) -> Iterator[tuple[int, bytes]]:
-        """The frames that arrive until now, each with the host that gets it."""
+        """Yield the frames that arrive until now, each with its receiving host."""
         while self._heap and self._heap[0][0] <= now:
             _due, _serial, source, target, frame = heapq.heappop(self._heap)
             cable = self.cables[source, target]
             cable.under_way -= 1
-            # Cut while it was under way: it was on the cable.
+            # Cut while the frame was in flight, and so lost.
             if cable.conditions.cut:
                 cable.counts["cut"] += 1
             else:
@@ -131,7 +135,7 @@ class Switch:
                 yield target, frame
 
     def next_due(self) -> float | None:
-        """When the next frame arrives, ``None`` if there is none."""
+        """Return when the next frame arrives; ``None`` if there is none."""
         return self._heap[0][0] if self._heap else None
 
     def change(self, pairs: Iterable[tuple[int, int]], conditions: Conditions) -> None:
@@ -140,7 +144,7 @@ class Switch:
             self.cables[pair].conditions = conditions
 
     def counts(self) -> Iterator[tuple[int, int, dict[str, int]]]:
-        """What became of the frames of each pair that sent any."""
+        """Yield the counts of frames by fate, for each pair that sent any."""
         for (source, target), cable in self.cables.items():
             if cable.counts:
                 yield source, target, {**cable.counts, "under way": cable.under_way}
@@ -153,5 +157,5 @@ class Switch:
 
 
 def as_facts(conditions: Conditions) -> dict[str, float]:
-    """For JSON; ``Conditions(**facts)`` makes them again."""
+    """Return the conditions for JSON; ``Conditions(**facts)`` restores them."""
     return dataclasses.asdict(conditions)

@@ -1,13 +1,14 @@
-"""The process that makes the hosts and carries their frames: ``lab.Lab`` starts it, nobody else.
+"""The process that makes the hosts and carries their frames. Only ``lab.Lab`` starts it.
 
     python -m tests.hosts.switch_process CONTROL-FD SEED ADDRESS...
 
-It makes one network namespace a host, with a TAP device ``eth0`` in each, and keeps both by open files alone:
-they have no names, and the kernel takes them away when this process has ended and nobody runs in them.  It
-ends when the other end of its control socket is closed, however that happens.
+It makes one network namespace for each host, with a TAP device ``eth0``, and keeps both only by open
+files. They have no names, so the kernel removes them when this process and all processes in them have
+ended. It ends whenever the far end of its control socket is closed.
 
-On the control socket each line of JSON is a request, and each gets a line: the namespaces first, then
-``{"change": [[source, target], ...], "conditions": {...}}`` and ``{"counts": true}``.
+On the control socket each line of JSON is a request with one line of answer. The namespaces are sent
+first. The requests are ``{"change": [[source, target], ...], "conditions": {...}}`` and ``{"counts":
+true}``.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from tests.hosts.switch import Conditions, Switch
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 _CLONE_NEWNET = 0x40000000
 _FRAME = 65_536
-# Frames of one host before the others have their turn.
+# Frames of one host that are carried before the next host's.
 _TURN = 64
 _OWN_NAMESPACE = "/proc/thread-self/ns/net"
 
 
 def hardware_address(host: int) -> bytes:
-    """Locally administered, and numbered."""
+    """Return a locally administered, numbered address."""
     return bytes((2, 0, 0, 0, host >> 8, host & 0xFF))
 
 
@@ -50,7 +51,7 @@ def _unshare() -> None:
 
 
 def _make_host(number: int, address: str) -> tuple[int, int]:
-    """A namespace of its own for a host, in which this process stays; its namespace and its device."""
+    """Make a host's namespace and enter it; return the namespace and its device."""
     _unshare()
     tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", b"eth0", _IFF_TAP | _IFF_NO_PI))
@@ -87,7 +88,7 @@ class _Carrier:
         self._undelivered = 0
 
     def run(self) -> None:
-        """Until the control socket is closed."""
+        """Carry frames until the control socket is closed."""
         poll = select.epoll()
         ports = {tap: port for port, tap in enumerate(self._taps)}
         for fd in (*ports, self._control.fileno()):
@@ -118,7 +119,7 @@ class _Carrier:
                 self._undelivered += 1
 
     def _answer(self) -> bool:
-        """Answer one request; whether there may be another."""
+        """Answer one request; return false at the end of the input."""
         line = self._requests.readline()
         if not line:
             return False
@@ -135,7 +136,7 @@ class _Carrier:
 
 def main() -> None:
     """Make the hosts, report them, and carry their frames."""
-    # Ctrl-C and the end of a test run are for the lab, which closes the socket when nobody needs the hosts.
+    # The lab handles Ctrl-C and the end of a test run. It closes the socket when the hosts are not needed.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     descriptor, seed, *addresses = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""The library of faults: its kinds, how they are drawn, and what a forced promotion may lose."""
+"""The library of faults: their kinds, their random choice, and possible losses by a forced promotion."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_partitions_are_partial_and_never_take_the_manager() -> None:
 @pytest.mark.parametrize(
     ("state", "record", "since"),
     [
-        # Eligible: only what the old primary goes on to settle.
+        # Eligible: only later settlements of the old primary may be lost.
         (GenerationState(generation=7), ArbiterRecord(7, "a"), 99.0),
-        # Behind: from the last look before its generation was over.
+        # Behind: possible losses start at the last observation before its generation ended.
         (GenerationState(generation=5), ArbiterRecord(7, "a"), 50.0),
         (GenerationState(generation=6), ArbiterRecord(7, "a"), 60.0),
-        # In catch-up it has nothing of its own: everything may be lost.
+        # In catch-up it has no data of its own: everything may be lost.
         (GenerationState(generation=None), ArbiterRecord(7, "a"), 0.0),
     ],
 )

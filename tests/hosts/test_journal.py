@@ -1,4 +1,4 @@
-"""Histories in files: written by hand with each violation planted, and written by clients."""
+"""Histories in files: handwritten ones with one violation each, and ones written by clients."""
 
 from __future__ import annotations
 

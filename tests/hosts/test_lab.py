@@ -23,7 +23,7 @@ from tests.hosts.switch import Conditions
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 _PATIENCE = 30.0
-_PORT = 7  # a port of their own: nobody else is on these hosts
+_PORT = 7  # a fixed port, as no other program is on these hosts
 _LAST = 2**31
 
 
@@ -50,7 +50,7 @@ class Talk:
             each.bind((lab.address(host), _PORT))
 
     def __enter__(self) -> Self:
-        # All know each other's hardware address then, so that every datagram is one frame.
+        # Exchange hardware addresses first, so that every later datagram is one frame.
         for one, other in itertools.permutations(self.sockets, 2):
             self.send(one, other, 0)
             assert self.received(other, 1) == [0]
@@ -209,7 +209,7 @@ def test_nothing_of_a_lab_outlives_it(end: signal.Signals | None) -> None:
         else:
             owner.send_signal(end)
         owner.wait(_PATIENCE)
-        # By SIGKILL the owner cannot clean up: the kernel does, a moment later.
+        # After SIGKILL the owner cannot clean up: the kernel does, a moment later.
         _wait_for(lambda: not any(_is_running(pid) for pid in (_switch, *pids)))
         assert not set(namespaces) & set(_all_namespaces())
 

@@ -1,4 +1,4 @@
-"""The soak of hosts says what it needs, and one that is ended leaves no process."""
+"""The soak of hosts names its requirements, and leaves no process when it is ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_tool_that_is_missing_is_named(tool: str, monkeypatch: pytest.MonkeyPa
 
 
 async def test_when_the_time_is_over_no_fault_begins_and_that_is_said(tmp_path: Path) -> None:
-    ground = cast("Ground", None)  # nothing acts on it
+    ground = cast("Ground", None)  # no fault uses it
     run = soak.Soak(5, 1, tmp_path, pytest.fail, seconds=-1)
     await run._all_faults(ground)
     assert run.result.wrong == ["only 0 of 5 faults after -1 s"]
@@ -64,7 +64,7 @@ def test_a_soak_that_is_ended_leaves_no_process(tmp_path: Path) -> None:
 
 
 def _of(folder: Path) -> list[str]:
-    """The command lines of all processes that have something to do with a folder."""
+    """Return the command lines of all processes whose environment names this folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:

@@ -1,4 +1,4 @@
-"""What becomes of frames: every condition alone, by a clock that the test moves."""
+"""The fate of frames under each single condition, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def frame(target: bytes, number: int = 0) -> bytes:
 
 
 def carried(switch: Switch, until: float) -> list[tuple[int, int]]:
-    """Who got which number."""
+    """Return pairs of receiving host and frame number."""
     return [(port, int.from_bytes(data[6:])) for port, data in switch.due(until)]
 
 

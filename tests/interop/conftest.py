@@ -1,4 +1,4 @@
-"""Our broker, for clients that are not ours."""
+"""Our broker, for other clients."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Member]:
-    """A member that serves alone."""
+    """A single member that is primary."""
     with Members(tmp_path) as members:
         yield members.start("alone", role="primary")
 
 
 @pytest.fixture
 async def pair() -> AsyncIterator[LocalCluster]:
-    """A pair whose dead member stays dead."""
+    """A pair whose dead member is not restarted."""
     async with LocalCluster(LocalClusterOptions(restart=False)) as pair:
         yield pair
 
 
 @pytest.fixture
 async def restarted() -> AsyncIterator[LocalCluster]:
-    """A pair whose dead member comes back as a backup, as it usually does."""
+    """A pair whose dead member restarts as a backup, as by default."""
     async with LocalCluster() as pair:
         yield pair

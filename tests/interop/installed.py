@@ -1,4 +1,4 @@
-"""What is installed of the peers, and the marks of tests that need one: run, or skipped with the reason."""
+"""Checks which peers are installed, and marks that skip a test with the reason if one is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CPP_PROGRAMS = ROOT / ".interop" / "bin"
 GO_AMQP = CPP_PROGRAMS / "go_amqp.test"
 PYTHON_PACKAGES = ROOT / ".interop" / "python"
 GREENLETS = ROOT / ".interop" / "greenlets"
-# Debian's packages are for Debian's Python.
+# Debian's packages work only with Debian's Python.
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 _UAMQP = Path("/usr/lib/python3/dist-packages/uamqp")
 

@@ -1,4 +1,4 @@
-"""The contents of a queue that other clients filled."""
+"""Reads the contents of a queue that other clients filled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from haclient import aio
 
 
 async def everything_in(url: str, queue: str, at_least: int) -> list[Any]:
-    """The bodies in a queue that has so many different ones; they are taken."""
+    """Receive until ``at_least`` different bodies have arrived; return all bodies."""
     found: list[Any] = []
     async with aio.connect(url) as connection:
         receiver = await connection.create_receiver(queue, credit=1000)

@@ -5,18 +5,18 @@
         first.control("stop_app")
         second.kill()
 
-RabbitMQ 4 is in no Debian 12: with ``root=`` the programs are those of another Debian, in a folder
-(``scripts/setup_brokers.sh`` makes one), and run by ``chroot`` in a mount namespace of their own.
+Debian 12 has no RabbitMQ 4. With ``root=`` the programs come from another Debian in a folder (made by
+``scripts/setup_brokers.sh``), and run by ``chroot`` in their own mount namespace.
 
 Rules
 -----
-* Nothing of the system's own RabbitMQ is touched: every node has its own folder for data, log, cookie
-  and configuration, and listens on a loopback address and free ports.
-* The nodes find each other through an Erlang port mapper (epmd) of their own.
-* Every call returns when what it says has happened.  All processes end with the context, by their ids, and
-  with the process that started them, however that ends.
+* The system's own RabbitMQ is not touched. Every node has its own folder for data, log, cookie and
+  configuration, and listens on a loopback address and free ports.
+* The nodes find each other through their own Erlang port mapper (epmd).
+* Every call returns when its effect is complete. All processes end with the context, by their ids, and
+  also whenever their parent process ends.
 
-The second node joins the first one when it starts for the first time, by the peer list in the configuration.
+The second node joins the first one at its first start, by the peer list in the configuration.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from tests.dnsmasq import free_port
 
 ADDRESS = "127.0.0.1"
 
-# Debian keeps the real programs here; those on the PATH insist on the user rabbitmq.
+# Debian keeps the real programs here. The wrappers on the PATH insist on the user rabbitmq.
 _PROGRAMS = Path("/usr/lib/rabbitmq/bin")
-# An Erlang machine takes some seconds to start, many of them on a busy machine.
+# Seconds. An Erlang machine needs some to start, many on a busy machine.
 _PATIENCE = 90.0
 _POLL = 0.1
-# A command in the folder $0; what it works on, $1, is at the same path there.  The mounts go with it.
+# Runs a command in the folder $0. Its data folder $1 has the same path inside. The mounts end with it.
 _IN_ROOT = """
 mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" || exit
 mkdir -p "$0$1" && mount --bind "$1" "$0$1" || exit
 shift
 exec chroot "$0" "$@"
 """
-# A command in a process group of its own, which ends when it ends or when nobody holds its standard input.
+# Runs a command in its own process group, which ends with the command or when its standard input is closed.
 _LEASH = 'exec 3<&0; { read -r _ <&3; kill -KILL 0; } & "$@" </dev/null; kill -KILL 0'
 _CONFIGURATION = """\
 cluster_formation.peer_discovery_backend = classic_config
@@ -64,23 +64,23 @@ log.file.level = info
 
 
 def installed(root: Path | None = None) -> bool:
-    """Return whether there is a RabbitMQ, on this system or in a folder with another one."""
+    """Return whether RabbitMQ is installed on this system, or in a folder with another one."""
     if root is not None:
         return (root / _PROGRAMS.relative_to("/") / "rabbitmq-server").exists()
     return (_PROGRAMS / "rabbitmq-server").exists() and shutil.which("epmd") is not None
 
 
 def durable(link: proton.Link) -> None:
-    """Ask for a durable queue (``configure=``); ``/queue/name`` makes another kind if nobody asks."""
+    """Ask for a durable queue (``configure=``); ``/queue/name`` makes a transient one by default."""
     terminus = link.target if link.is_sender else link.source
     terminus.durability = proton.Terminus.CONFIGURATION
 
 
 class RabbitMQ:
-    """A cluster of so many nodes, in a folder of its own.
+    """A cluster of ``nodes`` nodes, in its own folder.
 
-    :param folder: is kept; by default one is made, and removed when it stops.
-    :param root: a folder with a Debian, whose RabbitMQ it is to be; only root can enter it.
+    :param folder: a folder to keep; by default a temporary one, removed by ``stop``.
+    :param root: a folder with a Debian whose RabbitMQ to run; requires root.
     """
 
     def __init__(self, nodes: int = 1, folder: Path | None = None, root: Path | None = None) -> None:
@@ -89,7 +89,7 @@ class RabbitMQ:
         self._folder = folder or Path(tempfile.mkdtemp(prefix="rabbitmq-"))
         self._folder.mkdir(parents=True, exist_ok=True)
         self._enter = _enter(root, self._folder)
-        # From version 4 on AMQP 1.0 is part of the broker.
+        # Since version 4 AMQP 1.0 is part of the broker.
         self._plugins = "[rabbitmq_amqp1_0].\n" if root is None else "[].\n"
         cookie = self._folder / ".erlang.cookie"
         cookie.write_text("COOKIEOFTHESETESTS")
@@ -105,12 +105,12 @@ class RabbitMQ:
 
     @property
     def url(self) -> str:
-        """The cluster URL for clients; ``/queue/name`` is made when it is not there."""
+        """Return the cluster URL for clients; ``/queue/name`` is created on demand."""
         return "amqp://guest:guest@" + ",".join(node.address for node in self.nodes)
 
     @property
     def version(self) -> str:
-        """What the package says."""
+        """Return the version of the package."""
         return self.nodes[0].control("version").strip()
 
     def start(self) -> None:
@@ -119,7 +119,7 @@ class RabbitMQ:
         _wait_until_open(ADDRESS, self._epmd_port, self._epmd)
         for node in self.nodes:
             node.configure(self.nodes, plugins=self._plugins)
-        if self._enter:  # version 4 waits for the nodes that it is to form a cluster with
+        if self._enter:  # version 4 waits for all nodes of the new cluster
             for node in self.nodes:
                 node.launch()
         for node in self.nodes:
@@ -128,7 +128,7 @@ class RabbitMQ:
             node.until_serving()
 
     def stop(self) -> None:
-        """End everything, and remove what was written, unless the folder was given."""
+        """Stop every process, and remove the folder unless it was given."""
         for node in self.nodes:
             node.kill()
         if self._epmd is not None:
@@ -151,18 +151,18 @@ class RabbitMQ:
 
 
 class Node:
-    """One node, which may be ended and started again with what it has on disk."""
+    """One node, which can be stopped and restarted with its data."""
 
     def __init__(self, folder: Path, name: str, epmd_port: int, *, enter: tuple[str, ...] = ()) -> None:
         folder.mkdir()
         self.name = name
         self._enter = enter
-        # Nobody else takes a port of its own address while it is down.
+        # Its own address, so that no other process takes its port while it is down.
         self.host = loopback_host()
         self.port = _port_for_clients(self.host)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        # The distribution, too, listens on loopback only, and nobody starts the system's port mapper.
+        # The distribution listens on loopback only as well, and the system's port mapper is not started.
         erlang = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
         self._environment = {
             **os.environ,
@@ -187,11 +187,11 @@ class Node:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """Return ``host:port``."""
         return f"{self.host}:{self.port}"
 
     def configure(self, members: tuple[Node, ...], *, plugins: str) -> None:
-        """Write its configuration: the plugins, and whom it joins."""
+        """Write the node's configuration: the plugins, and the nodes to join."""
         (self._folder / "plugins").write_text(plugins)
         peers = (
             f"cluster_formation.classic_config.nodes.{number} = {node.name}\n"
@@ -201,26 +201,26 @@ class Node:
 
     @property
     def folder(self) -> Path:
-        """What it writes is here."""
+        """Return the node's folder."""
         return self._folder
 
     @property
     def session(self) -> int:
-        """The session of its processes; 0 without any."""
+        """Return the session id of the node's processes; 0 without any."""
         return 0 if self._process is None else self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether there is a process; a paused one counts."""
+        """Return whether the process exists, even if it is paused."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, and wait until it serves."""
+        """Start the node, and wait until it serves."""
         self.launch()
         self.until_serving()
 
     def until_serving(self) -> None:
-        """Wait until it does, once it is launched."""
+        """Wait until the launched node serves."""
         assert self._process is not None
         try:
             _wait_until_open(self.host, self.port, self._process)
@@ -228,21 +228,21 @@ class Node:
             raise RuntimeError(f"{self.name}: {error}\n{self.tail()}") from error
 
     def launch(self) -> subprocess.Popen[bytes]:
-        """Start it, and wait for nothing."""
-        self.kill()  # what an end by itself leaves to be waited for
+        """Start the node without waiting."""
+        self.kill()  # reap a process that ended by itself
         with (self._folder / "console").open("ab") as console:
             server = str(_PROGRAMS / "rabbitmq-server")
             self._process = _on_a_leash(*self._enter, server, env=self._environment, output=console)
         return self._process
 
     def tail(self) -> str:
-        """The end of what it printed."""
+        """Return the end of the console output."""
         return f"{self._folder}: ..." + (self._folder / "console").read_text(errors="replace")[-2000:]
 
     def control(self, *arguments: str, program: str = "rabbitmqctl") -> str:
         """Run ``rabbitmqctl``, or another program of the package, for this node.
 
-        :returns: what it printed.
+        :returns: the output.
         """
         ended = subprocess.run(
             [*self._enter, str(_PROGRAMS / program), "--quiet", *arguments],
@@ -257,18 +257,18 @@ class Node:
         return ended.stdout
 
     def shut_down(self) -> None:
-        """``rabbitmqctl stop``: the node ends in good order."""
+        """Stop the node gracefully with ``rabbitmqctl stop``."""
         self.control("stop")
         assert self._process is not None
         self._process.communicate(timeout=_PATIENCE)
         self._process = None
 
     def pause(self) -> None:
-        """SIGSTOP, to all of its processes."""
+        """Send SIGSTOP to all of the node's processes."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT to all of the node's processes."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -277,24 +277,24 @@ class Node:
                 os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL, if it is there."""
+        """Send SIGKILL if the node runs."""
         if self._process is not None:
             _kill(self._process)
             self._process = None
 
 
 def _enter(root: Path | None, folder: Path) -> tuple[str, ...]:
-    """Return how a command is run that works on a folder."""
+    """Return the prefix of a command that runs inside ``root`` with access to a folder."""
     if root is None:
         return ()
     return ("unshare", "--mount", "sh", "-c", _IN_ROOT, str(root), str(folder.resolve()))
 
 
 def _port_for_clients(host: str) -> int:
-    """A free port that the kernel gives to no client.
+    """Return a free port outside the kernel's range for clients.
 
-    A client that dials a free port of the kernel's own range again and again may get that port as its
-    source: it is then connected to itself, and the node cannot listen there.
+    A client that repeatedly dials a free port inside that range may get it as its source port. It is
+    then connected to itself, and the node cannot listen there.
     """
     first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     while True:

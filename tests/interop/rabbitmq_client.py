@@ -1,12 +1,12 @@
 """An application on rabbitmq-amqp-python-client, with its publisher and consumer.
 
-rabbitmq_client.py check   URL[,URL]                its connection as it is
+rabbitmq_client.py check   URL[,URL]                its unmodified connection
 rabbitmq_client.py publish URL[,URL] ADDRESS COUNT  until COUNT are settled after a loss
 rabbitmq_client.py consume URL[,URL] ADDRESS COUNT  COUNT messages
 
-Its connection is for RabbitMQ 4 only, and looks at ``product`` and ``version`` of the Open.  ``publish`` and
-``consume`` leave that check out.  Its recovery begins with the peer's Close, which a killed process does not
-send; so this application does without, and dials again.
+The connection accepts only RabbitMQ 4, by ``product`` and ``version`` of the Open. ``publish`` and
+``consume`` skip that check. The client's recovery begins with the peer's Close, which a killed process
+does not send. So this application disables the recovery and dials again itself.
 """
 
 # ruff: noqa: T201 - a test reads what it prints

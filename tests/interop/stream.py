@@ -1,4 +1,4 @@
-"""Numbers that go to a queue all the time: those that were settled must be in it at the end."""
+"""A continuous stream of numbers to a queue; every settled number must be in it at the end."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from haclient import Message, aio
 from tests.interop import rabbitmq
 
-# Some hundred messages a second: enough to have some on their way at any time.
+# Some hundred messages a second, so that some are in flight at any time.
 _BURST, _PAUSE = 10, 0.02
-# A broker that takes over, on a busy machine.
+# Seconds for a broker to take over on a busy machine.
 _PATIENCE = 60.0
 
 
 class Stream:
-    """What became of the numbers so far."""
+    """The outcomes of the numbers so far."""
 
     def __init__(self) -> None:
         self.settled: set[int] = set()
@@ -24,7 +24,7 @@ class Stream:
         self._changed = asyncio.Event()
 
     async def flows(self, count: int = 100) -> None:
-        """Wait until so many more were settled."""
+        """Wait until ``count`` more numbers are settled."""
         goal = len(self.settled) + count
         async with asyncio.timeout(_PATIENCE):
             while len(self.settled) < goal:
@@ -34,7 +34,7 @@ class Stream:
                 await self._changed.wait()
 
     async def send(self, sender: aio.Sender) -> None:
-        """Send without waiting for what becomes of it."""
+        """Send without waiting for outcomes."""
         number = 0
         while True:
             for _ in range(_BURST):
@@ -56,7 +56,7 @@ class Stream:
 
 @asynccontextmanager
 async def flowing(url: str, address: str) -> AsyncIterator[tuple[Stream, aio.Connection]]:
-    """Numbers flow until the body ends; then all that were settled must be in the queue."""
+    """Send numbers until the body ends. Then check that every settled number is in the queue."""
     stream = Stream()
     async with aio.connect(url, window=100) as connection:
         sender = await connection.create_sender(address, configure=rabbitmq.durable)

@@ -1,4 +1,4 @@
-"""rhea, as a second decoder, reads in generated messages what the client reads in them."""
+"""rhea, as a second decoder, reads generated messages the same as the client does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NULL = ["null"]
 
 
 def facts(value: Any) -> Any:
-    """A value as the program of rhea writes it."""
+    """Convert a value to the form that the rhea program writes."""
     return _FACTS[type(value)](value)
 
 
@@ -76,7 +76,7 @@ _FACTS: dict[type, Callable[[Any], Any]] = {
 
 
 def content_of(sections: list[Any]) -> dict[str, Any]:
-    """The sections that the program wrote, as the client gives them."""
+    """Convert the program's sections to the client's form."""
     values = [(int(descriptor[1]), _without_codes(value)) for _, descriptor, value in sections]
     bodies = [(code, value) for code, value in values if 0x75 <= code <= 0x77]
     if len(bodies) > 1 and bodies[0][0] == 0x76:
@@ -107,7 +107,7 @@ def read_by_the_client(data: bytes) -> dict[str, Any]:
     return {"body": facts(found.body), **{str(code): facts(value) for code, value in maps.items()}}
 
 
-# To shrink a failure starts the program some hundred times.
+# Shrinking a failure would start the program some hundred times.
 @settings(max_examples=15, phases=[Phase.generate], suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.lists(MESSAGES.filter(bool), min_size=4, max_size=10))
 def test_rhea_reads_the_same_in_every_message(messages: list[bytes]) -> None:

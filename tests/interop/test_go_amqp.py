@@ -1,7 +1,7 @@
 """go-amqp's own integration tests, with our broker.
 
-All of them but one: ``TestDrainingLink`` drains a link with a credit of 0, and waits for an answer.
-proton, with which the member sends, answers a drain only where there is credit to give back
+All except ``TestDrainingLink``, which drains a link with a credit of 0 and waits for an answer. proton,
+the engine of the member, answers a drain only if credit remains
 (``docs/internals/decisions/drain-without-credit.md``).
 """
 
@@ -15,7 +15,7 @@ from tests.members import Member
 
 pytestmark = needs_go_amqp
 
-# Those that need a broker; the others are unit tests of go-amqp.
+# The tests that need a broker; the others are unit tests of go-amqp.
 _TESTS = (
     "TestIntegration",
     "TestMultipleSe",

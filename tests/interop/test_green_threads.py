@@ -1,4 +1,4 @@
-"""gevent and eventlet themselves: refused where they replace threads, and of use where they do not."""
+"""Real gevent and eventlet: refused if they patch threads, and usable if they do not."""
 
 from __future__ import annotations
 

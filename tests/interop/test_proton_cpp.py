@@ -47,7 +47,7 @@ async def test_a_selector(broker: Member) -> None:
 
 
 async def test_its_reconnect_finds_the_new_primary(pair: LocalCluster) -> None:
-    """A passive member's redirect ends it, so it is held until the backup is primary."""
+    """A passive member's redirect would end the client, so it is stopped until the backup is primary."""
     primary, backup = sorted(pair.members, key=lambda member: member is not pair.primary)
     urls = [f"amqp://{member.address.authority}" for member in (primary, backup)]
     async with cpp("reconnect_client", urls[0], "examples", 1000, urls[1]) as client:
@@ -57,5 +57,5 @@ async def test_its_reconnect_finds_the_new_primary(pair: LocalCluster) -> None:
         await pair.wait_until(lambda pair: pair.primary is backup)
         client.signal(signal.SIGCONT)
         printed = await client.end()
-    # It counts a message that comes twice, so the last one may not be needed.
+    # The client counts redelivered messages, so it may end before the last one.
     assert '"sequence"=999}' in printed

@@ -1,4 +1,4 @@
-"""The runner of qpid-interop-test's shims finds what a client changes, and whose fault it is."""
+"""The runner of qpid-interop-test's shims finds a value that a client changes, and the culprit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.interop.qit.results import BROKER, CaseResult, ItemResult, read
 from tests.interop.qit.runner import Runner
 from tests.members import Member
 
-# A checkout with as few values as the runner needs.
+# A checkout with the fewest values that the runner needs.
 _VALUES = """
 class Types:
     INT = {"type": "int", "values": [-1, 0, 0x7FFFFFFF]}
@@ -37,7 +37,7 @@ _JMS = {
         for kind in ("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "STRING")
     },
 }
-# Shims that are that of haclient but for one thing; its program is their first argument.
+# Variants of haclient's shim with one fault; their first argument is haclient's program.
 _RECEIVES_ANOTHER = """
 import subprocess, sys
 said = subprocess.run(sys.argv[1:], capture_output=True, check=True, text=True).stdout
@@ -65,7 +65,7 @@ print(json.dumps(said))
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A checkout."""
+    """A minimal checkout."""
     for path, text in {
         "src/qit/types/primitives.py": _VALUES,
         "src/qit/types/composites.py": "",
@@ -77,7 +77,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def shim(source: Path, key: str, program: str = "") -> Shim:
-    """The shim of ``haclient``, or one that this program makes of it."""
+    """Return the shim of ``haclient``, or a variant of it made by this program."""
     (ours,) = (each for each in checkout.shims(source) if each.key == "haclient")
     if not program:
         return ours
@@ -102,7 +102,7 @@ async def failures(
     *,
     durable: bool = False,
 ) -> list[ItemResult]:
-    """What failed between these two, of one text and other values that have to be right."""
+    """Return the failures between these two, of one text among other values that must be right."""
     runner = Runner(Broker("member", "", member.url, str), source, sender, (receiver,), durable=durable)
     items = [item async for result in runner.results(suites) for item in result.items]
     assert len(items) > 1
@@ -128,7 +128,7 @@ async def test_a_receiver_that_changes_a_value_is_at_fault(broker: Member, sourc
     (failure,) = await failures(broker, source, shim(source, "haclient"), other)
     assert failure.fault == "other"
     assert failure.problem == 'string "three" arrived as string "four"'
-    # The section of an amqp-value, and a string of five bytes.
+    # The amqp-value section, and a string of five bytes.
     assert bytes.fromhex(failure.wire) == b"\x00\x53\x77\xa1\x05three"
 
 
@@ -151,7 +151,7 @@ async def test_a_sender_that_fails_at_one_value_sends_the_others(broker: Member,
 async def test_a_broker_that_changes_a_value_is_at_fault(
     broker: Member, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The judge sees what the receiver sees, and another value where the sender writes."""
+    """The judge receives the same as the receiver, but reads another value from the sender."""
     stored = tap.stored
 
     async def changed(address: str, queue: str, count: int) -> list[bytes]:
@@ -175,7 +175,7 @@ def test_the_page_counts_failures_by_who_is_at_fault(tmp_path: Path) -> None:
         ),
     ]
     lines = tmp_path / "results.jsonl"
-    # The first one is out of date: a later run of the same case counts.
+    # The first one is obsolete: a later run of the same case counts.
     old = CaseResult("pair", "1", "calm", "haclient", "haclient", "types", "int", items)
     lines.write_text("".join(f"{result.as_json()}\n" for result in (old, *results)))
     text = page.page(read([lines]))

@@ -17,7 +17,7 @@ from tests.interop.stream import flowing
 
 pytestmark = needs_rabbitmq
 
-# Classic queues with a copy on every node: what two nodes can have that serves while one is away.
+# Classic queues with a mirror on every node, which one of two nodes can serve alone.
 _MIRRORED = '{"ha-mode": "all", "ha-sync-mode": "automatic"}'
 _QUORUM = """{"queues": [{"name": "quorum", "vhost": "/", "durable": true, "auto_delete": false,
     "arguments": {"x-queue-type": "quorum"}}]}"""
@@ -26,7 +26,7 @@ _OPTIONS = "backoff_base=0.05&backoff_max=0.5"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    """Two nodes that serve."""
+    """Two running nodes."""
     with RabbitMQ(nodes=2) as cluster:
         cluster.nodes[0].control("set_policy", "mirrored", "^mirrored", _MIRRORED)
         definitions = tmp_path_factory.mktemp("definitions") / "queues.json"
@@ -42,11 +42,11 @@ def url(cluster: RabbitMQ) -> str:
 
 @pytest.fixture
 def address() -> str:
-    """A durable queue of its own, on the node that makes it."""
+    """The address of a new durable queue, on the node that makes it."""
     return f"/queue/{uuid.uuid4()}"
 
 
-# -- what a broker is asked for -----------------------------------------------------------------
+# -- requests to the broker ---------------------------------------------------------------------
 
 
 def test_a_message_comes_as_it_was_sent(url: str, address: str) -> None:
@@ -109,7 +109,7 @@ async def test_a_receiver_may_be_closed_with_messages_that_are_not_settled(url: 
 
 
 async def test_an_address_that_it_refuses_leaves_the_other_links_alone(url: str, address: str) -> None:
-    """It refuses a link by ending the session."""
+    """RabbitMQ refuses a link by ending the session."""
     async with aio.connect(url) as connection:
         sender = await connection.create_sender(address)
         receiver = await connection.create_receiver(address)
@@ -141,7 +141,7 @@ async def test_the_other_node_goes_on_when_the_application_is_stopped(cluster: R
 async def test_maintenance_keeps_new_clients_away_and_then_the_node_may_stop(
     cluster: RabbitMQ, url: str
 ) -> None:
-    """Of AMQP 1.0 connections it closes none: they go on until the node stops."""
+    """Maintenance closes no AMQP 1.0 connection: they stay until the node stops."""
     async with flowing(url, mirrored()) as (stream, connection):
         await stream.flows()
         node = node_of(cluster, connection)
@@ -177,11 +177,11 @@ async def test_a_quorum_queue_of_two_waits_for_the_one_that_stopped(cluster: Rab
 
 
 def mirrored() -> str:
-    """A durable queue of its own, with a copy on every node."""
+    """Return the address of a new durable queue, mirrored on every node."""
     return f"/queue/mirrored-{uuid.uuid4()}"
 
 
 def node_of(cluster: RabbitMQ, connection: aio.Connection) -> Node:
-    """Where a client is connected."""
+    """Return the node that a client is connected to."""
     assert connection.endpoint is not None
     return next(node for node in cluster.nodes if node.port == connection.endpoint.port)

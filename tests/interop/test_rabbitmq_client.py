@@ -25,7 +25,7 @@ def client(role: str, urls: str, *arguments: object) -> Program:
 
 
 def urls(pair: LocalCluster) -> str:
-    """The primary first: its connection does not follow a redirect."""
+    """The primary's URL first: this client's connection follows no redirect."""
     ordered = sorted(pair.members, key=lambda member: member is not pair.primary)
     return ",".join(f"amqp://anonymous:@{member.address.authority}" for member in ordered)
 
@@ -48,7 +48,7 @@ async def test_a_consumer_takes_what_it_acknowledges(broker: Member) -> None:
     async with aio.connect(broker.url) as connection:
         sender = await connection.create_sender(QUEUE)
         for number in range(20):
-            # Its consumer takes messages with annotations only; RabbitMQ 4 puts some on every message.
+            # The client's consumer requires annotations; RabbitMQ 4 adds some to every message.
             message = haclient.Message(body=b"%d" % number, annotations={"x-opt-number": number})
             await sender.submit(message)
         await sender.flush(timeout=30)

@@ -1,4 +1,4 @@
-"""rhea, node's client, with our broker: its own reconnect follows a failover."""
+"""rhea, a Node.js client, with our broker: its own reconnect follows a failover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.members import Member
 pytestmark = needs_rhea
 
 _PROGRAM = Path(__file__).with_name("rhea_client.js")
-# Messages that are settled, or received, on either side of a failover.
+# Messages that are settled, or received, before and after a failover.
 SOME = 500
 
 

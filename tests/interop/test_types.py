@@ -1,8 +1,9 @@
-"""Every AMQP type, header field and large body between our clients and python-qpid-proton, over the broker.
+"""Every AMQP type, header field and large body between our clients and python-qpid-proton, over the
+broker.
 
-proton is the judge: what it sends, ours must receive, and what ours send, it must receive, with the type and
-to the bit.  The values are at the borders of the encodings (AMQP 1.0 part 1, section 1.6).  The shims of
-``tests/interop/qit`` do the same with further clients, where a checkout of qpid-interop-test is there.
+proton is the judge: our clients must receive its messages, and it must receive theirs, with equal types
+and bits. The values are at the limits of the encodings (AMQP 1.0 part 1, section 1.6). The shims of
+``tests/interop/qit`` test further clients if a checkout of qpid-interop-test exists.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ PROPERTIES: dict[str, Any] = {
 
 
 class _Proton:
-    """The judge, as a client like the others."""
+    """The judge, with the interface of the other clients."""
 
     @staticmethod
     def send(url: str, queue: str, messages: Sequence[proton.Message]) -> None:
@@ -143,14 +144,14 @@ PAIRS = [
 def passed_on(
     broker: Member, sender: Client, receiver: Client, messages: Sequence[proton.Message]
 ) -> list[dict[str, Any]]:
-    """What the receiver has of what the sender sends, as JSON."""
+    """Return the messages that the receiver gets from the sender, as JSON."""
     sender.send(broker.url, "types", messages)
     found = receiver.receive(broker.url, "types", len(messages), _WAIT)
     return [json_of(message, position) for position, message in enumerate(found)]
 
 
 def facts(messages: Sequence[proton.Message]) -> list[dict[str, Any]]:
-    """What was meant to be sent, as JSON."""
+    """Return the sent messages, as JSON."""
     return [json_of(message, position) for position, message in enumerate(messages)]
 
 
@@ -196,7 +197,7 @@ def test_header_properties_and_annotations_arrive(broker: Member, sender: Client
 @pytest.mark.parametrize(("sender", "receiver"), PAIRS)
 @pytest.mark.parametrize("kind", ["binary", "string", "list", "map", "array", "described"])
 def test_large_bodies_arrive_whole(broker: Member, sender: Client, receiver: Client, kind: str) -> None:
-    """Parts that are no divisors of a frame, and a body of a mebibyte and a byte."""
+    """The elements do not divide a frame evenly, and the longest body is a mebibyte and one byte."""
     size = {"size": 2**20 + 1} if kind in ("binary", "string") else {"elements": 7, "element_size": 50_021}
     content = Content(kind, seed=5, **size)
     sender.send(broker.url, "large", [proton.Message(body=content.body())])
@@ -206,7 +207,7 @@ def test_large_bodies_arrive_whole(broker: Member, sender: Client, receiver: Cli
 
 @pytest.mark.parametrize("client", OURS.values(), ids=OURS)
 def test_a_stream_and_bytes_of_jms_are_sequences_and_data(broker: Member, client: Client) -> None:
-    """As Qpid JMS sends them: proton says so by ``inferred``."""
+    """Qpid JMS sends them so. proton shows it by ``inferred``."""
     sent = [
         message_for({"index": 0, "type": "binary", "value": "00ff"}, "binary", jms=True),
         message_for({"index": 1, "type": "string", "value": "one"}, "list", jms=True),

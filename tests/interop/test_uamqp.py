@@ -1,4 +1,4 @@
-"""uAMQP with our broker: a client in C that shares nothing with proton."""
+"""uAMQP with our broker: a client in C that shares no code with proton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends and receives with uAMQP, a client whose engine is not proton's; over TLS, for it knows nothing else.
+"""Sends and receives with uAMQP, a client whose engine is not proton's. It supports only TLS.
 
 /usr/bin/python3 uamqp_client.py CA HOST PORT ADDRESS COUNT
 """

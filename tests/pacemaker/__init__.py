@@ -1,1 +1,1 @@
-"""The agent under a real Pacemaker and Corosync: two or three nodes in namespaces."""
+"""The resource agent under a real Pacemaker and Corosync: two or three nodes in namespaces."""

@@ -1,11 +1,11 @@
-"""A cluster of two or three nodes under Corosync and Pacemaker, set up by the commands of the page.
+"""A cluster of two or three nodes under Corosync and Pacemaker, set up by the documented commands.
 
     with running(tmp_path, size=2, tool="crmsh") as cluster:
         before = cluster.primary()
         cluster.member_signal(before, signal.SIGKILL)
         cluster.wait_for_primary(other_than=before)
 
-Pacemaker, Corosync and the agents are real, and so are the members; the clients are on a further host.
+Pacemaker, Corosync, the agents and the members are real. The clients are on an additional host.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PORT = 5672
 _HERE = Path(__file__).parent
 _CLIENT = "orders"
 _PID_FILE = "/run/broker-stub/broker.pid"
-# Daemons that find each other, elect, and start what they are told; on a machine that does other things too.
+# Seconds for the daemons to form a cluster, and to elect and start resources, on a busy machine.
 _FORMING, _SETTLING = 90.0, 120.0
 _ASK = 1.0
 _WENT_WELL = re.compile(r": (ok|promoted|Cancelled) \|")
@@ -60,21 +60,21 @@ class Cluster:
         self.fenced: list[str] = []
         self._password = password
 
-    # -- what a test asks -----------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     @property
     def client_url(self) -> str:
-        """For clients: the members, and no virtual address."""
+        """Return the cluster URL for clients, with the members and no virtual address."""
         members = ",".join(f"{self.lab.address(node.name)}:{_PORT}" for node in self.nodes)
         return f"amqp://{_CLIENT}:{self._password}@{members}"
 
     @property
     def names(self) -> dict[str, str]:
-        """The member behind each address of the URL."""
+        """Return the member's name for each address of the URL."""
         return {f"{self.lab.address(node.name)}:{_PORT}": node.name for node in self.nodes}
 
     def status(self, node: Node) -> MemberStatus | None:
-        """What a member says, asked from the clients' host; ``None`` for no answer."""
+        """Return a member's status, as seen from the clients' host; ``None`` without an answer."""
 
         async def ask() -> MemberStatus:
             address = Endpoint(self.lab.address(node.name), _PORT)
@@ -90,11 +90,11 @@ class Cluster:
             return None
 
     def primary(self) -> Node:
-        """The node whose member serves."""
+        """Return the node whose member serves."""
         return self.wait_for_primary()
 
     def wait_for_primary(self, *, other_than: Node | None = None, timeout: float = _SETTLING) -> Node:
-        """Wait until another member than that serves."""
+        """Wait until a member serves, other than ``other_than``."""
         found: list[Node] = []
 
         def look() -> bool:
@@ -110,7 +110,7 @@ class Cluster:
         return found[0]
 
     def wait_until_ready(self, count: int, timeout: float = _SETTLING) -> None:
-        """Wait until so many backups are ready, and Pacemaker knows it: it may promote each of them."""
+        """Wait until ``count`` backups are ready and Pacemaker may promote each of them."""
 
         def ready() -> bool:
             statuses = [self.status(node) for node in self.nodes if node.is_on]
@@ -120,15 +120,15 @@ class Cluster:
         wait_for(lambda: self._scores().count("100") >= count, f"{count} scores of 100", timeout)
 
     def wait_until_idle(self, timeout: float = _SETTLING) -> None:
-        """Wait until Pacemaker has nothing to do."""
+        """Wait until Pacemaker is idle."""
         self.manager().run("crm_resource", "--wait", "--timeout", f"{timeout:g}s", timeout=timeout + 30)
 
     def manager(self) -> Node:
-        """A node whose tools may be used."""
+        """Return a running node, whose tools can be used."""
         return next(node for node in self.nodes if node.is_on)
 
     def has_vip(self, node: Node) -> bool:
-        """Whether the node holds the virtual address."""
+        """Return whether the node holds the virtual address."""
         return f"{VIP}/" in node.run("ip", "-o", "-4", "address", "show")
 
     def _scores(self) -> list[str]:
@@ -137,7 +137,7 @@ class Cluster:
         return [pair.get("value", "") for pair in pairs if pair.get("name") == "master-broker"]
 
     def fail_counts(self) -> dict[str, int]:
-        """The failures of the broker that are counted, by node."""
+        """Return the broker's fail counts, by node."""
         tree = ElementTree.fromstring(self.manager().run("cibadmin", "--query"))  # noqa: S314 - our own
         counts: Counter[str] = Counter()
         for state in tree.iterfind(".//status/node_state"):
@@ -147,7 +147,7 @@ class Cluster:
         return dict(counts)
 
     def recovery(self, node: Node) -> float:
-        """Seconds from the monitor that failed last on a node until now."""
+        """Return the seconds from the last failed monitor on a node until now."""
         lines = node.path("/var/log/pacemaker/pacemaker.log").read_text(errors="replace").splitlines()
         failures = [line for line in lines if "Result of monitor operation for broker on" in line]
         failures = [line for line in failures if not _WENT_WELL.search(line)]
@@ -156,22 +156,22 @@ class Cluster:
         moment = datetime.strptime(f"{_now().year} {failures[-1][:19]}", "%Y %b %d %H:%M:%S.%f")  # noqa: DTZ007
         return round((_now() - moment).total_seconds(), 1)
 
-    # -- what a test does -----------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def member_signal(self, node: Node, number: signal.Signals) -> None:
         """Send a signal to the node's member."""
         node.run("kill", f"-{number.name.removeprefix('SIG')}", str(self.member_pid(node)))
 
     def other(self, node: Node) -> Node:
-        """The other one of two nodes."""
+        """Return the second node of a pair."""
         return next(other for other in self.nodes if other is not node)
 
     def member_pid(self, node: Node) -> int:
-        """The process of the node's member, in the numbers of the node."""
+        """Return the process id of the node's member, inside the node."""
         return int(node.path(_PID_FILE).read_text())
 
     def serves_anew(self, former: dict[str, int]) -> bool:
-        """Whether a member serves in another process than it had."""
+        """Return whether a member serves in a new process."""
         for node in self.nodes:
             status = self.status(node)
             if status is not None and status.serves and status.facts["pid"] != former[node.name]:
@@ -186,7 +186,7 @@ class Cluster:
     # -- setting up -----------------------------------------------------------------------------
 
     def form(self) -> None:
-        """Start the daemons everywhere, and wait until the nodes are one cluster."""
+        """Start the daemons on all nodes, and wait until the nodes form one cluster."""
         for node in self.nodes:
             self._prepare(node)
             self._start_daemons(node)
@@ -197,7 +197,7 @@ class Cluster:
     def _prepare(self, node: Node) -> None:
         node.write("/etc/hosts", "127.0.0.1 localhost\n" + self._hosts())
         node.write("/etc/corosync/corosync.conf", self._corosync())
-        # A first start waits this long for a coordinator that may be there already.
+        # A first start waits this long for an existing coordinator.
         folder = "/var/lib/pacemaker/cib"
         node.shell(
             f"cibadmin --empty >{folder}/cib.xml; export CIB_file={folder}/cib.xml;"
@@ -233,7 +233,7 @@ class Cluster:
         )
 
     def configure(self, tool: str, *, fencing: bool) -> None:
-        """Give Pacemaker the configuration of the page, with one of its tools."""
+        """Configure Pacemaker as on the page, with one of its tools."""
         page = blocks()
         node = self.nodes[0]
         node.shell(page["arbiter"])
@@ -249,7 +249,7 @@ class Cluster:
         node.shell(commands)
 
     def logs(self, folder: Path) -> None:
-        """Copy what the nodes wrote, for whoever looks into a failure."""
+        """Copy the nodes' logs, to investigate a failure."""
         for node in self.nodes:
             if node.is_on:
                 shutil.copytree(node.path("/var/log"), folder / node.name, dirs_exist_ok=True, symlinks=True)
@@ -259,15 +259,15 @@ class Cluster:
 def running(
     folder: Path, *, size: int, tool: str | None = "crmsh", fencing: bool = False
 ) -> Iterator[Cluster]:
-    """A cluster with a primary and its ready backups; every process of it ends with the block.
+    """Run a cluster with a primary and its ready backups; stop all its processes at the end of the block.
 
-    :param tool: which commands of the page configure it; ``None`` for none yet.
+    :param tool: the tool whose commands of the page configure it; ``None`` to leave it unconfigured.
     """
     if reason := missing():
         pytest.fail(reason)
     shared = folder / "shared"
     shared.mkdir()
-    # The broker of this checkout is what the agent's Python finds.
+    # The agent's Python finds the broker of this checkout.
     os.environ.setdefault("PYTHONPATH", str(_HERE.parents[1]))
     with ExitStack() as stack:
         lab = stack.enter_context(Lab((*NAMES[:size], CLIENTS), seed=1))
@@ -293,10 +293,10 @@ def running(
 
 
 def _now() -> datetime:
-    # As Pacemaker writes it: the machine's own time.
+    # Pacemaker logs the machine's local time.
     return datetime.now()  # noqa: DTZ005
 
 
 def elapsed(began: float) -> float:
-    """Seconds since then, for what is printed."""
+    """Return the seconds since ``began``, rounded for printing."""
     return round(time.monotonic() - began, 1)

@@ -6,7 +6,7 @@ _MEASURED = pytest.StashKey[list[str]]()
 
 
 class Measured:
-    """Times that are printed when all tests have run."""
+    """Measured times, printed after all tests."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -29,5 +29,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def measured(request: pytest.FixtureRequest) -> Measured:
-    """Takes what was measured."""
+    """Collects measured times."""
     return Measured(request.config.stash[_MEASURED])

@@ -1,4 +1,4 @@
-"""Faults of a primary beside clients that count, and what is measured of each."""
+"""Faults of a primary under counted traffic, and the measurements of each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def clear_moves(cluster: Cluster, _primary: Node) -> None:
 
 
 def nothing(_cluster: Cluster, _primary: Node) -> None:
-    """Nothing is to be put right."""
+    """Do nothing: the fault needs no repair."""
 
 
 def fail(
@@ -58,7 +58,9 @@ def fail(
     *,
     seed: int = 1,
 ) -> None:
-    """A fault beside clients; another member serves, the pair is whole again, and nothing settled is lost."""
+    """Inject a fault under traffic. A new member must serve, the pair must recover, and no settled message
+    may be lost.
+    """
     primary = cluster.primary()
     with Traffic(cluster, seed) as traffic:
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The power switch that ``fence_lab`` on a node asks: it cuts the power of another node."""
+"""The power switch that a node's ``fence_lab`` controls: it cuts the power of another node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DONE, _OFF, _WRONG = 0, 2, 1
 class PowerSwitch:
     """Serves the socket in a folder that all nodes share, while the ``with`` block runs.
 
-    A node that is fenced stays off: who lets it boot again is the test.
+    A fenced node stays off until the test boots it.
     """
 
     def __init__(self, shared: Path, nodes: Sequence[Node]) -> None:

@@ -1,4 +1,4 @@
-"""What is missing for a cluster on this machine."""
+"""Checks this machine for the requirements of a cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TOOLS = ("corosync", "pacemakerd", "crm_mon", "crm", "pcs", "nsenter", "setsid"
 
 
 def missing() -> str:
-    """A sentence, empty when nothing is missing."""
+    """Return a sentence with the missing requirements; empty if there are none."""
     absent = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if absent:
         return f"{', '.join(absent)} not found: scripts/setup_pacemaker.sh installs them"

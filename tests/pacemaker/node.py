@@ -1,10 +1,11 @@
-"""A machine of the cluster: a host of the lab with its own processes, name, ``/etc``, ``/var`` and ``/run``.
+"""A machine of the cluster: a host of the lab with its own processes, name, ``/etc``, ``/var`` and
+``/run``.
 
 Theory of operation
 -------------------
-The node is process 1 of a PID namespace: when it is killed, the kernel kills every process of the node, as a
-loss of power does; its cable is cut first, so that its kernel answers for none of them.  What it wrote to
-its disk stays in the upper directories of its overlays, and the node can be started again.
+The node is process 1 of a PID namespace. When it is killed, the kernel kills every process of the node,
+as in a power loss. Its cable is cut first, so that its kernel does not answer for them. Files written
+to its disk stay in the upper directories of its overlays, and the node can be restarted.
 
 Source: namespaces(7), pid_namespaces(7); Linux, Documentation/filesystems/overlayfs.rst.
 """
@@ -22,7 +23,7 @@ from pathlib import Path
 from tests.hosts.lab import Lab
 from tests.hosts.switch import CLEAR, Conditions
 
-# What a node writes to: its agents are below /usr, the broker's environment is in /opt.
+# Folders that a node writes to: its agents are below /usr, the broker's environment is in /opt.
 _OVERLAYS = ("etc", "var", "usr/sbin", "usr/lib/ocf", "opt")
 _PATIENCE = 60.0
 _CUT = Conditions(cut=True)
@@ -48,8 +49,8 @@ while :; do sleep 3600 & wait; done
 class Node:
     """One machine.
 
-    :param name: of the host in the lab.
-    :param disk: what it writes; kept when the node is lost.
+    :param name: the name of its host in the lab.
+    :param disk: the folder for its files; kept when the node is lost.
     :param shared: a folder that every node sees as ``/srv``.
     :param addresses: further addresses with a mask, for its device.
     """
@@ -66,11 +67,11 @@ class Node:
         self._first = 0
 
     def power_on(self) -> None:
-        """Start it, with the disk that it had; no daemon runs yet."""
+        """Start the node with its old disk, without daemons."""
         self._disk.mkdir(exist_ok=True)
         spaces = ("--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")
         arguments = (self.name, str(self._disk), str(self._shared), " ".join(_OVERLAYS))
-        # It complains about its child's death, which is how a node is lost.
+        # It logs its child's death, which is the usual end of a node.
         with (self._disk / "unshare.log").open("ab") as log:
             self._unshare = subprocess.Popen(
                 [*self._lab.wrapper(self.name), "unshare", *spaces, "sh", "-c", _FURNISH, "sh", *arguments],
@@ -99,29 +100,29 @@ class Node:
 
     @property
     def is_on(self) -> bool:
-        """Whether it was started, and not lost since."""
+        """Return whether the node is running."""
         return self._unshare is not None
 
     # -- its cable ------------------------------------------------------------------------------
 
     def unplug(self) -> None:
-        """No frame leaves or reaches it any more."""
+        """Cut the node's cable in both directions."""
         self._lab.change(self._cables(), _CUT)
 
     def plug(self) -> None:
-        """Its frames pass again."""
+        """Restore the node's cable."""
         self._lab.change(self._cables(), CLEAR)
 
     def _cables(self) -> list[tuple[str, str]]:
         others = [host for host in self._lab.hosts if host != self.name]
         return [pair for other in others for pair in self._lab.both(self.name, other)]
 
-    # -- what runs on it ------------------------------------------------------------------------
+    # -- its processes -----------------------------------------------------------------------------
 
     def run(self, *command: str, check: bool = True, timeout: float = _PATIENCE) -> str:
-        """Run a command on the node, and return what it printed.
+        """Run a command on the node, and return its output.
 
-        :raises AssertionError: when it fails, with its output.
+        :raises AssertionError: if it fails, with its output.
         """
         done = subprocess.run(
             [*self._enter(), *command],
@@ -137,15 +138,15 @@ class Node:
         return done.stdout
 
     def shell(self, script: str) -> str:
-        """The same for lines of a shell, of which none may fail."""
+        """Run lines of shell script on the node; each must succeed."""
         return self.run("sh", "-euc", script, timeout=3 * _PATIENCE)
 
     def start(self, *command: str, log: str) -> None:
-        """Start a daemon that ends with the node; its output goes to a file of the node."""
+        """Start a daemon that ends with the node, with its output in a file of the node."""
         self.run("sh", "-c", f'setsid "$@" </dev/null >>{log} 2>&1 &', "sh", *command)
 
     def path(self, path: str) -> Path:
-        """Where this process reaches a file of the running node."""
+        """Return the path at which this process reaches a file of the running node."""
         return Path(f"/proc/{self._first}/root{path}")
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
@@ -156,15 +157,15 @@ class Node:
         file.chmod(mode)
 
     def _enter(self) -> tuple[str, ...]:
-        # crmsh writes to its user's home, which the nodes would share with the machine.
+        # crmsh writes to its user's home, which the nodes would otherwise share with the machine.
         spaces = ("-m", "-n", "-u", "-i", "-p", "--", "env", "HOME=/run")
         return ("nsenter", "-t", str(self._first), *spaces)
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout: float = _PATIENCE) -> None:
-    """Look again and again until the condition holds.
+    """Poll until the condition holds.
 
-    :raises AssertionError: when it does not in time.
+    :raises AssertionError: if it does not hold in time.
     """
     deadline = time.monotonic() + timeout
     while True:

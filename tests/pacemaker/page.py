@@ -1,6 +1,6 @@
-"""The commands of ``docs/resource-managers.md``, as they stand there.
+"""The commands of ``docs/resource-managers.md``, unchanged.
 
-A block of commands has a comment before it: ``<!-- run: NAME -->``.  The tests run these very blocks.
+Each block of commands follows a comment ``<!-- run: NAME -->``. The tests run exactly these blocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BLOCK = re.compile(r"<!-- run: (?P<name>[^>]+?) -->\n+(?P<block>(?: *\n| {4}.*\
 
 
 def blocks() -> dict[str, str]:
-    """Every block by its name."""
+    """Return every block by its name."""
     found: dict[str, str] = {}
     for match in _BLOCK.finditer(PAGE.read_text()):
         # Inside a list the block is indented further.

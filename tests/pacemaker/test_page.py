@@ -1,4 +1,4 @@
-"""Every command of the page is one that the tests run."""
+"""The tests run every command of the page."""
 
 from __future__ import annotations
 

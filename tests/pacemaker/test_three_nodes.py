@@ -1,4 +1,4 @@
-"""Three nodes: two of them have quorum, so that one that is lost or alone is replaced without fencing."""
+"""Three nodes: two have quorum, so they replace a lost or isolated node without fencing."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def unplug(_cluster: Cluster, primary: Node) -> None:
 
 
 def plug(cluster: Cluster, primary: Node) -> None:
-    # Without quorum Pacemaker stops what runs there.
+    # Without quorum Pacemaker stops the node's resources.
     wait_for(lambda: not cluster.has_vip(primary), "the end of the first virtual address", 120.0)
     primary.plug()
 
 
 def kill_two(cluster: Cluster, primary: Node) -> None:
-    """The primary and one of its backups at once: the third has all that was settled."""
+    """Kill the primary and one of its backups at once. The third member has every settled message."""
     victim = next(node for node in cluster.nodes if node is not primary)
     for node in (primary, victim):
         cluster.member_signal(node, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Two nodes: the primary dies, hangs, is moved, loses its node or its network, beside clients that count."""
+"""Two nodes under counted traffic: the primary dies, hangs, is moved, or loses its node or its network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.pacemaker, pytest.mark.timeout(900)]
 def test_a_primary_that_dies_or_hangs_is_replaced_and_each_death_counts_once(
     tmp_path: Path, measured: Measured
 ) -> None:
-    """The short form."""
+    """The short variant."""
     with running(tmp_path, size=2) as cluster:
         first = cluster.primary()
         fail(cluster, "two nodes, SIGKILL (aim 13 s)", kill, nothing, measured)
@@ -98,7 +98,7 @@ def test_the_node_of_the_primary_is_lost(tmp_path: Path, measured: Measured, *, 
 
 @pytest.mark.soak
 def test_a_cable_is_pulled_with_fencing_and_there_is_one_address(tmp_path: Path, measured: Measured) -> None:
-    """Both nodes may shoot: whoever is shot boots again, and the pair is whole."""
+    """Both nodes may fence. The fenced node boots again, and the pair recovers."""
     with running(tmp_path, size=2, fencing=True) as cluster, Traffic(cluster, 1) as traffic:
         began = time.monotonic()
         primary = cluster.primary()
@@ -123,7 +123,7 @@ def test_a_cable_is_pulled_with_fencing_and_there_is_one_address(tmp_path: Path,
 def test_a_cable_is_pulled_without_fencing_and_the_first_primary_steps_down(
     tmp_path: Path, measured: Measured
 ) -> None:
-    """Two addresses for a while; both nodes reach the arbiter, which lets one of them settle."""
+    """Both nodes have the virtual address for a while, and reach the arbiter, which lets only one settle."""
     with running(tmp_path, size=2) as cluster, Traffic(cluster, 1) as traffic:
         primary = cluster.primary()
         other = cluster.other(primary)

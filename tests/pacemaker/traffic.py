@@ -1,6 +1,6 @@
-"""Clients on a host of their own, while things fail: what was acknowledged must be received.
+"""Clients on a separate host during faults: every acknowledged message must be received.
 
-The clients, the history and the checker are those of the faults on one machine (``tests.faults``).
+The clients, the history and the checker come from the faults on one machine (``tests.faults``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GLANCE = 0.1
 
 
 class Traffic:
-    """Producers and consumers from the ``with`` block's beginning until ``finish``."""
+    """Producers and consumers that run from the start of the ``with`` block until ``finish``."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self._cluster = cluster
@@ -51,7 +51,7 @@ class Traffic:
 
     def _main(self) -> None:
         try:
-            # The sockets of this thread and of those that it starts are the clients' host's.
+            # Sockets of this thread and its child threads belong to the clients' host.
             with self._cluster.lab.on(CLIENTS):
                 asyncio.run(self._run())
         except BaseException as error:  # noqa: BLE001 - raised where the test waits

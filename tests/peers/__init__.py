@@ -1,13 +1,14 @@
-"""Peers for the tests here, beside those of ``haclient.testing.peers``: every behaviour, and a good primary.
+"""Peers for these tests, in addition to ``haclient.testing.peers``: scripted brokers, members and a good
+primary.
 
     async with primary() as good, BEHAVIOURS["redirect_after_open"](good) as passive:
         ...aio.connect(url(passive, good))...
 
-``primary``    a member that serves, and writes down what it sees
+``primary``    a member that serves, and records its input
 ``parking``    a member that parks clients until it is promoted
-``process``    primaries in a process of their own
-``apis``       both APIs of the client behind one set of names
-``watch``      a client's events, and waiting for one
+``process``    primaries in a separate process
+``apis``       both APIs of the client with one set of names
+``watch``      collects a client's events, and waits for one
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A broker in a memory or disk alarm, as RabbitMQ 4.0.5 is: the incoming-window of each session is 0.
+"""A broker in a memory or disk alarm, like RabbitMQ 4.0.5: the incoming-window of each session is 0.
 
-At the beginning and at the end of the alarm each session gets a Flow without a link, and a session that
-begins meanwhile has the window 0 from its Begin on.  Links are attached and get credit all the same.
+When the alarm begins and ends, each session gets a Flow without a link. A session that begins meanwhile
+has window 0 in its Begin. Links are attached and get credit as usual.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ USUAL_WINDOW = 400
 
 
 class AlarmingBroker:
-    """The facts that all its connections share.
+    """The state that all connections share.
 
-    :ivar bodies: of the messages that it has accepted, in order.
-    :ivar credit: of each sender.
+    :ivar bodies: the bodies of accepted messages, in order.
+    :ivar credit: the credit of each sender.
     """
 
     def __init__(self, *, credit: int = 170, alarm: bool = False) -> None:
@@ -38,11 +38,11 @@ class AlarmingBroker:
 
     @property
     def window(self) -> int:
-        """The incoming-window of every session."""
+        """Return the incoming-window of every session."""
         return 0 if self.alarm else USUAL_WINDOW
 
     def set_alarm(self, alarm: bool) -> None:
-        """Begin an alarm, or end it."""
+        """Begin or end an alarm."""
         self.alarm = alarm
         for connection in self.connections:
             connection.send_windows()
@@ -55,14 +55,14 @@ class AlarmingBroker:
 
 
 async def until_blocked(sender: Any) -> None:
-    """Wait until the client of this sender knows of the alarm."""
+    """Wait until this sender's client knows of the alarm."""
     async with asyncio.timeout(10):
-        while not sender._core.blocked:  # noqa: ASYNC110 - a sender tells nobody
+        while not sender._core.blocked:  # noqa: ASYNC110 - a sender signals nothing
             await asyncio.sleep(0.001)
 
 
 class Alarming(HostileConnection):
-    """One connection."""
+    """One connection to the broker."""
 
     def __init__(self, broker: AlarmingBroker) -> None:
         super().__init__(HostileBrokers(0, ()), random.Random())
@@ -79,7 +79,7 @@ class Alarming(HostileConnection):
             self.send(FLOW, self._session_flow(channel), channel=channel)
 
     def grant_all(self, *, drain: bool = False) -> None:
-        """Let each sender send as much as at its beginning, or ask it to give its credit back."""
+        """Grant each sender its initial credit again, or request a drain."""
         for link in self.links.values():
             fields = [
                 *self._session_flow(link.channel),

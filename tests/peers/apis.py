@@ -1,7 +1,7 @@
-"""Both APIs behind one set of awaited names, so that one test runs over both.
+"""Both APIs with one set of awaitable names, so that one test runs over both.
 
-The asyncio API is used as it is.  Every method of the blocking one runs on a thread of its own,
-and what it returns is wrapped in turn; so a blocking call that hangs does not hang the test.
+The asyncio API is used unchanged. Every blocking method runs on its own thread, and its result is
+wrapped likewise. So a blocking call that hangs does not hang the test.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ APIS = (AsyncAPI, BlockingAPI)
 
 @asynccontextmanager
 async def connected(api: API, peer: Peer, **options: Any) -> AsyncIterator[Any]:
-    """A connection to a peer, with the options of its URL, which fails over at once."""
+    """Connect to a peer with the options of its URL, and short backoffs for fast failovers."""
     connection = await api.connect(url(peer, **{"backoff_base": 0.001, "backoff_max": 0.01, **options}))
     try:
         yield connection
@@ -70,7 +70,7 @@ async def connected(api: API, peer: Peer, **options: Any) -> AsyncIterator[Any]:
 async def until_waiting(receiver: Any) -> None:
     """Wait until a call of this receiver waits for messages."""
     async with asyncio.timeout(10):
-        while not receiver._core.waiting:  # noqa: ASYNC110 - a receiver tells nobody
+        while not receiver._core.waiting:  # noqa: ASYNC110 - a receiver signals nothing
             await asyncio.sleep(0.001)
 
 
@@ -86,7 +86,7 @@ class Threaded:
             return value
         if name == "events":
             return lambda: ThreadedEvents(value())
-        if name == "processing":  # waits for nothing
+        if name == "processing":  # never blocks
             return lambda **named: Threaded(value(**named))
 
         async def call(*arguments: Any, **named: Any) -> Any:
@@ -118,7 +118,7 @@ class ThreadedEvents:
 
 
 async def on_thread(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Run a blocking call on a new thread; if this is cancelled, the thread is left alone."""
+    """Run a blocking call on a new thread. On cancellation the thread continues."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def run() -> None:

@@ -1,7 +1,7 @@
-"""A broker that does what ActiveMQ Classic 5.17.6 does where it differs from others.
+"""A broker that imitates ActiveMQ Classic 5.17.6 where it differs from others.
 
-It takes each container id once, announces the prefixes of topics and queues, makes a queue of a name without
-a prefix, and answers an Attach with the capabilities that it was asked for, whether it knows them or not.
+It allows each container id once, and announces the prefixes of topics and queues. A name without a
+prefix creates a queue. An Attach is answered with the requested capabilities, known or unknown.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TOPIC_PREFIX, QUEUE_PREFIX = "topic://", "queue://"
 class Classic(Primary):
     """One broker.
 
-    :ivar forgets: whether a connection that has ended frees its container id.
-    :ivar refuses_any: whether it says of every container id that it is in use.
-    :ivar ids: the container id of each Open, refused or not; ``taken``: those in use.
+    :ivar forgets: whether the end of a connection frees its container id.
+    :ivar refuses_any: whether it refuses every container id as in use.
+    :ivar ids: the container id of each Open, refused or not; ``taken``: the ids in use.
     """
 
     properties: dict[str, Any] = field(
@@ -69,7 +69,7 @@ class Classic(Primary):
 
 @asynccontextmanager
 async def classic(**facts: Any) -> AsyncIterator[Classic]:
-    """Start one; ``facts`` are the fields of ``Classic``."""
+    """Start a broker; ``facts`` are the fields of ``Classic``."""
 
     def make(host: str, port: int) -> Classic:
         return Classic(host, port, **facts)

@@ -1,12 +1,12 @@
 """A primary that coordinates transactions (AMQP 1.0 part 4).
 
-Like Artemis it stores what names an unknown transaction as if it named none.
+Like Artemis it stores a message with an unknown transaction as if it had none.
 
     async with coordinator(drops_after=3) as peer:
         ...
         assert peer.stored == []
 
-It knows the transactions of the connection that declared them, and no others.
+It knows only the transactions of the connection that declared them.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _REFUSED = Outcome(OutcomeState.REJECTED, condition="amqp:transaction:rollback",
 class Coordinator(Primary):
     """A member that serves transactions.
 
-    :ivar drops_after: reset every connection once so many messages came in; ``None`` for never.
+    :ivar drops_after: reset every connection once after this many messages; ``None`` for never.
     :ivar answers: whether it answers declares and discharges, by name (``declare``, ``discharge``).
-    :ivar refuses_commits: whether it rolls back what should be committed.
+    :ivar refuses_commits: whether it rolls back instead of committing.
     :ivar keeps_socket: never close a socket.
-    :ivar declared: how many transactions were declared; their ids are ``tx-1``, ``tx-2`` and so on.
-    :ivar discharges: the id of each discharge that came, and whether it was an abort.
-    :ivar sent: the bodies under each transaction that is open.
-    :ivar stored: the bodies that are stored for good.
-    :ivar strays: those of them that named a transaction that is not open.
+    :ivar declared: the number of declared transactions; their ids are ``tx-1``, ``tx-2`` and so on.
+    :ivar discharges: the id of each discharge, and whether it was an abort.
+    :ivar sent: the bodies in each open transaction.
+    :ivar stored: the permanently stored bodies.
+    :ivar strays: the stored bodies whose transaction was not open.
     """
 
     drops_after: int | None = None
@@ -131,7 +131,7 @@ def _settle(link: ReceiverLink, delivery: proton.Delivery, state: int, data: lis
 
 @asynccontextmanager
 async def coordinator(**facts: Any) -> AsyncIterator[Coordinator]:
-    """Start one; ``facts`` are the fields of ``Coordinator``."""
+    """Start a coordinator; ``facts`` are the fields of ``Coordinator``."""
 
     def make(host: str, port: int) -> Coordinator:
         return Coordinator(host, port, **facts)

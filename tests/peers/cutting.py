@@ -1,4 +1,4 @@
-"""Cuts a connection of the client."""
+"""Simulates a network failure of a client's connection."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A peer that ends each connection during its greeting: by the SASL outcome, or at the Open.
+"""A peer that ends each connection during its handshake: by the SASL outcome, or at the Open.
 
-It writes its frames itself (AMQP 1.0 part 2, section 2.7, and part 5, section 5.3.3), and knows no password.
+It writes its frames itself (AMQP 1.0 part 2, section 2.7, and part 5, section 5.3.3), and checks no
+password.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _frame(code: int, fields: Sequence[Any], *, kind: int = 0) -> bytes:
 
 
 class _Greeting(asyncio.Protocol):
-    """Answers what the client sends first, its SASL frame, and its AMQP header."""
+    """Answers the client's protocol header, its SASL frame, and its AMQP header."""
 
     def __init__(
         self, mechanisms: Sequence[str], refusal: proton.Condition | None, *, resets: bool = False
@@ -79,15 +80,15 @@ class _Greeting(asyncio.Protocol):
 
 
 def refusing_passwords(*mechanisms: str) -> AbstractAsyncContextManager[Peer]:
-    """A peer that offers these, and whose SASL outcome is always auth."""
+    """Return a peer that offers these mechanisms and always answers with the SASL outcome auth."""
     return listening(lambda _: _Greeting(mechanisms, None))
 
 
 def refusing_opens(condition: proton.Condition, *mechanisms: str) -> AbstractAsyncContextManager[Peer]:
-    """A peer that lets everybody pass SASL, and closes with this condition."""
+    """Return a peer that accepts every SASL exchange, and closes with this condition."""
     return listening(lambda _: _Greeting(mechanisms, condition))
 
 
 def resetting_at_opens(*mechanisms: str) -> AbstractAsyncContextManager[Peer]:
-    """A peer that lets everybody pass SASL, and resets the connection then."""
+    """Return a peer that accepts every SASL exchange, and then resets the connection."""
     return listening(lambda _: _Greeting(mechanisms, None, resets=True))

@@ -1,6 +1,7 @@
-"""A member that follows the protocol, except that a field of its performatives has any type.
+"""A member that follows the protocol, except that a performative's field may have any type.
 
-Proton cannot encode such performatives: this peer writes its frames itself (AMQP 1.0 part 2, section 2.7).
+Proton cannot encode such performatives, so this peer writes its frames itself (AMQP 1.0 part 2, section
+2.7).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 _SENDER_ROLE = False
 _INTERNAL_ERROR = symbol("amqp:internal-error")
 
-# Python and proton cannot hold these, so they are put in place of others of the same length.
+# Placeholders of the same length for values that Python and proton cannot hold.
 _LIST_KEY, NOT_UTF8, NOT_ASCII = "KEY7", "UTF8", "ASC7"
 _UNENCODABLE = {
     b"\xa1\x04KEY7": b"\xc0\x04\x03\x41\x41\x41",
@@ -36,12 +37,12 @@ Fields = Mapping[int, Any]
 
 
 def error(condition: Any = _INTERNAL_ERROR, description: Any = None, info: Any = None) -> Described:
-    """An error, as Close, End and Detach have one (section 2.8.14)."""
+    """Return an error as in Close, End and Detach (section 2.8.14)."""
     return Described(ulong(_ERROR), [condition, description, info])
 
 
 def frame(code: int, fields: Sequence[Any], *, kind: int = 0) -> bytes:
-    """A frame with a performative, in which the values that cannot be encoded are what they stand for."""
+    """Return a frame with a performative, with the placeholders replaced by the invalid values."""
     data = Data()
     data.put_object(Described(ulong(code), list(fields)))
     body = data.encode()
@@ -51,7 +52,7 @@ def frame(code: int, fields: Sequence[Any], *, kind: int = 0) -> bytes:
 
 
 def changed(fields: Sequence[Any], changes: Fields) -> list[Any]:
-    """Fields of a performative, some of them changed."""
+    """Return a performative's fields with some of them changed."""
     every = [*fields, *[None] * (max(changes, default=-1) + 1 - len(fields))]
     for index, value in changes.items():
         every[index] = value
@@ -61,8 +62,8 @@ def changed(fields: Sequence[Any], changes: Fields) -> list[Any]:
 class OddPeer(asyncio.Protocol):
     """The server side of one connection.
 
-    :param odd: the fields to change, by performative and index; a Detach or an End among them follows the
-        first Attach.
+    :param odd: the fields to change, by performative and index. A Detach or an End among them follows
+        the first Attach.
     :param closes_after: close the connection after answering this performative.
     """
 
@@ -128,7 +129,7 @@ class OddPeer(asyncio.Protocol):
 
 @asynccontextmanager
 async def odd_peer(odd: Mapping[int, Fields], *, closes_after: int | None = None) -> AsyncIterator[Peer]:
-    """Listen; see ``OddPeer``.  Only the first connection is served, others are dropped at once."""
+    """Listen as an ``OddPeer``. Only the first connection is served; others are dropped at once."""
     served: list[Peer] = []
 
     def serve(peer: Peer) -> asyncio.Protocol:
@@ -155,4 +156,4 @@ VALUES: dict[str, Any] = {
     "array": proton.Array(proton.UNDESCRIBED, Data.SYMBOL, symbol("a"), symbol("b")),
     "described": Described(symbol("d"), "text"),
 }
-"""A value of every kind of type."""
+"""One value of every kind of type."""

@@ -1,4 +1,4 @@
-"""A member that parks clients while it is passive, and serves them when it is promoted."""
+"""A member that parks clients while it is passive, and serves them once it is promoted."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Member(Primary):
     """A member of a pair.
 
     :ivar serving: whether it is primary.
-    :ivar offers: whether it parks those who ask; an ordinary broker does not.
+    :ivar offers: whether it parks clients on request; an ordinary broker does not.
     :ivar generation: sent in each Attach on a connection that was parked.
-    :ivar parked: who is parked now, and the Begin of each.
-    :ivar asked: how often a client asked to be parked; ``refused``: Opens that were refused.
+    :ivar parked: the parked connections, and each one's Begin.
+    :ivar asked: the number of requests to be parked; ``refused``: the number of refused Opens.
     """
 
     serving: bool = False
@@ -46,14 +46,14 @@ class Member(Primary):
             self.let_in(engine)
 
     def let_in(self, engine: PeerEngine) -> None:
-        """Answer the Begin of one that is parked."""
+        """Answer the Begin of a parked connection."""
         session = self.parked.pop(engine)
         assert session is not None
         session.open()
         engine.wake()
 
     def close_parked(self, condition: proton.Condition) -> None:
-        """Close everybody who is parked."""
+        """Close every parked connection."""
         for engine in tuple(self.parked):
             del self.parked[engine]
             engine.close(condition)

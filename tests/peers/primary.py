@@ -1,7 +1,7 @@
-"""A member that serves: queues in memory, and a book of everything that a test may ask about.
+"""A member that serves, with queues in memory, and records everything a test may ask about.
 
-It drops second copies by ``_AMQ_DUPL_ID``, delivers in order, and takes back what was not settled
-when a link or a connection ends.  Nothing here is fast or complete: see ``broker_stub`` for that.
+It drops duplicates by ``_AMQ_DUPL_ID``, delivers in order, and requeues unsettled messages when a link
+or a connection ends. It is neither fast nor complete: see ``broker_stub`` for that.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _GIVEN_BACK = (OutcomeState.RELEASED, OutcomeState.MODIFIED)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a receiver's Attach asked for.
+    """The source that a receiver's Attach requested.
 
-    :ivar is_null: whether it had no source.
+    :ivar is_null: whether the Attach had no source.
     """
 
     link: str
@@ -45,7 +45,7 @@ class Source:
 
 
 def value(data: proton.Data) -> Any:
-    """What proton's buffer holds."""
+    """Return the value in proton's buffer."""
     data.rewind()
     return data.get_object() if data.next() else None
 
@@ -54,38 +54,40 @@ def value(data: proton.Data) -> Any:
 class Primary(Peer):
     """A member that serves.
 
-    :ivar properties: those of its Open, such as ``haclient:generation``; by default it says that it
-        forgets no message whose duplicate-detection id it keeps.
-    :ivar container_id: that of its Open.
-    :ivar grants: credit for each sender of a client; 0 lets none send.
-    :ivar outcome: what becomes of each message that comes; ``None`` leaves it unsettled, and grants no more.
-    :ivar refuses: the links to refuse, by address, and why.
+    :ivar properties: the properties of its Open, such as ``haclient:generation``; by default only its
+        product and ``haclient:ids-live-with-messages``.
+    :ivar container_id: the container id of its Open.
+    :ivar grants: credit for each sender of a client; 0 stops all senders.
+    :ivar outcome: the outcome of each received message; ``None`` leaves it unsettled, and grants no
+        more credit.
+    :ivar refuses: the links to refuse, by address, with the condition.
     :ivar ignores: the addresses whose Attach it does not answer; ``waiting`` has those links.
-    :ivar refuses_opens: why every connection is refused, while it is set; ``refused`` counts them.
+    :ivar refuses_opens: if set, the condition that refuses every connection; ``refused`` counts them.
     :ivar refuses_by: whether it refuses them by a Detach, an End or a Close, or drops the connection.
-    :ivar attaches: the address of each Attach, and when it arrived, by the loop's clock.
-    :ivar max_frame_size: the largest frame it takes, in bytes.
-    :ivar max_message_size: what it says that it takes, in bytes; it takes more.
-    :ivar channel_max: the highest number of a session that it takes.
+    :ivar attaches: the address of each Attach, and its arrival by the loop's clock.
+    :ivar max_frame_size: the largest frame it accepts, in bytes.
+    :ivar max_message_size: the largest message it announces, in bytes; it accepts larger ones.
+    :ivar channel_max: the highest session number it accepts.
     :ivar begin_after: seconds from a client's Begin to the answer.
-    :ivar opening: connections that are not usable yet, and the most there were at once.
-    :ivar queues: what is waiting to be delivered, encoded, by address.
-    :ivar received: the messages that came, encoded, without second copies.
-    :ivar copies: how many second copies were dropped.
-    :ivar outcomes: those that clients gave to deliveries, in order.
-    :ivar credit: the credit of the client's receivers, each time they changed it.
-    :ivar filters: what it answers to the filters of a receiver: the same, nothing, or others.
-    :ivar shares: whether it says that it shares subscriptions: in its Open (``offered``) and in answers.
+    :ivar opening: the number of connections in their handshake, and the highest such number.
+    :ivar queues: the encoded messages waiting for delivery, by address.
+    :ivar received: the received messages, encoded, without duplicates.
+    :ivar copies: the number of dropped duplicates.
+    :ivar outcomes: the outcomes that clients gave to deliveries, in order.
+    :ivar credit: the credit of the client's receivers, after each change.
+    :ivar filters: the answer to a receiver's filters: the same, nothing, or others.
+    :ivar shares: whether it announces shared subscriptions: in its Open (``offered``) and in answers.
     :ivar drains: whether it answers a drain.
     :ivar drops_at_detach: whether it drops every connection once, instead of answering a Detach.
-    :ivar sources: what each receiver of a client asked for.
+    :ivar sources: the sources that receivers of a client requested.
     :ivar detached: each link that a client ended: its name, and whether it was closed.
     :ivar subscriptions: the names of the links whose sources are durable.
     :ivar confirms: whether it answers rcv-settle-mode *second* with the same.
-    :ivar unconfirmed: what waits for ``confirm``: link, delivery, data, and the outcome that the client gave.
-    :ivar resumes: what its answer to an unsettled map says of each tag in it; by default nothing.
+    :ivar unconfirmed: the deliveries waiting for ``confirm``: link, delivery, data, and the client's
+        outcome.
+    :ivar resumes: the state that its answer to an unsettled map has for each tag; by default none.
     :ivar asked: the unsettled maps of the attaches that have one.
-    :ivar engines: the connections that are open, with their links.
+    :ivar engines: the open connections, with their links.
     """
 
     properties: dict[str, Any] = field(
@@ -137,17 +139,17 @@ class Primary(Peer):
 
     @property
     def bodies(self) -> list[Any]:
-        """The bodies of the messages that came."""
+        """Return the bodies of the received messages."""
         return [codec.decode(data).body for data in self.received]
 
     @property
     def unsettled(self) -> int:
-        """Deliveries that are at a client and not settled."""
+        """Return the number of unsettled deliveries at clients."""
         return sum(len(each) for each in self._out.values())
 
     @property
     def draining(self) -> bool:
-        """Whether a client has asked for a drain."""
+        """Return whether a client has requested a drain."""
         return any(
             link.drain for links in self.engines.values() for link in links if isinstance(link, SenderLink)
         )
@@ -157,7 +159,7 @@ class Primary(Peer):
         self.put_encoded(address, *(bytes(proton.Message(body=body).encode()) for body in bodies))
 
     def put_encoded(self, address: str, *messages: bytes) -> None:
-        """Queue messages as they are, also what is no message."""
+        """Queue encoded messages unchanged, including invalid ones."""
         self.queues[address].extend(messages)
         self._deliver()
 
@@ -167,7 +169,7 @@ class Primary(Peer):
             engine.abort()
 
     def close(self, condition: proton.Condition | None = None) -> None:
-        """Say goodbye on every connection."""
+        """Close every connection with this condition."""
         for engine in tuple(self.engines):
             engine.close(condition)
 
@@ -180,7 +182,7 @@ class Primary(Peer):
             engine.wake()
 
     def grant(self, credit: int) -> None:
-        """Let every sender of a client send that many more messages."""
+        """Grant every sender of a client this many more credits."""
         for links in self.engines.values():
             for link in links:
                 if isinstance(link, ReceiverLink):
@@ -193,7 +195,7 @@ class Primary(Peer):
                 link.close(condition)
 
     def end_session(self, address: str, condition: proton.Condition | None) -> None:
-        """End the session of the receivers of an address."""
+        """End the session of an address's receivers."""
         for engine, links in self.engines.items():
             for link in [each for each in links if self._source.get(each) == address]:
                 session = link.endpoint.session
@@ -205,7 +207,7 @@ class Primary(Peer):
                 engine.wake()
 
     async def until(self, true: Callable[[], Any], timeout: float = 10.0) -> None:
-        """Wait until something is true of this peer."""
+        """Wait until a condition of this peer holds."""
         async with asyncio.timeout(timeout):
             while not true():
                 self._changed.clear()
@@ -251,7 +253,7 @@ class Primary(Peer):
         self._answer(engine, link)
 
     def answer_one(self) -> None:
-        """Answer the first Attach that it has ignored."""
+        """Answer the first ignored Attach."""
         engine, link = self.waiting.pop(0)
         self._answer(engine, link)
         engine.wake()
@@ -338,7 +340,7 @@ class Primary(Peer):
                 engine.abort()
 
     def peer_closed(self, engine: PeerEngine, condition: proton.Condition | None) -> None:
-        """The client says goodbye."""
+        """Handle the client's Close."""
 
     def writable_again(self, engine: PeerEngine) -> None:
         self._deliver()
@@ -352,7 +354,7 @@ class Primary(Peer):
     # -- links --------------------------------------------------------------------------------
 
     def link_opened(self, link: Link) -> None:
-        """Only the client opens links."""
+        """Do nothing: only the client opens links."""
 
     def link_closed(self, link: Link, condition: proton.Condition | None) -> None:
         closed = bool(link.endpoint.state & proton.Endpoint.REMOTE_CLOSED)
@@ -372,7 +374,7 @@ class Primary(Peer):
 
     def delivered(self, link: ReceiverLink, delivery: Any, data: bytes) -> None:
         duplicate_id = None
-        with contextlib.suppress(proton.MessageException):  # a part of a message that a program streams
+        with contextlib.suppress(proton.MessageException):  # one part of a message that a program streams
             duplicate_id = codec.duplicate_id_of(data)
         if duplicate_id in self._seen:
             self.copies += 1
@@ -407,12 +409,12 @@ class Primary(Peer):
         self._changed.set()
 
     def confirm(self, state: OutcomeState | None = None) -> None:
-        """Settle what waits for it, as what clients gave, or otherwise."""
+        """Settle the unconfirmed deliveries with their clients' outcomes, or with ``state``."""
         unconfirmed, self.unconfirmed = self.unconfirmed, []
         for link, delivery, _, outcome in unconfirmed:
             link.confirm(delivery, state or outcome.state)
 
-    # -- inside -------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------
 
     def _deliver(self) -> None:
         for engine, links in tuple(self.engines.items()):

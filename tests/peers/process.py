@@ -1,11 +1,11 @@
-"""Primaries in a process of their own: it can be stopped and killed, and has its own Cyrus SASL.
+"""Primaries in a separate process, which can be stopped and killed and has its own Cyrus SASL.
 
     with primary_process() as process:
         (peer,) = process.peers
         process.signal(signal.SIGSTOP)
 
-Cyrus reads its configuration once in the life of a process, for the first server; so servers
-with a user database are started here, whatever other tests of this process have served before.
+Cyrus reads its configuration once per process, for the first server. So servers with a user database
+start here, independent of servers in the test's process.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class PrimaryProcess:
-    """A process and the peers in it."""
+    """A process and its peers."""
 
     peers: list[Peer]
     process: subprocess.Popen[str]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, such as SIGSTOP."""
+        """Send the process a signal, such as SIGSTOP."""
         self.process.send_signal(number)
 
 
@@ -49,10 +49,10 @@ def primary_process(
     mechanisms: Sequence[str] = (),
     properties: Mapping[str, Any] | None = None,
 ) -> Iterator[PrimaryProcess]:
-    """Good members in another process, which is killed at the end.
+    """Run good members in another process, which is killed at the end.
 
-    :param users: directory of a Cyrus configuration; without it everybody is anonymous.
-    :param properties: those of their Opens, besides the ones that they have anyway.
+    :param users: directory of a Cyrus configuration; without it every client is anonymous.
+    :param properties: additional properties of their Opens.
     """
     sasl = {"config_dir": str(users), "mechanisms": tuple(mechanisms)} if users else None
     plan = json.dumps({"count": count, "grants": grants, "sasl": sasl, "properties": dict(properties or {})})
@@ -80,7 +80,7 @@ async def _serve(count: int, grants: int, sasl: dict[str, Any] | None, propertie
             peer.properties |= properties
         sys.stdout.write(json.dumps([(peer.host, peer.port) for peer in peers]) + "\n")
         sys.stdout.flush()
-        # The parent's end of this pipe closes when the parent is gone.
+        # This pipe closes when the parent ends.
         await asyncio.to_thread(sys.stdin.read)
 
 

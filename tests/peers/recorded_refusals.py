@@ -1,10 +1,10 @@
-"""How brokers refuse, recorded from real ones, and what a user of haclient then sees.
+"""Refusals recorded from real brokers, and the errors that a user of haclient then sees.
 
-Two kinds of tests use it: those with scripted peers, which answer what is written here, and those of
-``tests/brokers``, which check that the real brokers still answer so.
+Scripted peers answer with these records. ``tests/brokers`` checks that the real brokers still answer
+so.
 
-Recorded from Apache ActiveMQ Artemis 2.56.0, Apache ActiveMQ Classic 5.17.6, Apache Qpid Broker-J 10.1.0,
-RabbitMQ 4.0.5, RabbitMQ 3.10.8 with the plugin ``rabbitmq_amqp1_0``, and ``broker_stub``.
+Recorded from Apache ActiveMQ Artemis 2.56.0, Apache ActiveMQ Classic 5.17.6, Apache Qpid Broker-J
+10.1.0, RabbitMQ 4.0.5, RabbitMQ 3.10.8 with the plugin ``rabbitmq_amqp1_0``, and ``broker_stub``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import enum
 from dataclasses import dataclass
 
 ADDRESS = "q"
-"""The address in the texts, where no other is named."""
+"""The default address in the texts."""
 
 
 class Product(enum.StrEnum):
-    """Who answered."""
+    """The broker that answered."""
 
     ARTEMIS = "Artemis"
     ACTIVEMQ = "ActiveMQ Classic"
@@ -28,12 +28,12 @@ class Product(enum.StrEnum):
 
     @property
     def is_rabbitmq(self) -> bool:
-        """Return whether its Open says that it is RabbitMQ."""
+        """Return whether the broker's Open names RabbitMQ."""
         return self in (Product.RABBITMQ_3, Product.RABBITMQ_4)
 
 
 class Step(enum.StrEnum):
-    """Where the broker refuses."""
+    """The step at which the broker refuses."""
 
     SASL = "the SASL outcome is auth"
     MECHANISMS = "its SASL mechanisms need credentials"
@@ -54,13 +54,13 @@ class Step(enum.StrEnum):
 class Refusal:
     """One situation at one broker.
 
-    :ivar address: what the client asks for.
+    :ivar address: the address that the client requests.
     :ivar condition: the AMQP error condition, and ``description``: its text, byte for byte.
-    :ivar error: the class in ``haclient.errors``; ``None`` where the user sees none.
-    :ivar shown: the first line of ``str(error)``, and with ``NO_OPEN`` a part of the second one.  In it
-        ``{endpoint}`` stands for where the peer listens, such as ``amqp://127.0.0.1:5672``, and ``{timeout}``
-        for the timeout of the call in seconds: replace them, for other braces are the broker's.
-    :ivar mechanisms: what the broker offers, and ``mechanism``: what the client chooses of it.
+    :ivar error: the class in ``haclient.errors``; ``None`` if the user sees none.
+    :ivar shown: the first line of ``str(error)``, and with ``NO_OPEN`` a part of the second one.
+        Replace ``{endpoint}`` by the peer's address, such as ``amqp://127.0.0.1:5672``, and
+        ``{timeout}`` by the call's timeout in seconds. Other braces are the broker's.
+    :ivar mechanisms: the broker's SASL mechanisms, and ``mechanism``: the client's choice.
     """
 
     product: Product
@@ -132,7 +132,7 @@ def _unknown(product: Product, step: Step, description: str, address: str = ADDR
 
 
 def _link(product: Product, situation: str, step: Step, why: str, address: str = ADDRESS) -> Refusal:
-    """A link that is refused.
+    """Return a refused link.
 
     :param why: the condition and the description.
     """
@@ -154,7 +154,7 @@ def _link(product: Product, situation: str, step: Step, why: str, address: str =
 def _not_accepted(
     product: Product, situation: str, step: Step, condition: str | None = None, description: str | None = None
 ) -> Refusal:
-    """A message that is settled as rejected or released."""
+    """Return a message that is settled as rejected or released."""
     outcome = "released" if step is Step.RELEASED else "rejected"
     return Refusal(
         product=product,
@@ -363,13 +363,13 @@ REFUSALS: tuple[Refusal, ...] = (
     *_RABBITMQ_3,
     *_PAIR,
 )
-"""Every recorded one."""
+"""Every recorded refusal."""
 
 
 def refusal(product: Product, situation: str, step: Step | None = None) -> Refusal:
-    """The one of that situation.
+    """Return the recorded refusal of a situation.
 
-    :raises LookupError: when there is none.
+    :raises LookupError: if there is none.
     """
     for each in REFUSALS:
         if (each.product, each.situation) == (product, situation) and step in (None, each.step):

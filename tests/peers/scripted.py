@@ -1,4 +1,4 @@
-"""A peer that answers every TCP connection with bytes of the test's choice."""
+"""A peer that answers every TCP connection with bytes chosen by the test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from haclient.testing.peers.listening import Peer, listening
 
 
 class _Answering(asyncio.Protocol):
-    """Answers the first bytes; with ``first`` it does not wait for them."""
+    """Answers the first bytes; with ``first`` it sends without waiting for them."""
 
     def __init__(self, answer: bytes, then: Literal["close", "stall"], *, first: bool) -> None:
         self._answer, self._then, self._first = answer, then, first
@@ -34,8 +34,8 @@ class _Answering(asyncio.Protocol):
 def answering(
     answer: bytes, then: Literal["close", "stall"] = "close", *, first: bool = False
 ) -> AbstractAsyncContextManager[Peer]:
-    """A peer that answers so, and then closes the socket or says nothing more.
+    """Return a peer that sends ``answer``, and then closes the socket or stays silent.
 
-    :param first: it speaks first.
+    :param first: send without waiting for the client.
     """
     return listening(lambda _: _Answering(answer, then, first=first))

@@ -1,9 +1,9 @@
-"""A broker that enforces the uniqueness of connections, at as many ports as a test wants.
+"""A broker that enforces unique connections, at any number of ports.
 
     broker = Broker("one")
     async with broker.listen() as first, broker.listen() as second: ...
 
-It serves sessions and nothing more.  Two of the same name are a pair that has split.
+It serves only sessions. Two brokers with the same name are a split pair.
 
 Source: OASIS, "AMQP Enforcing Connection Uniqueness Version 1.0".
 """
@@ -29,11 +29,12 @@ class Broker:
     """One process.
 
     :param name: the container id of its Open.
-    :param product: as in the properties of its Open.
+    :param product: the product in the properties of its Open.
     :param enforces: whether it offers to enforce uniqueness.
-    :param stalls: whether it answers nothing once it is asked to enforce it.
-    :param refuses_with: what a second connection is refused with.
-    :ivar taken: the container ids of the connections that asked for uniqueness, and of all in ``seen``.
+    :param stalls: whether it stops answering a connection that requests uniqueness.
+    :param refuses_with: the condition for a second connection.
+    :ivar taken: the container ids of the connections that requested uniqueness; ``seen``: the ids of
+        all.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Broker:
         return listening(lambda _: PeerEngine(self, settings(container_id=self.name)))
 
     def opened(self, engine: Any) -> None:
-        """Refuse a container id that is taken, if the client asks for that."""
+        """Refuse a container id in use, if the client requests uniqueness."""
         client = peer_fields.container_id(engine.connection) or ""
         asked = SOLE_CONNECTION in peer_fields.desired_capabilities(engine.connection)
         self.seen.append(client)
@@ -74,15 +75,15 @@ class Broker:
         engine.wake()
 
     def link_requested(self, engine: Any, link: Link) -> None:
-        """No link is expected."""
+        """Ignore links, as none is expected."""
 
     def peer_closed(self, engine: Any, condition: proton.Condition | None) -> None:
-        """The engine answers the Close."""
+        """Close: the engine answers the Close."""
         engine.close()
 
     def writable_again(self, engine: Any) -> None:
-        """Nothing waits."""
+        """Do nothing: no write is pending."""
 
     def ended(self, engine: Any, reason: CloseReason) -> None:
-        """Forget the container id."""
+        """Free the container id."""
         self.taken.pop(engine, None)

@@ -28,11 +28,11 @@ class Watch:
         self._changed.set()
 
     def of(self, kind: type[E]) -> list[E]:
-        """The events of one kind so far."""
+        """Return the events of one kind so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     async def until(self, kind: type[E], count: int = 1, timeout: float | None = 20.0) -> list[E]:
-        """Wait for so many events of one kind, and return all of them."""
+        """Wait for ``count`` events of one kind, and return all of them."""
         async with asyncio.timeout(timeout):
             while len(self.of(kind)) < count:
                 self._changed.clear()
@@ -40,9 +40,9 @@ class Watch:
         return self.of(kind)
 
     def failures(self) -> list[tuple[Endpoint, Failure]]:
-        """The failed attempts, in order."""
+        """Return the failed attempts, in order."""
         return [(failed.record.endpoint, failed.record.failure) for failed in self.of(AttemptFailed)]
 
     def kinds(self) -> list[FailureReason]:
-        """Why attempts failed, in order."""
+        """Return the reasons of failed attempts, in order."""
         return [failure.kind for _, failure in self.failures()]

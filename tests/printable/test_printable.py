@@ -1,4 +1,4 @@
-"""What others chose is a printable line in logs, exceptions and on terminals; elsewhere it stays itself."""
+"""A peer's text becomes a printable line in logs, exceptions and on terminals; elsewhere it is unchanged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_text_becomes_one_printable_line(text: str) -> None:
     shown = printable(text)
     assert shown.isprintable()
     assert printable(shown) == shown
-    shown.encode()  # a lone surrogate would not
+    shown.encode()  # a lone surrogate could not be encoded
     assert shown == text or not text.isprintable()
 
 
@@ -99,7 +99,7 @@ def test_a_traceback_keeps_its_lines(logger: logging.Logger, caplog: pytest.LogC
 def test_a_printable_record_keeps_its_arguments(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Return what groups records by their format finds it."""
+    """Tools that group records by their format string still can."""
     logger.warning("lost %s", "amqp://a")
     (record,) = caplog.records
     assert (record.msg, record.args) == ("lost %s", ("amqp://a",))
@@ -122,7 +122,7 @@ def kinds(base: type[HaclientError]) -> list[type[HaclientError]]:
 @pytest.mark.parametrize("kind", kinds(HaclientError), ids=lambda kind: kind.__name__)
 def test_the_text_of_every_error_is_printable(kind: type[HaclientError]) -> None:
     error = kind(*[EVIL] * _required(kind))
-    if not isinstance(error, SendManyError):  # it has lines of its own
+    if not isinstance(error, SendManyError):  # its message has several lines
         assert str(error).isprintable()
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", str(error))
     assert repr(error).isprintable()

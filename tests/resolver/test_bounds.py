@@ -1,4 +1,4 @@
-"""Whoever answers for a name decides what the client asks and dials, and not how much."""
+"""A DNS server's answers determine the client's questions and dials, but their number is bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Records = Callable[[str, str], list[str]]
 
 
 class Server(asyncio.DatagramProtocol):
-    """A name server that answers from a function, and counts what it is asked.
+    """A name server that answers from a function, and counts its questions.
 
     :ivar asked: questions, by name.
     """
@@ -71,7 +71,7 @@ def resolver(of: Server) -> Resolver:
 async def test_an_srv_answer_of_a_thousand_targets_begins_a_bounded_number_of_look_ups(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The targets of the lowest priority are used, wherever in the answer they stand."""
+    """The targets of the lowest priority are used, wherever in the answer they are."""
 
     def records(_name: str, kind: str) -> list[str]:
         if kind == "SRV":

@@ -1,4 +1,4 @@
-"""Resolving, against a real dnsmasq; TTLs pass on a clock that the test turns."""
+"""Resolving against a real dnsmasq, with TTLs on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_HOSTS = Path("/nonexistent/hosts")
 
 
 class Clock:
-    """Monotonic seconds, turned by hand."""
+    """A clock in seconds that the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -162,7 +162,7 @@ async def test_a_resolver_that_stops_answering_keeps_the_last_answer(
     assert "keeping the last answer for 'broker.test'" in caplog.text
     dnsmasq.resume()
     dnsmasq.set_hosts({"broker.test": ["10.0.0.2"]})
-    async with asyncio.timeout(30):  # a busy machine may need longer for an answer than the resolver waits
+    async with asyncio.timeout(30):  # a busy machine may answer after the resolver's time-out
         while hosts_of(await resolver.resolve(SEED)) != ["10.0.0.2"]:
             clock.now += 31
 
@@ -229,7 +229,7 @@ async def test_a_server_that_drops_everything_is_an_error(dnsmasq: Dnsmasq) -> N
 @pytest.mark.asyncio
 async def test_nobody_at_the_server_s_port_is_an_error() -> None:
     resolver = Resolver(nameserver=f"127.0.0.1:{free_port()}", timeout=0.3, hosts=NO_HOSTS)
-    # Whichever of the two clocks is first: the question's own, or that of who waits for it.
+    # Either time-out may be first: the question's own, or the caller's.
     with pytest.raises(ResolutionError, match=r"DNS server 127\.0\.0\.1|no answer in time"):
         await resolver.resolve(SEED)
 
@@ -323,7 +323,7 @@ async def test_a_fault_in_the_question_reaches_whoever_asked() -> None:
 
 
 class HalfServer(asyncio.DatagramProtocol):
-    """Answers A, and AAAA only when it is not silent: dnsmasq cannot drop one of them."""
+    """Answers A, and AAAA only unless it is silent: dnsmasq cannot drop only one of them."""
 
     def __init__(self, ttl: int) -> None:
         self.ttl = ttl

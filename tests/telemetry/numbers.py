@@ -1,9 +1,10 @@
-"""A source whose entries are numbers: what the writer does shows in them.  Also as a program.
+"""A source whose entries are numbers, so that the writer's effect on them is visible. Also a program.
 
     python -m tests.telemetry.numbers DIR COUNT WAY
 
-writes the numbers below COUNT and ends in some mode: ``return``, ``exit`` (``sys.exit`` in a thread's
-time), ``forever`` (goes on until it is killed), ``fork``, ``multiprocessing``, ``late`` (more comes at exit).
+writes the numbers below COUNT and ends in a mode: ``return``, ``exit`` (``sys.exit`` in a thread's
+time), ``forever`` (continues until it is killed), ``fork``, ``multiprocessing``, ``late`` (more entries
+at exit).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The attributes that group a fleet are on every line, and equal those that OpenTelemetry's SDK reads."""
+"""The attributes that group a fleet are on every line, with the same values as in OpenTelemetry's SDK."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Subscriptions to topics: names, durability, sharing, removal; over both APIs.
 
-The names and capabilities are those that Qpid JMS sends (``AmqpSubscriptionTracker``), written out.
+The names and capabilities are written out as Qpid JMS sends them (``AmqpSubscriptionTracker``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A queue with its guard: deliveries are a subset of the completed messages, in order, whatever happens.
+"""A queue with its guard: deliveries are a subset of the completed messages, in order, in every case.
 
-Stores and replicas acknowledge in any order, replicas join and drop, the guard is suspended and resumed, the
-member steps down and leads again, and messages expire, are removed, arrive twice and are requeued.
+Stores and replicas acknowledge in any order. Replicas join and drop, the guard is suspended and
+resumed, and the member steps down and leads again. Messages expire, are removed, arrive twice and are
+requeued.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ async def test_a_full_disk_ends_it_and_room_begins_it_again_each_once() -> None:
 
 
 async def test_a_member_that_does_not_follow_is_not_made_to_by_its_disk() -> None:
-    """It has not started yet, it serves, or it has stopped."""
+    """The backup part has not started, or the member serves, or it has stopped."""
     backups = Backups()
     await backups.measured(FULL)
     await backups.measured(EMPTY)

@@ -122,7 +122,7 @@ def test_every_row_has_a_scenario() -> None:
 
 @pytest.mark.parametrize("row", SCENARIOS, ids=name)
 async def test_a_member_with_an_arbiter_takes_every_row(row: tuple[Role, Move], parts: Parts) -> None:
-    """It moves through the calls of its backup, its replica set and its broker."""
+    """Each move consists of calls of the member's backup, replica set and broker."""
     await run(parts.member, row)
     assert WITH_ARBITER[row] in {membership.role for membership in parts.host.shown}
     assert parts.host.shown[-1] == parts.member.membership

@@ -110,7 +110,7 @@ async def test_a_short_life_ends_on_a_member_whose_clock_is_behind(tmp_path: Pat
 
 
 async def test_catching_up_corrects_what_a_member_with_a_wrong_clock_has_kept(tmp_path: Path) -> None:
-    """Its clock is corrected while it is down: the times in its store are meaningless now."""
+    """The member's clock is corrected while it is down, so the times in its store are meaningless."""
     clocks = Clocks(tmp_path, {"b": -3 * HOUR})
     async with Cluster(tmp_path, wrappers=clocks.wrappers) as cluster:
         a, b = await cluster.pair()

@@ -40,7 +40,7 @@ async def failed_over(pair: Pair, acknowledged: list[tuple[bytes, Any]]) -> list
 
 
 async def test_a_replica_is_ready_only_when_it_has_the_dequeues_from_its_catch_up() -> None:
-    """Its link is full for a while: acknowledgements alone must not make it ready."""
+    """The replica's link is full for a while. Acknowledgements alone must not make it ready."""
     pair = await sent_all(3)
     taker = Taker(pair.queue)
     pair.data.credit = 0

@@ -32,7 +32,7 @@ async def test_the_old_primary_steps_down_and_follows_the_forced_one(tmp_path: P
 
 @pytest.mark.slow
 async def test_a_primary_that_is_asked_reads_the_arbiter_at_once(tmp_path: Path) -> None:
-    """Its answer is its new role; the interval is longer than this test."""
+    """The answer is the new role. The regular interval is longer than this test."""
     async with Cluster(tmp_path, arguments=("--arbiter-interval", "3600")) as cluster:
         a, b = await cluster.pair()
         await b.stop()

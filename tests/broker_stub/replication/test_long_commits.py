@@ -139,7 +139,7 @@ async def test_a_primary_whose_disk_hangs_in_the_middle_of_a_commit_steps_down(t
 @pytest.mark.slow
 @pytest.mark.parametrize("catches_up", [False, True])
 async def test_the_largest_message_leaves_a_pair_as_it_was(tmp_path: Path, catches_up: bool) -> None:
-    """It is within the command's time-out; the member announces 256 MiB.
+    """The commit ends within the command's time-out; the member announces 256 MiB.
 
     The tests above cover a commit longer than a time-out; they wait for checks, not for time.
     """

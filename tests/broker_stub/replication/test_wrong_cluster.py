@@ -56,7 +56,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
 
 
 async def test_a_member_started_with_another_clusters_list_erases_nothing(two: Two) -> None:
-    """Its generation stays, too: with its own list it becomes primary, and has every message."""
+    """The member's generation stays, too: with its own list it becomes primary, with every message."""
     stray = two.stray(two.ours.store, "stray", arbiter="ours")
     before = await contents(two.ours.store)
     await stray.start()
@@ -86,7 +86,7 @@ async def test_a_member_does_not_start_with_another_clusters_arbiter(two: Two) -
 
 @pytest.mark.slow
 async def test_a_new_member_joins_no_cluster_but_that_of_its_arbiter(two: Two) -> None:
-    """It would be counted as ready there, and could never take over."""
+    """Otherwise it would count as ready there, and could never take over."""
     stray = two.stray(two.folder / "new", "stray", arbiter="ours")
     await stray.start()
     try:

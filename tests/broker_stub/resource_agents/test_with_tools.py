@@ -22,7 +22,7 @@ MISSING = OCF_TESTER is None or shutil.which("xmllint") is None
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A world-readable folder: ``ocf-tester`` also runs the agent as the user nobody."""
+    """A world-readable folder: ``ocf-tester`` runs the agent also as an unprivileged user."""
     with tempfile.TemporaryDirectory(prefix="broker-stub-agent-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)

@@ -217,7 +217,7 @@ def test_the_password_is_the_first_line(tmp_path: Path) -> None:
     assert PasswordFiles(tmp_path).read(str(path)) == "p\u00e4ss w\u00f6rd"
 
 
-# -- what is stored ---------------------------------------------------------------------------------
+# -- stored passwords --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

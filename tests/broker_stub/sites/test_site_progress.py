@@ -145,7 +145,7 @@ async def test_the_progress_is_corrected_from_the_events() -> None:
     assert cell.reported() == [(Op.ENQUEUE, 1, 1)]
 
 
-# -- what waits for what ----------------------------------------------------------------------------
+# -- dependencies between steps -----------------------------------------------------------------
 
 
 class Replica:

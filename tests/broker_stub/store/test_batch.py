@@ -84,7 +84,7 @@ def test_one_message_is_written_again_however_large_it_is() -> None:
 
 @pytest.mark.usefixtures("_two_fit")
 def test_what_becomes_of_a_message_changes_its_rewrite_that_was_left() -> None:
-    """It also holds with a statement between."""
+    """Also with another statement between them."""
     for statement in (False, True):
         rest = batch_of(*((1, number) for number in range(1, 7)), (2, 9)).split()
         if statement:

@@ -1,6 +1,6 @@
-"""A pair of ActiveMQ Classic brokers with a shared store, the engine of Amazon MQ.
+"""A pair of ActiveMQ Classic brokers with a shared store; Amazon MQ runs this engine.
 
-The one that holds the lock of the store serves.  The other one opens no port before it has the lock.
+The member that holds the store's lock serves. The passive one opens no port until it has the lock.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tests.brokers.topology import Fault, Launch, Served, Stored
 from tests.dnsmasq import free_port
 
 _JAVA = ("-Xms128M", "-Xmx384M", "-XX:+UseSerialGC")
-# The lock is looked at twice a second: ten seconds, the default, would be most of an outage.
+# Milliseconds between two tries to lock. The default of ten seconds would be most of an outage.
 _LOCK_MILLISECONDS = 500
 FEW = 2
-"""Connections that each member takes at its second port (``ActiveMQ.few``)."""
+"""The limit of connections at each member's second port (``ActiveMQ.few``)."""
 _XML = """\
 <beans xmlns="http://www.springframework.org/schema/beans"
        xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
@@ -47,8 +47,8 @@ _XML = """\
 class ActiveMQ:
     """See ``BrokerCluster``.
 
-    :param elements: of ``activemq.xml``, for both brokers.
-    :ivar few: of each member, the address that takes ``FEW`` connections and no more.
+    :param elements: more elements of ``activemq.xml``, for both brokers.
+    :ivar few: each member's address that allows only ``FEW`` connections.
     """
 
     name = "activemq"

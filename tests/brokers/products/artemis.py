@@ -1,4 +1,4 @@
-"""Artemis on this machine: a pair in one of three ways, or one broker.
+"""Artemis on this machine: a pair of one of three kinds, or a single broker.
 
     cluster = Artemis(Kind.LOCKED, Launch(tmp_path))
     try:
@@ -7,8 +7,8 @@
     finally:
         await cluster.stop()
 
-The passive member refuses TCP.  It is in sync when its log says so after it began to wait for the last time:
-AMQ221024 (replication), AMQ221031 (a shared store, where there is nothing to sync).
+The passive member refuses TCP. It is in sync if its log says so after it last began to wait: AMQ221024
+(replication), AMQ221031 (a shared store, where nothing needs syncing).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from tests.dnsmasq import free_port
 _JAVA = ("-Xms256M", "-XX:+UseSerialGC", "-Dlog4j2.disableJmx=true")
 _MAIN = "org.apache.activemq.artemis.boot.Artemis"
 _IN_SYNC = {Kind.LOCKED: "AMQ221024", Kind.QUORUM: "AMQ221024", Kind.SHARED: "AMQ221031"}
-# It becomes active, or a passive one begins again: AMQ221070 and AMQ221002 say so within one process.
+# The member becomes active, or a passive one starts over: AMQ221070 and AMQ221002 within one process.
 _NOT_IN_SYNC = "AMQ2210(07|10|32|37|70|02)|AMQ221109|Backup Server version|awaiting connection"
-# The primary sends files to its backup, and gives it up after ``connection-ttl``: a backup that was busy says
-# that it is in sync a moment later, and would not take over.
+# The primary sends files to its backup, and drops it after ``connection-ttl``. A busy backup may log
+# afterwards that it is in sync, but would not take over.
 _SENDS, _GAVE_UP = "AMQ221025", "AMQ222092"
-# After SIGSTOP or a partition both members of a pair with a vote are active, for good: it has no majority.
+# After SIGSTOP or a partition both members of a voting pair stay active: neither has a majority.
 _SPLITS = frozenset({Fault.PAUSE})
 
 
 class Artemis:
     """See ``BrokerCluster``.
 
-    :param settings: what is to differ from the usual.
+    :param settings: the deviations from the usual configuration.
     """
 
     detects_duplicates = True
@@ -79,7 +79,7 @@ class Artemis:
         return f"amqp://{USER}:{PASSWORD.replace(' ', '%20')}@{self.group.addresses}"
 
     async def start_process(self) -> None:
-        """Start the first member, and wait until it listens: a router takes no sender itself."""
+        """Start the first member, and wait until it listens. A router itself attaches no sender."""
         write(self._instance(0))
         self._processes[0].start()
 
@@ -95,7 +95,7 @@ class Artemis:
             write(self._instance(number))
         self.members[0].process.start()
         if self._kind is Kind.SHARED:
-            await self.group.primary()  # or the backup might be first to have the journal
+            await self.group.primary()  # otherwise the backup might open the journal first
         await self.whole()
 
     async def stop(self) -> None:
@@ -105,11 +105,12 @@ class Artemis:
     async def inject(self, fault: Fault) -> float:
         """See ``BrokerCluster``.
 
-        A backup that is not in sync would not take over; on a busy machine it may lose its primary by itself.
+        A backup that is not in sync would not take over. On a busy machine it may lose its primary without
+        a fault.
         """
         await self.whole()
         if fault is Fault.PAUSE:
-            # Either may find out late that it has lost the other one meanwhile.
+            # Either member may notice late that it has lost its peer meanwhile.
             self._steady_seconds = CONNECTION_TTL / 1000
         if fault is not Fault.FAILBACK:
             return await self.group.inject(fault)
@@ -185,13 +186,13 @@ class Artemis:
 
 
 class Log(Protocol):
-    """What a member printed since its last start; see ``MemberProcess.last``."""
+    """A member's output since its last start; see ``MemberProcess.last``."""
 
     def last(self, pattern: str) -> int: ...
 
 
 def is_in_sync(kind: Kind, passive: Log, primary: Log) -> bool:
-    """Whether the backup says so, and the primary has not given it up since."""
+    """Return whether the backup is in sync, and the primary has not dropped it since."""
     if primary.last(_GAVE_UP) > primary.last(_SENDS):
         return False
     return passive.last(_IN_SYNC[kind]) > passive.last(_NOT_IN_SYNC)

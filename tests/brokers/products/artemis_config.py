@@ -1,12 +1,12 @@
-"""The files of an Artemis instance, as ``artemis create`` lays them out, with no more in them than is used.
+"""The files of an Artemis instance, in the layout of ``artemis create``, with only the settings in use.
 
-Each function returns a part of ``broker.xml``.  What a matrix run needs differs from the defaults in this:
+Each function returns a part of ``broker.xml``. It differs from the defaults in these points:
 
-* Addresses that a client makes are ANYCAST: the default for a bare AMQP client is MULTICAST.
-* ``check-period`` and ``connection-ttl`` of the cluster connection are short: members give up a silent host
-  after seconds, not after a minute.
-* The members know each other by static connectors: there is no multicast on loopback.
-* Replication keeps few old journals, or the twentieth failover would find a full disk.
+* Addresses made by clients are ANYCAST. The default for a bare AMQP client is MULTICAST.
+* ``check-period`` and ``connection-ttl`` of the cluster connection are short, so that members drop a
+  silent host after seconds instead of a minute.
+* The members find each other by static connectors, as loopback has no multicast.
+* Replication keeps few old journals. Otherwise the twentieth failover would find a full disk.
 
 Source: the schema ``artemis-configuration.xsd`` of the distribution, and its user manual, chapters "High
 Availability and Failover", "Network Isolation" and "Broker Connections".
@@ -24,30 +24,30 @@ from haclient.cluster_url.endpoint import Endpoint
 USER, PASSWORD = "admin", "secret of admin"
 _CLUSTER_USER, _CLUSTER_PASSWORD = "cluster", "secret of cluster"
 _LOCK_MANAGER = "org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager"
-# Milliseconds.  On two busy cores a JVM was seen to be silent for over 4 s, and lost its replica for it.
+# Milliseconds. On two busy cores a JVM was once silent for over 4 s, and lost its replica.
 _CHECK_PERIOD, CONNECTION_TTL = 500, 12_000
 
 
 class Kind(enum.Enum):
-    """How two members share one role."""
+    """The number of members, and how two agree on the active one."""
 
     LOCKED = "locked"
-    """Replication; whoever holds a file lock is active."""
+    """Replication; the holder of a file lock is active."""
     SHARED = "shared"
-    """One journal; whoever holds its lock is active."""
+    """One shared journal; the holder of its lock is active."""
     QUORUM = "quorum"
-    """Replication; a backup that loses its primary asks the others, and in a single pair there are none."""
+    """Replication; a backup that loses its primary asks the other members. A single pair has none."""
     SINGLE = "single"
     """One broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What becomes of messages for addresses that are full.
+    """The policy for messages to full addresses.
 
-    :ivar match: of the addresses, for example ``block.#``.
+    :ivar match: a pattern for the addresses, for example ``block.#``.
     :ivar policy: PAGE, BLOCK, DROP or FAIL.
-    :ivar max_bytes: when an address is full.
+    :ivar max_bytes: the size at which an address is full.
     """
 
     match: str
@@ -57,18 +57,19 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a test wants otherwise.
+    """A test's deviations from the usual configuration.
 
-    :ivar anycast: what addresses made by clients are; ``False`` leaves Artemis' default, MULTICAST.
-    :ivar unmade: an address that is not made when clients ask for it, as all others are.
-    :ivar guests: let in clients without a known name.
-    :ivar limits: of some addresses, or of all (``#``).
-    :ivar id_cache: how many ids the duplicate detection of an address remembers.
-    :ivar advertised: what each member tells of itself to the others and to clients, ``host:port`` in their
-        order; an empty one is where it listens.
-    :ivar redirects_to: a connection router redirects every client to the first of these that is there.
-    :ivar heap: of Java, in MiB; 512 are for some ten thousand messages, and too few for as many queues.
-    :ivar mirror_to: the broker that has everything before a client's message is accepted.
+    :ivar anycast: make addresses that clients create ANYCAST; ``False`` leaves Artemis' default,
+        MULTICAST.
+    :ivar unmade: an address that is not created on demand, unlike all others.
+    :ivar guests: admit clients without a known user name.
+    :ivar limits: limits of some addresses, or of all (``#``).
+    :ivar id_cache: the number of ids that an address's duplicate detection remembers.
+    :ivar advertised: the ``host:port`` that each member announces to the others and to clients, in their
+        order; an empty one means its listening address.
+    :ivar redirects_to: a connection router redirects every client to the first of these that is up.
+    :ivar heap: Java's heap in MiB. 512 suffice for some ten thousand messages, but not for as many queues.
+    :ivar mirror_to: the broker that must have a client's message before it is accepted.
     """
 
     anycast: bool = True
@@ -84,10 +85,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One member's part in the configuration.
+    """One member's part of the configuration.
 
-    :ivar number: 0 is the one that starts as the primary.
-    :ivar store: the folder of its journal; one for both members with a shared store.
+    :ivar number: 0 for the member that starts as primary.
+    :ivar store: the folder of its journal; the same for both members with a shared store.
     :ivar listen: the address of its acceptor.
     :ivar connectors: ``host:port`` of all members, as they reach each other.
     """
@@ -104,7 +105,7 @@ class Instance:
 
 
 def write(instance: Instance) -> None:
-    """Make the folder of the instance."""
+    """Create the folder of the instance."""
     for name in ("etc", "data", "tmp"):
         (instance.folder / name).mkdir(parents=True, exist_ok=True)
     instance.store.mkdir(parents=True, exist_ok=True)
@@ -122,7 +123,7 @@ def write(instance: Instance) -> None:
 
 
 def broker(instance: Instance) -> str:
-    """The whole ``broker.xml``."""
+    """Return the whole ``broker.xml``."""
     store = escape(str(instance.store))
     clustered = instance.kind is not Kind.SINGLE
     return f"""\

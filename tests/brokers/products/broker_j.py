@@ -1,7 +1,7 @@
-"""Broker-J on this machine: a group of three nodes with BDB JE's replication, of which a majority elects.
+"""Broker-J on this machine: three nodes with BDB JE's replication, which elect a master by majority.
 
-A node that is no master has an AMQP port and no virtual host: it refuses the Open with ``amqp:not-found``.
-Mastership is moved, and looked at, over REST.
+A replica has an AMQP port but no virtual host: it refuses the Open with ``amqp:not-found``. REST moves the
+mastership and shows each node's role.
 
 Source: the broker's own documentation, chapters "High Availability" and "REST API".
 """
@@ -26,11 +26,11 @@ from tests.dnsmasq import free_port
 
 _USER, _PASSWORD = "guest", "guest"
 _HOST = "group"
-"""The group's name, and that of its virtual host: what a client says in the ``hostname`` of its Open."""
+"""The name of the group and of its virtual host; clients send it as the ``hostname`` of their Open."""
 _SIZE = 3
 _JAVA = ("-Xms128M", "-Xmx384M", "-XX:MaxDirectMemorySize=256M", "-XX:+UseSerialGC")
 _REST_SECONDS = 10.0
-# Addresses are made by their first use, as durable queues.
+# Addresses are created on first use, as durable queues.
 _QUEUES = {
     "pattern": ".*",
     "nodeType": "queue",
@@ -43,8 +43,8 @@ _QUEUES = {
 class BrokerJ:
     """See ``BrokerCluster``.
 
-    :param guests: a second port of each node lets in clients without a name, and to the virtual host without
-        its name; ``url`` has those ports then.
+    :param guests: ``url`` names a second port of each node, which admits clients without a user name or a
+        virtual host.
     """
 
     name = "broker-j"
@@ -75,7 +75,7 @@ class BrokerJ:
         await self.group.open_routes(self._launch.fault)
         for node in self._nodes:
             node.configure(self._nodes)
-        # The first one makes the group, which the others join.
+        # The first node creates the group, which the others join.
         self.members[0].process.start()
         await self.group.primary()
         await self.whole()
@@ -117,7 +117,7 @@ class BrokerJ:
 
 
 class _Node:
-    """One node: its configuration, and what REST says of it."""
+    """One node: its configuration, and its role by REST."""
 
     def __init__(self, number: int, folder: Path) -> None:
         self._name = f"node-{number}"
@@ -130,21 +130,21 @@ class _Node:
         work, lib = self._folder, installed.BROKER_J / "lib"
         configuration = ("-icp", str(work / "initial.json"), "-sp", str(work / "config.json"))
         main = ("-cp", f"{lib}/*", "org.apache.qpid.server.Main", *configuration)
-        # Nothing that it is told by the environment is to be taken.
+        # The environment must not configure the node.
         command = ("java", *_JAVA, f"-DQPID_WORK={work}", f"-Djava.io.tmpdir={work}", *main)
         process = MemberProcess(f"broker-j {self._name}", command, work / "log")
         self.member = Member(process, Endpoint(host, free_port(host)))
 
     def configure(self, nodes: list[_Node]) -> None:
-        """Write what the node starts with for the first time; later it keeps its own configuration."""
+        """Write the configuration for the first start; afterwards the node keeps its own."""
         (self._folder / "initial.json").write_text(json.dumps(self._configuration(nodes), indent=1))
 
     async def take_mastership(self) -> None:
-        """Have the group elect this node."""
+        """Make the group elect this node."""
         await self._ask("PUT", {"role": "MASTER"})
 
     async def role(self) -> str:
-        """MASTER, REPLICA, or anything else while it is on its way."""
+        """Return MASTER, REPLICA, or another value during a transition."""
         if not self.member.process.running:
             return "gone"
         try:

@@ -1,4 +1,4 @@
-"""Bodies that flow through haclient all the time: those that were settled must be stored at the end."""
+"""A continuous flow of messages through haclient; every settled body must be stored at the end."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from haclient import Message, aio
 from haclient.outcome import Outcome
 
-# Some hundred messages a second: enough to have some on their way at any time.
+# Some hundred messages a second, so that some are in flight at any time.
 _BURST, _PAUSE_SECONDS = 20, 0.02
-# A broker that takes over, on a busy machine.
+# Seconds for a broker to take over on a busy machine.
 _PATIENCE = 120.0
 
 
 class Flow:
-    """What became of the bodies so far.
+    """The outcomes of the bodies so far.
 
     :ivar settled: the bodies that the broker accepted.
     """
@@ -27,9 +27,9 @@ class Flow:
         self._changed = asyncio.Event()
 
     async def goes_on(self, count: int = 100) -> None:
-        """Wait until so many more were settled.
+        """Wait until ``count`` more bodies are settled.
 
-        :raises BaseException: what a send failed with.
+        :raises BaseException: the error of a failed send.
         """
         goal = len(self.settled) + count
         async with asyncio.timeout(_PATIENCE):
@@ -64,9 +64,9 @@ class Flow:
 
 @asynccontextmanager
 async def flowing(connection: aio.Connection, address: str, *capabilities: str) -> AsyncIterator[Flow]:
-    """Bodies flow until the block ends, and every outcome is known after it.
+    """Send bodies until the block ends, and then wait for every outcome.
 
-    :param capabilities: of the target.
+    :param capabilities: the capabilities of the target.
     """
     flow = Flow()
     sender = await connection.create_sender(address, capabilities=capabilities, timeout=_PATIENCE)

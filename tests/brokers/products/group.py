@@ -1,6 +1,6 @@
-"""What every launcher does with its members, whatever the product: faults, and the wait for a primary.
+"""The members of a cluster, of any product: faults, and waiting for a primary.
 
-The product says how a member starts, and what "in sync" means; the rest is here.
+The product defines how a member starts and when it is in sync.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tests.brokers.topology import (
 from tests.brokers.vip import Vip
 
 _POLL_SECONDS = 0.05
-# A group of three JVMs on two busy cores elects in some 10 s; after both were down, they start as well.
+# Three JVMs on two busy cores elect in some 10 s. After BOTH_DOWN they must start as well.
 _SERVING_SECONDS = BOTH_DOWN_SECONDS + 120.0
 _VIP = "VIP"
-# How often a VIP looks whether its primary is there, as the managers of such addresses do.
+# Seconds between a VIP's checks of its primary, as in managers of such addresses.
 _VIP_SECONDS = 0.5
 PROBE = "judge.probe"
 """The queue that ``serving`` attaches to."""
 COMMON = frozenset({Fault.KILL, Fault.STOP, Fault.PAUSE, Fault.SILENCE, Fault.BOTH_DOWN, Fault.VIP})
-"""The faults that ``Group.inject`` makes."""
+"""The faults that ``Group.inject`` implements."""
 
 
 class Process(Protocol):
@@ -64,10 +64,10 @@ class Process(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A process, where it listens, and where clients look for it.
+    """A process, its own address, and the address that clients use.
 
-    :ivar route: a forwarder in front of it, where the fault needs one.
-    :ivar refusal: why it last took no sender.
+    :ivar route: a forwarder in front of the process, if the fault needs one.
+    :ivar refusal: why the member last refused a sender.
     """
 
     process: Process
@@ -77,19 +77,19 @@ class Member:
 
     @property
     def seen(self) -> Endpoint:
-        """Where clients and other members look for it."""
+        """Return the address that clients and other members use."""
         return Endpoint(self.route.host, self.route.port) if self.route else self.endpoint
 
 
 @dataclass(slots=True)
 class Group:
-    """Members of one cluster.
+    """The members of one cluster.
 
     :ivar probe: the address that ``serving`` attaches to.
-    :ivar alone: whether nobody takes over, so that a member that went down is started again at once.
-    :ivar vip: an address that follows the primary, where the fault needs one.
-    :ivar sends: whether a member that takes the sender still has to accept a message: a node without a
-        majority takes every sender.
+    :ivar alone: whether the cluster has one member, which is restarted at once after a fault.
+    :ivar vip: an address that follows the primary, if the fault needs one.
+    :ivar sends: whether a member must also accept a message: a node without a majority attaches every
+        sender.
     """
 
     members: Sequence[Member]
@@ -103,13 +103,13 @@ class Group:
 
     @property
     def addresses(self) -> str:
-        """The members' or the VIP's ``host:port``, as in a cluster URL."""
+        """Return the ``host:port`` of the VIP, or of every member, as in a cluster URL."""
         if self.vip is not None:
             return self.vip.address
         return ",".join(member.seen.authority for member in self.members)
 
     async def open_routes(self, fault: Fault) -> None:
-        """Make the forwarders that a fault needs; before the members are configured and started."""
+        """Open the forwarders that a fault needs, before the members are configured and started."""
         if fault is Fault.SILENCE:
             for member in self.members:
                 target = Peer(member.endpoint.host, member.endpoint.port)
@@ -120,7 +120,7 @@ class Group:
             self._later(self._follow(self.vip), _VIP)
 
     async def stop(self) -> None:
-        """End every process and forwarder."""
+        """Stop every process and forwarder."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -132,10 +132,10 @@ class Group:
         finally:
             await self._stack.aclose()
 
-    # -- who serves -----------------------------------------------------------------------------
+    # -- the primary ------------------------------------------------------------------------------
 
     async def accepts(self, member: Member) -> bool:
-        """Whether a member takes a sender, at its own address."""
+        """Return whether a member accepts at its own address."""
         if not member.process.running:
             return False
         return await self._accepts_at(member, member.endpoint)
@@ -146,14 +146,14 @@ class Group:
         return not member.refusal
 
     async def primary(self) -> Member:
-        """The member that accepts, sooner or later.
+        """Wait for a member that accepts, and return it.
 
-        :raises ClusterError: when none does in time.
+        :raises ClusterError: if none accepts in time.
         """
         return (await self._first_to_accept())[0]
 
     async def serving(self) -> Served:
-        """See ``BrokerCluster.serving``; a VIP serves once it leads to a primary."""
+        """See ``BrokerCluster.serving``. A VIP serves once it points at a primary."""
         member, served = await self._first_to_accept()
         if self.vip is None:
             return served
@@ -166,9 +166,9 @@ class Group:
                 await asyncio.sleep(_POLL_SECONDS)
 
     async def refusing(self, member: Member) -> float:
-        """Wait until a member that accepted does so no longer; the moment at which it did not."""
+        """Wait until a member no longer accepts, and return the moment."""
         async with self._limit(f"{member.process.name} still accepts"):
-            while await self.accepts(member):  # noqa: ASYNC110 - nobody tells
+            while await self.accepts(member):  # noqa: ASYNC110 - nothing signals it
                 await asyncio.sleep(_POLL_SECONDS)
         return time.monotonic()
 
@@ -194,16 +194,16 @@ class Group:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
-        """Wait until what the product says of its members is so.
+        """Wait until a condition of the product holds.
 
-        :raises ClusterError: when it is not in time.
+        :raises ClusterError: if it does not hold in time.
         """
         async with self._limit(f"no {what}"):
-            while not await condition():  # noqa: ASYNC110 - nobody tells
+            while not await condition():  # noqa: ASYNC110 - nothing signals it
                 await asyncio.sleep(_POLL_SECONDS)
 
     def failed(self, what: str) -> ClusterError:
-        """An error with the tails of the members' logs."""
+        """Return an error with the tails of the members' logs."""
         tails = (f"{member.process.tail()}\n-- answered {member.refusal}" for member in self.members)
         return ClusterError("\n".join((what, *tails)))
 
@@ -218,7 +218,7 @@ class Group:
     # -- faults ---------------------------------------------------------------------------------
 
     async def inject(self, fault: Fault) -> float:
-        """Make one of the ``COMMON`` faults; see ``BrokerCluster.inject``."""
+        """Inject one of the ``COMMON`` faults; see ``BrokerCluster.inject``."""
         primary = await self.primary()
         began = time.monotonic()
         if fault is Fault.PAUSE:
@@ -227,7 +227,7 @@ class Group:
         elif fault is Fault.STOP:
             await primary.process.stop()
         elif fault is Fault.BOTH_DOWN:
-            # The primary first: without it the other has nothing to settle, and no time to take over.
+            # The primary first: the backup then has nothing to settle, and no time to take over.
             for member in sorted(self.members, key=lambda member: member is not primary):
                 member.process.send_kill()
             await asyncio.gather(*(member.process.kill() for member in self.members))
@@ -243,7 +243,7 @@ class Group:
         return began
 
     def start_all(self) -> None:
-        """Start the members that are down; the way to them is open again."""
+        """Restart the members that are down, and reopen their routes."""
         for member in self.members:
             if member.route is not None:
                 member.route.release()
@@ -251,31 +251,32 @@ class Group:
                 member.process.start()
 
     async def whole(self) -> None:
-        """The part of ``BrokerCluster.whole`` that is the same for all: faults have ended, members run.
+        """Do the part of ``BrokerCluster.whole`` that all products share: await the end of the faults, start
+        all members.
 
-        :raises ClusterError: when nobody serves in time.
+        :raises ClusterError: if no member accepts in time.
         """
         await asyncio.gather(*self._scheduled())
         self.start_all()
         await self.primary()
 
     async def _start_later(self, last: Member) -> None:
-        """Start all, the last primary first, as an operator would: nobody has more than it."""
+        """Start all members, the last primary first as an operator would: no member has more messages."""
         await asyncio.sleep(BOTH_DOWN_SECONDS)
         last.process.start()
         self.start_all()
 
     async def _follow(self, vip: Vip) -> None:
-        """Lead the VIP to the primary, and nowhere while there is none."""
+        """Point the VIP at the primary, and close it while there is none."""
         while True:
             member = await self.primary()
             await vip.lead(Peer(member.endpoint.host, member.endpoint.port))
-            while await self.accepts(member):  # noqa: ASYNC110 - nobody tells
+            while await self.accepts(member):  # noqa: ASYNC110 - nothing signals it
                 await asyncio.sleep(_VIP_SECONDS)
             await vip.leave()
 
     def _scheduled(self) -> list[asyncio.Task[None]]:
-        """What is still to happen of the faults."""
+        """Return the pending tasks of the faults."""
         return [task for task in self._tasks if task.get_name() != _VIP]
 
     def _later(self, work: Coroutine[None, None, None], name: str) -> None:
@@ -283,10 +284,10 @@ class Group:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- what is stored -------------------------------------------------------------------------
+    # -- stored messages ---------------------------------------------------------------------------
 
     async def drain(self, address: str) -> list[Stored]:
-        """See ``BrokerCluster.drain``: receive until a whole connection brought nothing."""
+        """See ``BrokerCluster.drain``. Receives until a whole connection yields nothing."""
         stored: list[Stored] = []
         while True:
             primary = await self.primary()

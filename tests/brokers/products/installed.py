@@ -1,4 +1,4 @@
-"""Where the brokers are that ``scripts/setup_brokers.sh`` unpacks, and what is missing of them."""
+"""The folders of the brokers that ``scripts/setup_brokers.sh`` unpacks, and the check for missing parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEBIAN_13 = CACHE / "debian-13"
 
 
 def missing(product: str, folder: Path) -> str:
-    """Why a product of Java cannot be started here; empty when it can."""
+    """Return why a Java product cannot be started here; empty if it can."""
     if not folder.is_dir():
         return f"{product} is not installed: scripts/setup_brokers.sh installs it"
     absent = [tool for tool in ("java", "setpriv") if shutil.which(tool) is None]

@@ -1,6 +1,6 @@
-"""A member as a process: started, stopped, paused and killed by its id, with a log to look into.
+"""A member as a process, with a log: started, stopped, paused and killed by its id.
 
-It ends with the process that started it, however that ends (``setpriv --pdeathsig``, Linux).
+It ends whenever its parent process ends (``setpriv --pdeathsig``, Linux).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.brokers.topology import ClusterError
 
 _POLL = 0.05
-# A JVM writes what it has and closes its journal; on a busy machine that takes some seconds.
+# Seconds for a JVM to flush and close its journal on a busy machine.
 _STOP_SECONDS = 60.0
 _TAIL_LINES = 30
 
@@ -25,9 +25,9 @@ _TAIL_LINES = 30
 class MemberProcess:
     """One process at a time.
 
-    :param command: what to run, with its arguments.
-    :param log: the file that gets what it prints, over all starts.  The process works in its folder, so that
-        what it writes beside its data (Broker-J: ``derby.log``) is there.
+    :param command: the program and its arguments.
+    :param log: the file for the output of all starts. The process works in this file's folder, so that
+        stray files (Broker-J: ``derby.log``) stay there.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
@@ -39,11 +39,11 @@ class MemberProcess:
 
     @property
     def running(self) -> bool:
-        """Whether there is a process; a paused one counts."""
+        """Return whether the process exists, even if it is paused."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it; what ``said`` and ``tail`` look into begins here."""
+        """Start the process. ``said`` and ``tail`` cover its output from here."""
         if self.running:
             raise AssertionError(f"{self.name} runs already")
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
@@ -57,31 +57,31 @@ class MemberProcess:
             )
 
     def send_kill(self) -> None:
-        """SIGKILL, if it is there."""
+        """Send SIGKILL if the process runs."""
         self._signal(signal.SIGKILL)
 
     async def kill(self) -> None:
-        """SIGKILL, if it is there; return when it is gone."""
+        """Send SIGKILL if the process runs, and wait until it is gone."""
         self.send_kill()
         await self._gone()
 
     async def stop(self) -> None:
-        """SIGTERM, and wait for its end."""
+        """Send SIGTERM, and wait until the process ends."""
         self._signal(signal.SIGTERM)
         await self._gone()
 
     def pause(self) -> None:
-        """SIGSTOP; return when it has stopped."""
+        """Send SIGSTOP, and wait until the process has stopped."""
         self._signal(signal.SIGSTOP)
         if self._process is not None:
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._signal(signal.SIGCONT)
 
     def said(self) -> str:
-        """What it printed since its last start."""
+        """Return the output since the last start."""
         if not self._log.exists():
             return ""
         with self._log.open("rb") as log:
@@ -89,11 +89,11 @@ class MemberProcess:
             return log.read().decode(errors="replace")
 
     def last(self, pattern: str) -> int:
-        """Where in ``said`` a pattern was found last, -1 if nowhere."""
+        """Return the offset of a pattern's last match in ``said``, or -1."""
         return max((found.start() for found in re.finditer(pattern, self.said())), default=-1)
 
     def tail(self) -> str:
-        """The end of its log, with its name."""
+        """Return the end of the log, with the member's name and state."""
         lines = self.said().splitlines()[-_TAIL_LINES:]
         state = "runs" if self.running else f"ended with {self._process and self._process.returncode}"
         return "\n".join((f"-- {self.name} {state}; {self._log}:", *lines))

@@ -11,7 +11,7 @@ from tests.interop.rabbitmq import RabbitMQ
 
 
 class OneNode:
-    """A node that serves."""
+    """A running node."""
 
     def __init__(self, rabbitmq: RabbitMQ) -> None:
         self.url = rabbitmq.url
@@ -19,7 +19,7 @@ class OneNode:
         self._declared = 0
 
     def declare(self, kind: str, **arguments: object) -> str:
-        """Make a queue of a kind, and return its name."""
+        """Declare a queue of this kind, and return its name."""
         self._declared += 1
         queue = {
             "name": f"q{self._declared}",
@@ -36,6 +36,6 @@ class OneNode:
 
 @contextmanager
 def one_node() -> Iterator[OneNode]:
-    """Start it, and stop it at the end."""
+    """Start a node, and stop it at the end."""
     with RabbitMQ(root=installed.DEBIAN_13) as rabbitmq:
         yield OneNode(rabbitmq)

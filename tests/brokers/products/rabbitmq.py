@@ -1,7 +1,7 @@
-"""One RabbitMQ node with its AMQP 1.0 plugin, that of ``tests/interop``.
+"""One RabbitMQ node with its AMQP 1.0 plugin, as in ``tests/interop``.
 
-Queues are made durable before anybody uses them: ``/queue/NAME`` would make a transient one, and
-``/amq/queue/NAME`` finds what is there.
+Queues are declared durable before use: ``/queue/NAME`` would create a transient one, and
+``/amq/queue/NAME`` finds the existing one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _PROBE = "/queue/judge.probe"
 
 
 def missing() -> str:
-    """Why it cannot be started here; empty when it can."""
+    """Return why RabbitMQ cannot be started here; empty if it can."""
     return "" if installed() else "RabbitMQ is not installed: scripts/setup_brokers.sh installs it"
 
 
 class RabbitMQCluster:
-    """The part of ``BrokerCluster`` that is the same for versions 3 and 4.
+    """The part of ``BrokerCluster`` that versions 3 and 4 share.
 
     :ivar group: its nodes; made by the subclass.
     """
@@ -55,7 +55,7 @@ class RabbitMQCluster:
 
 
 class OneRabbitMQ(RabbitMQCluster):
-    """See ``BrokerCluster``; that of a mirrored queue is in ``tests/interop``."""
+    """See ``BrokerCluster``. ``tests/interop`` has a cluster with a mirrored queue."""
 
     name = "rabbitmq"
     faults = frozenset({Fault.KILL, Fault.STOP, Fault.PAUSE, Fault.BOTH_DOWN})
@@ -81,7 +81,7 @@ class OneRabbitMQ(RabbitMQCluster):
         await self.group.whole()
 
     def queue(self, name: str) -> str:
-        """See ``BrokerCluster``; makes it, while the node runs."""
+        """See ``BrokerCluster``. Declares the queue while the node runs."""
         (member,) = self.group.members
         asking = bare.refusal(member.endpoint, ACCOUNT, f"/queue/{name}")
         refused: list[str] = []

@@ -1,7 +1,7 @@
 """Three nodes of RabbitMQ 4 with quorum queues: every node serves, and each queue has a leader.
 
-The programs are those of a Debian 13 in a folder (``tests.interop.rabbitmq``).  A victim is the node that
-most connections are at, or the one that leads the queue of the consumer: see ``Fault``.
+The nodes run in a Debian 13 in a folder (``tests.interop.rabbitmq``). A fault hits the node with the most
+connections, or the leader of the consumer's queue: see ``Fault``.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tests.interop.rabbitmq import Node, RabbitMQ
 
 _NODES = 3
 _PROBE = "judge.probe"
-# Of the judge's messages, which nobody receives.
+# The limit of the judge's probe queue, which has no consumers.
 _MAX_PROBES = 100
 _MOST_MEMORY = "0.000001"
 _USUAL_MEMORY = "0.6"
 
 
 def missing() -> str:
-    """Why it cannot be started here; empty when it can."""
+    """Return why RabbitMQ 4 cannot be started here; empty if it can."""
     if not rabbitmq.installed(installed.DEBIAN_13):
         return "RabbitMQ 4 is not installed: scripts/setup_brokers.sh installs it"
     return "" if os.geteuid() == 0 else "RabbitMQ 4 runs by chroot, for which only root has the rights"
@@ -116,7 +116,7 @@ class RabbitMQ4(RabbitMQCluster):
         await self.group.until(self._complete, "node in every queue")
 
     def queue(self, name: str) -> str:
-        """See ``BrokerCluster``; declares it."""
+        """See ``BrokerCluster``. Declares the queue."""
         self._declare(name, {})
         return address(name)
 
@@ -124,10 +124,10 @@ class RabbitMQ4(RabbitMQCluster):
         """See ``BrokerCluster``."""
         return await self.group.drain(address(name))
 
-    # -- what is so -----------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     async def _busiest(self) -> Node:
-        """The node that most clients are at; without any, the one that leads the queue."""
+        """Return the node with the most client connections; without any, the leader of the queue."""
         ports = {str(node.port): node for node in self._broker.nodes}
         rows = (await self._ask("list_connections", "port")).split()
         at = Counter(port for port in rows if port in ports)
@@ -136,7 +136,7 @@ class RabbitMQ4(RabbitMQCluster):
         return ports[at.most_common(1)[0][0]]
 
     async def _leader(self) -> Node:
-        """The node that leads the queue that was declared first after the probe."""
+        """Return the node that leads the queue declared first after the probe."""
         wanted = self._declared[1] if len(self._declared) > 1 else _PROBE
         for row in (await self._ask("list_queues", "name", "leader")).splitlines():
             name, _, leader = row.partition("\t")
@@ -161,7 +161,7 @@ class RabbitMQ4(RabbitMQCluster):
         return running.control(*arguments)
 
     def _declare(self, name: str, arguments: dict[str, object]) -> None:
-        """Make a quorum queue; the one that leads it is the node that is asked."""
+        """Declare a quorum queue at one node, which becomes its leader."""
         queue = {
             "name": name,
             "vhost": "/",
@@ -238,7 +238,7 @@ class RabbitMQ4(RabbitMQCluster):
 
 
 def address(name: str) -> str:
-    """Where a queue is for AMQP 1.0."""
+    """Return the AMQP 1.0 address of a queue."""
     return f"/queues/{quote(name, safe='')}"
 
 

@@ -1,4 +1,4 @@
-"""What ActiveMQ Classic takes once, how it refuses, and what an address of it is."""
+"""ActiveMQ Classic: container ids in use, refusals, and the meaning of its addresses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_factory_has_as_many_connections_as_it_wants(broker: ActiveMQ) -
 
 
 class _Deaf:
-    """A route whose broker does not see that the client has gone."""
+    """A route whose broker does not notice that the client is gone."""
 
     def __init__(self, host: str, port: int) -> None:
         self._to = host, port
@@ -157,7 +157,7 @@ async def test_it_does_not_share_subscriptions_and_keeps_none_that_nobody_finds_
                 await connection.subscribe("shared", name="team", durable=True, shared=True, strict=strict)
         sender = await connection.create_sender("shared", capabilities=["topic"])
         await sender.send(Message(body="kept by nobody"))
-    # A subscription that had stayed behind would be in the way, and have that message.
+    # A subscription left behind would be in use, and would have that message.
     async with aio.connect(broker.url) as connection:
         reader = await connection.create_receiver("shared", name="team|global", capabilities=["topic"])
         with pytest.raises(ReceiveTimeout):

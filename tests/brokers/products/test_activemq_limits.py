@@ -1,7 +1,7 @@
-"""Limits of ActiveMQ Classic that it does not announce: how large a message is, and how fast it is.
+"""Limits that ActiveMQ Classic does not announce: its message size, and its rate of connection setups.
 
-A message above its maxFrameSize fails alone.  It sets up many connections of one process for longer than one
-attempt may take.
+Only the message above its maxFrameSize fails. Many connections of one process together take longer to set
+up than one attempt may last.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def test_a_message_above_its_limit_fails_alone_among_others_after_three_lo
 
 
 async def _slow_down(process: MemberProcess) -> None:
-    """Let it run for a tenth of the time, as on a machine that is too small."""
+    """Let the process run a tenth of the time, as on an undersized machine."""
     try:
         while True:
             process.pause()

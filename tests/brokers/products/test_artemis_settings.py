@@ -1,4 +1,4 @@
-"""Artemis as it may be configured: full addresses, a small id cache, a router, a mirror, odd connectors."""
+"""Artemis in several configurations: full addresses, a small id cache, a router, a mirror, odd connectors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _url(*addresses: str, **options: str) -> str:
 
 
 async def test_a_full_address_and_a_wrong_password_say_what_is_wrong(tmp_path: Path) -> None:
-    """One broker for all of it: each start takes seconds."""
+    """All checks share one broker, since each start takes seconds."""
     async with _running(Kind.SINGLE, tmp_path, Settings(limits=_LIMITS)) as broker:
         with pytest.raises(AuthenticationFailed, match="it does not accept the user and the password"):
             await aio.connect(broker.url, user=USER, password="wrong")
@@ -68,7 +68,7 @@ async def test_a_full_address_and_a_wrong_password_say_what_is_wrong(tmp_path: P
 
 
 async def _fill(sender: aio.Sender) -> tuple[int, HaclientError | None]:
-    """Send until it does not go on; how many were accepted, and what the next one failed with."""
+    """Send until a send fails. Return the number of accepted messages and the error."""
     for number in range(_MORE_THAN_FIT):
         try:
             await sender.send(Message(body=_BODY), timeout=10)
@@ -78,9 +78,9 @@ async def _fill(sender: aio.Sender) -> tuple[int, HaclientError | None]:
 
 
 async def _blocks(connection: aio.Connection, broker: Artemis) -> None:
-    """No credit while it is full: the send is withdrawn, and a later one goes."""
+    """A full address gives no credit: the send is withdrawn, and a later one succeeds."""
     sender = await connection.create_sender("block.q")
-    # Artemis takes what it has given credit for, however full the address is; a new link gets none.
+    # Artemis accepts messages for granted credit however full the address is. A new link gets no credit.
     assert await _fill(sender) == (_MORE_THAN_FIT, None)
     late = await connection.create_sender("block.q")
     with pytest.raises(SendTimeout, match="gives no credit: is the queue full") as error:
@@ -97,7 +97,7 @@ async def _fails(connection: aio.Connection, broker: Artemis) -> None:
     assert 0 < accepted < _MORE_THAN_FIT
     assert isinstance(error, MessageNotAccepted)
     assert error.outcome.condition == "amqp:resource-limit-exceeded"
-    # From now on there is no credit either, until somebody receives.
+    # From now on there is no credit until a client receives.
     with pytest.raises(SendTimeout, match="gives no credit: is the queue full"):
         await sender.send(Message(body="late"), timeout=2)
     assert await _stored(broker, "fail.q") == {_BODY: accepted}
@@ -106,7 +106,7 @@ async def _fails(connection: aio.Connection, broker: Artemis) -> None:
 
 
 async def _drops(connection: aio.Connection, broker: Artemis) -> None:
-    """Accepted, and gone: nothing tells a client."""
+    """The message is accepted and dropped, without a sign to the client."""
     sender = await connection.create_sender("drop.q")
     assert await _fill(sender) == (_MORE_THAN_FIT, None)
     assert 0 < (await _stored(broker, "drop.q"))[_BODY] < _MORE_THAN_FIT
@@ -126,7 +126,7 @@ async def test_nothing_is_doubled_while_the_id_cache_is_as_large_as_the_window(t
 
 
 async def _opened(url: str) -> object:
-    """Where a new connection ends up."""
+    """Return the endpoint of a new connection."""
     async with aio.connect(url, timeout=120) as connection:
         return connection.endpoint
 
@@ -135,10 +135,10 @@ async def _opened(url: str) -> object:
 async def test_a_router_redirects_to_the_primary_before_while_and_after_it_fails_over(
     tmp_path: Path, fault: Fault
 ) -> None:
-    """A client that comes while its target is down gets in as well.
+    """A client that connects while its target is down gets in as well.
 
-    After a graceful stop the router redirects to the stopped target, for over two minutes: who names the
-    brokers beside it gets in.
+    After a graceful stop the router redirects to the stopped target for over two minutes. A client whose
+    URL also names the brokers gets in.
     """
     async with _running(Kind.SHARED, tmp_path / "pair", Settings()) as pair:
         targets = tuple(member.endpoint.authority for member in pair.members)
@@ -167,7 +167,7 @@ async def test_a_router_redirects_to_the_primary_before_while_and_after_it_fails
 
 
 async def test_a_mirror_has_everything_that_was_settled(tmp_path: Path) -> None:
-    """With ``sync``; the clients know both brokers."""
+    """The mirror has ``sync`` on, and the clients know both brokers."""
     async with _running(Kind.SINGLE, tmp_path / "copy", Settings()) as copy:
         there = copy.members[0].endpoint.authority
         async with _running(Kind.SINGLE, tmp_path / "first", Settings(mirror_to=there)) as first:
@@ -200,13 +200,13 @@ async def test_a_backup_that_is_advertised_where_nobody_answers_is_found_by_the_
 
 
 async def test_a_backup_that_is_advertised_at_another_port_is_found_there(tmp_path: Path) -> None:
-    """The URL knows the primary alone."""
+    """The URL names only the primary."""
     async with proxy(Peer("127.0.0.1", 1)) as other_port:
         settings = Settings(advertised=("", other_port.address))
         async with _running(Kind.SHARED, tmp_path, settings) as pair:
             primary, backup = (member.endpoint for member in pair.members)
             other_port.target = Peer(backup.host, backup.port)
-            # The primary tells of the backup once that has announced itself.
+            # The primary announces the backup once the backup has registered.
             url = _url(primary.authority, redirects="any")
             async with aio.connect(url) as connection, flowing(connection, "q") as flow:
                 await flow.goes_on()

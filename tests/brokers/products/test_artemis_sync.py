@@ -1,4 +1,4 @@
-"""When a backup of Artemis would take over, by what the logs of both members say."""
+"""``is_in_sync``: an Artemis backup would take over, by the logs of both members."""
 
 from __future__ import annotations
 

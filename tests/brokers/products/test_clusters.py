@@ -1,4 +1,4 @@
-"""Each launcher: its primary dies, a member serves with what was stored, and all is whole again."""
+"""Each launcher: the primary dies, a member serves with the stored messages, and the cluster recovers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.brokers import bare, clusters
 from tests.brokers.products.group import Group
 from tests.brokers.topology import BrokerCluster, Fault, Launch
 
-# JVMs on a busy machine with two cores; the waits inside have shorter bounds and say more.
+# JVMs on a busy machine with two cores. The waits inside have shorter bounds and better errors.
 pytestmark = [pytest.mark.brokers, pytest.mark.timeout(900)]
 
 _LAUNCHED = [name for name in clusters.NAMES if name != "pair"]

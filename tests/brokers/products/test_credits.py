@@ -1,4 +1,4 @@
-"""Each message comes once, whatever the credit, on the brokers that count in their own ways."""
+"""Each message is delivered once at any credit, on the brokers that count credit differently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member's process leaves nothing where the tests were started."""
+"""A member's process leaves no files in the folder where the tests were started."""
 
 from __future__ import annotations
 

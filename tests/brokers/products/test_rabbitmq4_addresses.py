@@ -1,4 +1,4 @@
-"""Addresses of RabbitMQ 4: the path of a queue, and its name where the link asks for a queue."""
+"""Addresses of RabbitMQ 4: a queue's path, or its bare name if the link asks for a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RabbitMQ 4 in a memory alarm: a send that gives up makes no copy, and the alarm is reported."""
+"""RabbitMQ 4 in a memory alarm: a send that gives up stores no copy, and the alarm is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def broker() -> Iterator[RabbitMQ]:
 
 
 async def _retried(sender: aio.Sender, body: int) -> int:
-    """Send as docs/producing.md says, and count the tries that failed; -1 if one may have arrived."""
+    """Send as docs/producing.md recommends. Return the number of failed tries; -1 if one may have arrived."""
     failed = 0
     while True:
         try:

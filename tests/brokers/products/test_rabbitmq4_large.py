@@ -1,4 +1,4 @@
-"""RabbitMQ 4 says in its Attach that a message has 16 MiB at most: a larger one fails at once, and alone."""
+"""RabbitMQ 4 announces 16 MiB as the largest message in its Attach. Only a larger message fails, at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def broker() -> Iterator[RabbitMQ]:
 async def test_a_message_above_16_mib_fails_alone_and_the_largest_below_arrives(broker: RabbitMQ) -> None:
     watch = Watch()
     async with await aio.connect(broker.url, on_event=watch) as connection:
-        # An exchange that no queue is bound to: it releases what arrives, and stores nothing.
+        # An exchange without a bound queue: it releases each message and stores nothing.
         sender = await connection.create_sender("/exchanges/amq.direct/large")
         before = await sender.submit(b"before")
         with pytest.raises(MessageTooLarge) as caught:

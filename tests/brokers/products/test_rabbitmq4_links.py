@@ -79,7 +79,9 @@ async def test_a_thousand_links_on_one_connection_before_and_after_a_loss(broker
 
 
 async def test_ten_refusals_beside_a_pipelining_sender_cost_it_nothing(broker: RabbitMQ) -> None:
-    """Each ended the session of all links, and so the connection: 6,310 of 5,000 messages were stored."""
+    """Each refusal used to end the session of all links, and so the connection. Then 5,000 messages were
+    stored 6,310 times.
+    """
     seen = Seen()
     async with aio.connect(broker.url, on_event=seen) as connection:
         sender = await connection.create_sender(address("refusals"))
@@ -115,7 +117,7 @@ async def test_a_hundred_new_senders_and_as_many_refusals_at_once(broker: Rabbit
 
 
 async def test_a_new_receiver_is_attached_once_so_that_an_auto_delete_queue_stays(broker: RabbitMQ) -> None:
-    """The first one that detaches from it deletes it, with its message."""
+    """The first receiver that detaches from the queue would delete it, with its message."""
     async with aio.connect(broker.url) as connection:
         for _ in range(40):
             await connection.create_receiver(address("q"), credit=0)  # no session is left for trials

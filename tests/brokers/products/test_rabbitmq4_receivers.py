@@ -1,4 +1,4 @@
-"""What receivers ask of RabbitMQ 4, and what it does of that."""
+"""Receiver options on RabbitMQ 4, and which of them it honours."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def broker() -> Iterator[OneNode]:
 
 
 async def fill(broker: OneNode, name: str, count: int, first: int = 0) -> None:
-    """Send so many messages, whose bodies are numbers."""
+    """Send ``count`` messages whose bodies are numbers."""
     async with (
         await aio.connect(broker.url) as connection,
         await connection.create_sender(address(name)) as sender,

@@ -2,7 +2,7 @@
 
     python -m tests.brokers.programs.asyncio_api '{"role": "producer", "url": ..., "queue": ..., ...}'
 
-The fields are those of ``task.Task``.  A program prints ``ready`` when its link is attached.  It ends with 0
-after a line, or the end, of its standard input: a producer when each message has its outcome, a consumer at
-once.  An exception that it does not expect ends it, with the traceback on standard error.
+The fields are listed in ``task.Task``. A program prints ``ready`` when its link is attached. A line or the
+end of its standard input asks it to finish. A consumer then exits with 0 at once, a producer when each
+message has its outcome. An unexpected exception ends it, with the traceback on standard error.
 """

@@ -25,7 +25,7 @@ _BURSTS_PER_SECOND = 20
 
 
 async def produce(task: Task, journal: ProgramJournal, finishing: asyncio.Event) -> None:
-    """Send until it is to finish, and wait for every outcome."""
+    """Send until asked to finish, and wait for every outcome."""
     messages = Messages(task, journal)
     pending: set[asyncio.Future[Outcome]] = set()
     async with aio.connect(task.url, on_event=journal.on_event) as connection:
@@ -58,7 +58,7 @@ async def _send(sender: aio.Sender, messages: Messages, pending: set[asyncio.Fut
 
 
 async def consume(task: Task, journal: ProgramJournal, finishing: asyncio.Event) -> None:
-    """Receive and accept until it is to finish."""
+    """Receive and accept until asked to finish."""
     receipts = Receipts(task, journal)
     async with aio.connect(task.url, on_event=journal.on_event) as connection:
         receiver = await connection.create_receiver(task.queue, timeout=PATIENCE)

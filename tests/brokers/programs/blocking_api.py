@@ -21,7 +21,7 @@ from tests.brokers.programs.task import (
 
 
 def produce(task: Task, journal: ProgramJournal, finishing: threading.Event) -> None:
-    """Send until it is to finish."""
+    """Send until asked to finish."""
     messages = Messages(task, journal)
     with blocking.connect(task.url, on_event=journal.on_event) as connection:
         sender = connection.create_sender(task.queue, timeout=PATIENCE)
@@ -37,7 +37,7 @@ def produce(task: Task, journal: ProgramJournal, finishing: threading.Event) -> 
 
 
 def consume(task: Task, journal: ProgramJournal, finishing: threading.Event) -> None:
-    """Receive and accept until it is to finish."""
+    """Receive and accept until asked to finish."""
     receipts = Receipts(task, journal)
     with blocking.connect(task.url, on_event=journal.on_event) as connection:
         receiver = connection.create_receiver(task.queue, timeout=PATIENCE)

@@ -26,7 +26,7 @@ _CREDIT = 50
 
 
 def produce(task: Task, journal: ProgramJournal, finishing: threading.Event) -> None:
-    """Send until it is to finish."""
+    """Send until asked to finish."""
     messages = Messages(task, journal)
     connection = BlockingConnection(task.url, timeout=PATIENCE)
     sender = connection.create_sender(task.queue)
@@ -43,7 +43,7 @@ def produce(task: Task, journal: ProgramJournal, finishing: threading.Event) -> 
 
 
 def consume(task: Task, journal: ProgramJournal, finishing: threading.Event) -> None:
-    """Receive and accept until it is to finish."""
+    """Receive and accept until asked to finish."""
     receipts = Receipts(task, journal)
     connection = BlockingConnection(task.url, timeout=PATIENCE)
     receiver = connection.create_receiver(task.queue, credit=_CREDIT)

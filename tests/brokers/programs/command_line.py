@@ -1,8 +1,7 @@
 """The command line: ``haclient send`` and ``haclient receive`` as child processes of this program.
 
-``haclient send`` reports its outcomes at its end, as figures, and the first few messages without success.
-So all others are acknowledged at that time.  If more are without success than it shows, nobody knows which
-those are, and the fate of all is unknown.
+When it ends, ``haclient send`` prints the number of outcomes and its first few failed messages. All others
+count as acknowledged at that time. If more failed than it lists, the fate of all is unknown.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _NOT_ACCEPTED, _NOT_SETTLED = "MessageNotAccepted", "SendTimeout"
 
 
 class _Command:
-    """A ``haclient`` process, and what it writes to its standard error."""
+    """A ``haclient`` process, and the lines of its standard error."""
 
     def __init__(self, process: Process, journal: ProgramJournal) -> None:
         self.process = process
         self.complaints: dict[int, str] = {}
-        """The reasons of the messages that it named, by their numbers from 1."""
+        """The reasons for the listed messages, by their numbers from 1."""
         self._journal = journal
         self._watching = asyncio.create_task(self._watch(), name="standard error")
 
@@ -59,7 +58,7 @@ class _Command:
                 sys.stderr.write(text)
 
     async def end(self) -> int:
-        """Wait for its end; its exit code."""
+        """Wait until the process ends; return its exit code."""
         await self._watching
         return await self.process.wait()
 
@@ -70,14 +69,14 @@ async def _start(name: str, task: Task, *options: str, stdin: int) -> Process:
 
 
 async def produce(task: Task, journal: ProgramJournal, finishing: asyncio.Event) -> None:
-    """Write lines until it is to finish; then close the input, and read the figures."""
+    """Write lines until asked to finish. Then close the input and read the figures."""
     messages, names, began = Messages(task, journal), list[Name](), time.monotonic()
     journal.sees(OUTCOMES_AT_END, began)
     process = await _start("send", task, "--json", stdin=PIPE)
     command = _Command(process, journal)
     assert process.stdin is not None
     assert process.stdout is not None
-    with suppress(BrokenPipeError, ConnectionResetError):  # its exit code says more
+    with suppress(BrokenPipeError, ConnectionResetError):  # the exit code has more detail
         while not finishing.is_set():
             name, body = messages.next()
             names.append(name)
@@ -109,7 +108,7 @@ def _note_fates(
 
 
 async def consume(task: Task, journal: ProgramJournal, finishing: asyncio.Event) -> None:
-    """Read lines until it is to finish, and then what it has written until its end."""
+    """Read lines until asked to finish, and then the remaining output."""
     receipts = Receipts(task, journal)
     process = await _start("receive", task, stdin=asyncio.subprocess.DEVNULL)
     command = _Command(process, journal)

@@ -1,4 +1,4 @@
-"""The drop-in's ``Container``: handlers, as programs for proton have them."""
+"""The drop-in's ``Container``, with handlers as in programs for proton."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BURSTS_PER_SECOND = 20
 
 
 class _Program(MessagingHandler):
-    """What producer and consumer share: errors are written down, and ``finish`` is looked for."""
+    """The common base of producer and consumer: records errors, and checks for the request to finish."""
 
     def __init__(self, task: Task, journal: ProgramJournal, finishing: threading.Event) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class _Program(MessagingHandler):
         raise NotImplementedError
 
     def _ends(self) -> bool:
-        """Called from time to time; whether the connection is closed now."""
+        """Called periodically; return whether the connection is closed now."""
         raise NotImplementedError
 
     def _schedule(self, container: Any) -> None:
@@ -124,7 +124,7 @@ class Producer(_Program):
 
 
 class Consumer(_Program):
-    """proton accepts each message when its handler has returned."""
+    """Records each message; proton accepts it when the handler returns."""
 
     def __init__(self, task: Task, journal: ProgramJournal, finishing: threading.Event) -> None:
         super().__init__(task, journal, finishing)

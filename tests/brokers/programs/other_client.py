@@ -1,6 +1,6 @@
-"""A program on another client, as a child process: what it prints becomes the history.
+"""A program on another client, as a child process whose output becomes the history.
 
-The programs are those of ``tests.interop.clients``, which say how each client is used.
+The programs and their use of each client are in ``tests.interop.clients``.
 
     python -m tests.brokers.programs.other_client '{"role": "producer", ...}' qpid-jms
 """
@@ -35,7 +35,7 @@ async def _start(task: Task, command: Command) -> Process:
 
 
 async def relay(task: Task, command: Command, journal: ProgramJournal, finishing: asyncio.Event) -> int:
-    """Run the program until it is to finish; its exit code."""
+    """Run the program until asked to finish; return its exit code."""
     process = await _start(task, command)
     ending = asyncio.create_task(_end(process, finishing), name="request to finish")
     recorder = Recorder(journal, task.name, task.queue)
@@ -59,7 +59,7 @@ async def _end(process: Process, finishing: asyncio.Event) -> None:
 
 
 async def main() -> None:
-    """Run the task on the command line with the client on it."""
+    """Run the command line's task with its client."""
     loop, finishing = asyncio.get_running_loop(), asyncio.Event()
     (client,) = (each for each in CLIENTS if each.name == sys.argv[2])
     with program() as (task, journal):

@@ -1,7 +1,7 @@
 """proton's own ``Container`` with its reconnect: the program of ``container``, without haclient.
 
-proton reports nothing of a delivery that was on its way at a loss, so the program waits in vain for its
-outcome.  At the end such messages are noted as *unknown*.
+proton never reports the outcome of a delivery that was in flight when the connection was lost. At the end
+such messages are recorded as *unknown*.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.brokers.programs.task import members
 from tests.faults.history import Fate
 
 _HEARTBEAT = 4
-# Seconds without an outcome, after which none is expected any more.
+# Seconds without an outcome, after which none is expected.
 _QUIET = 5.0
 
 
@@ -28,7 +28,7 @@ def _connect(url: str, container: Any) -> Any:
 
 
 class Producer(container.Producer):
-    """Gives up messages without an outcome at the end."""
+    """At the end, gives up messages without an outcome."""
 
     _settled_at = 0.0
 
@@ -48,7 +48,7 @@ class Producer(container.Producer):
 
 
 class Consumer(container.Consumer):
-    """As that of the drop-in."""
+    """The same consumer as in ``container``."""
 
     def _connect(self, container: Any) -> Any:
         return _connect(self._task.url, container)

@@ -1,4 +1,4 @@
-"""What a program is to do, its standard input and output, and its history."""
+"""A program's task, its standard input and output, and its history."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ PATIENCE = 180.0
 IMPATIENCE = 1.0
 """Seconds that an impatient call may take: shorter than most outages."""
 GLANCE = 0.2
-"""Seconds that a consumer waits before it looks whether it is to end."""
+"""Seconds between a consumer's checks for the request to finish."""
 OUTCOMES_AT_END = "OutcomesAtEnd"
-"""An event of a producer that does not learn of each settlement when it happens."""
+"""The event of a producer that learns its settlements only at the end."""
 _IMPATIENT_SHARE = 0.05
 _MAX_FILLING = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What one program does.
+    """The task of one program.
 
     :param journal: the file of its history.
-    :param name: of the program, and of the messages that it makes.
+    :param name: the name of the program, and the prefix of its messages.
     :param rate: messages a second.
     """
 
@@ -55,7 +55,7 @@ class Task:
     rate: float = 100.0
 
     def as_json(self) -> str:
-        """For a command line."""
+        """Return the task as JSON for a command line."""
         return json.dumps(dataclasses.asdict(self))
 
 
@@ -67,28 +67,28 @@ def members(url: str) -> tuple[list[str], str, str]:
 
 
 class ProgramJournal(Journal):
-    """A history with the errors of calls and the losses of connections; any thread may write."""
+    """A history with the errors of calls and the losses of connections. Thread-safe."""
 
     def __init__(self, file: Any, process: str) -> None:
         super().__init__(file, process)
         self._lock = threading.Lock()
 
     def fails(self, call: str, error: BaseException | str, *, after: float, limit: float) -> None:
-        """A call ended with an error.
+        """Record that a call ended with an error.
 
-        :param error: an exception, or the name of its class where another process raised it.
-        :param after: seconds that it took.
-        :param limit: seconds that it was given.
+        :param error: an exception, or its class's name if another process raised it.
+        :param after: seconds that the call took.
+        :param limit: the call's time limit in seconds.
         """
         kind = error if isinstance(error, str) else type(error).__name__
         self._write("fail", call=call, error=kind, text=str(error)[:300], after=after, limit=limit)
 
     def sees(self, event: str, at: float, detail: str = "") -> None:
-        """An event of the connection."""
+        """Record an event of the connection."""
         self._write("event", event=event, time=at, detail=detail)
 
     def on_event(self, event: Event) -> None:
-        """For ``on_event=``."""
+        """The callback for ``on_event=``."""
         self.sees(type(event).__name__, event.stamp.monotonic, describe(event))
 
     def _write(self, kind: str, **facts: Any) -> None:
@@ -97,7 +97,7 @@ class ProgramJournal(Journal):
 
 
 class LossLog(logging.Handler):
-    """Writes down what the log says of a connection, for an API without ``on_event``."""
+    """Records connection losses from the log, for an API without ``on_event``."""
 
     def __init__(self, journal: ProgramJournal) -> None:
         super().__init__()
@@ -122,18 +122,18 @@ class Messages:
         self._number = 0
 
     def next(self) -> tuple[Name, str]:
-        """The next one and its body; it is written down as sent."""
+        """Return the next name and body, recorded as sent."""
         name = Name(self._task.name, self._number)
         self._number += 1
         self._journal.sends(name, self._task.queue)
         return name, encode(name, self._rng.randint(0, _MAX_FILLING))
 
     def limit(self) -> float:
-        """Seconds that the next call gets."""
+        """Return the time limit of the next call, in seconds."""
         return IMPATIENCE if self._rng.random() < _IMPATIENT_SHARE else PATIENCE
 
     def ends(self, name: Name, error: BaseException | None, *, began: float, limit: float) -> None:
-        """The call for a message has ended."""
+        """Record that the call for a message has ended."""
         now = time.monotonic()
         if error is not None:
             self._journal.fails("send", error, after=now - began, limit=limit)
@@ -142,7 +142,7 @@ class Messages:
 
 
 class Receipts:
-    """What one consumer receives."""
+    """The messages that one consumer receives."""
 
     def __init__(self, task: Task, journal: ProgramJournal) -> None:
         self._queue = task.queue
@@ -150,7 +150,7 @@ class Receipts:
         self._journal = journal
 
     def receives(self, body: object, count: int) -> Receipt:
-        """A message has arrived.
+        """Record a received message.
 
         :param count: its delivery count.
         """
@@ -162,7 +162,7 @@ class Receipts:
 class Input(threading.Thread):
     """Waits on standard input for the request to finish.
 
-    :ivar finishing: set when it has come.
+    :ivar finishing: set when the request arrives.
     :param notify: called then, on this thread.
     """
 
@@ -178,14 +178,14 @@ class Input(threading.Thread):
 
 
 def ready() -> None:
-    """Tell who started this program that its link is attached."""
+    """Report on standard output that the link is attached."""
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 
 
 @contextmanager
 def program() -> Iterator[tuple[Task, ProgramJournal]]:
-    """The task on the command line, and its journal."""
+    """Yield the task of the command line, and its journal."""
     logging.basicConfig(format="%(asctime)s %(message)s")
     task = Task(**json.loads(sys.argv[1]))
     with Path(task.journal).open("a") as file:

@@ -32,6 +32,6 @@ NAMES = (
 
 
 def make(name: str) -> Target:
-    """The target of this name; its module is imported now, so that only its code is instrumented."""
+    """Return the target of this name. Its module is imported now, so that only its code is instrumented."""
     target: Target = import_module(f"tests.fuzz.targets.{name}").TARGET()
     return target

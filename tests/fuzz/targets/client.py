@@ -1,7 +1,7 @@
 """A client of a lying primary: a call ends with a result or a documented error, and the client closes.
 
-Rules: nothing is logged with a traceback, nothing is left uncaught; what a call raises derives from
-``HaclientError`` or is its timeout; after ``close`` no task and no timer of the client is left.
+Rules: no traceback is logged, and no exception stays uncaught. A call raises only ``HaclientError``
+subclasses or its timeout. After ``close`` the client has no task and no timer left.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Client(Target):
             raise error
 
     def planted(self) -> AbstractContextManager[object]:
-        """A session that the primary ends is an error of the client."""
+        """A session that the primary ends raises an error in the client."""
 
         def wrong(*_: object) -> None:
             raise KeyError("session")
@@ -91,7 +91,7 @@ class Client(Target):
 
 
 async def program(url: str) -> None:
-    """What the client does; the seeds are of the same, with a member that is none of the liars."""
+    """The client's program. The seeds record the same program with an honest member."""
     connection = await _or_none(aio.connect(url))
     if connection is None:
         return
@@ -120,7 +120,7 @@ async def _receive(connection: aio.Connection) -> None:
 
 
 async def _others(connection: aio.Connection) -> None:
-    """Links that are not as most."""
+    """Attach unusual links."""
     sender = await _or_none(connection.create_sender(None, timeout=5))
     if sender is not None:
         await _or_none(sender.send(proton.Message(address="topics/a.b", body="x" * 700), timeout=5))

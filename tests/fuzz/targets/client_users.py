@@ -1,4 +1,4 @@
-"""A client with a password, of a peer that may not know it: as ``client``, and no other peer is believed.
+"""A client with a password, of a peer that may not know it: as ``client``, and it trusts no other peer.
 
 A step ``Kind.PROOF`` is the frame of a peer that knows the password.
 """
@@ -28,7 +28,7 @@ class ClientWithUser(Client):
     def __init__(self) -> None:
         super().__init__()
         self.connected = False
-        """Whether the last input's peer was believed."""
+        """True if the client accepted the last input's peer."""
 
     async def _program(self) -> None:
         await self._only_connect()
@@ -51,7 +51,7 @@ class ClientWithUser(Client):
         wire.drop()
 
     def planted(self) -> AbstractContextManager[object]:
-        """A server that has not proved anything is believed."""
+        """A server without a proof is accepted."""
         original = ServerProof.__init__
 
         def wrong(self: ServerProof, transport: Any) -> None:

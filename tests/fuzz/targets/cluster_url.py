@@ -1,4 +1,4 @@
-"""Cluster URLs: an error that says what is wrong, or a URL that reads the same when it is written again."""
+"""Cluster URLs: an informative error, or a URL that is equal after it is formatted and parsed again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ClusterURLs(Target):
                 raise Defect("a password is shown")
 
     def planted(self) -> AbstractContextManager[object]:
-        """An odd port is forgotten after an IPv6 address."""
+        """A non-default port is dropped after an IPv6 address."""
         original = url._format_host
 
         def wrong(endpoint: Endpoint) -> str:

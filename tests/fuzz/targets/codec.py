@@ -1,8 +1,9 @@
-"""Messages and values: ours beside a second decoder's, and the broker's steps over sections beside both.
+"""Messages and values: our codec against a second decoder, and the broker's changes of sections against
+both.
 
-Rules: bytes that are no message raise the error that the docstrings name, and no other; a message that was
-read and is written again says the same to proton; a header that the broker writes says what it should, and
-leaves the bare message as it was.
+Rules: invalid bytes raise the error in the docstrings, and no other. A message that is decoded and
+encoded again is the same to proton. A header that the broker writes is correct, and leaves the bare
+message unchanged.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ class Codec(Target):
         )
 
     def run(self, data: bytes) -> None:
-        """The first byte selects what the rest is given to."""
+        """Choose a check by the first byte, and pass it the rest."""
         if data:
             self._checks[data[0] % len(self._checks)](data[1:])
 
     def planted(self) -> AbstractContextManager[object]:
-        """A plain text with anything but lower-case letters loses its last character."""
+        """A plain text with any character other than lower-case letters loses its last one."""
         original = codec.decode_plain
 
         def wrong(data: bytes) -> object:
@@ -60,23 +61,23 @@ class Codec(Target):
         try:
             message, found = codec.decode(data), read_sections(data)
         except UndecodableMessage:
-            return  # proton reads some of these, and cuts them
+            return  # proton decodes some of these, truncated
         try:
-            # A message makes symbols of the keys of its annotations.
+            # A message turns the keys of its annotations into symbols.
             content = {name: plain(getattr(found, name)) for name in ("annotations", "instructions")}
             content |= {name: plain(getattr(message, name)) for name in ("body", "properties")}
             if content != content_of(data):
                 raise Defect(f"{content} where the second decoder reads {content_of(data)}")
         except NoJudgeError:
             pass
-        if b"amqp:" not in data:  # a section that proton knows by its number alone
+        if b"amqp:" not in data:  # a section that proton knows only by its number
             _same(message, _by_proton(data), _FIELDS)
         if isinstance(message.properties, dict):
             message.properties.pop(codec.DUPLICATE_ID_PROPERTY, None)  # a received id is not sent again
         try:
             again = self._encoder.encode(message)
         except UnencodableValue:
-            return  # maps in maps as keys, and the like
+            return  # for example, maps in maps as keys
         _same(message, codec.decode(again), (*_CONTENT, *_FIELDS))
 
     @staticmethod
@@ -101,7 +102,7 @@ _FIELDS = (
 
 
 def _by_proton(data: bytes) -> proton.Message:
-    """Header and properties, as proton reads them."""
+    """Return header and properties as proton decodes them."""
     message = proton.Message()
     message._check(lib.pn_message_decode(message._msg, ffi.from_buffer(data), len(data)))
     return message
@@ -142,7 +143,7 @@ def _sections(data: bytes) -> None:
 
 
 def _header(data: bytes) -> None:
-    """What a queue does with a message: it is inspected at its arrival, and written with another header."""
+    """Inspect a message as a queue does on arrival, and rewrite it with another header."""
     try:
         envelope = message_format.inspect(data)
     except MalformedMessageError:

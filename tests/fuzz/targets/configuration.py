@@ -1,11 +1,12 @@
-"""``HACLIENT_*`` variables, and files such as ``connect.json``: from whoever configures an application.
+"""``HACLIENT_*`` variables and files such as ``connect.json``, written by the operator of an application.
 
-An input has parts between null bytes.  The first says what it is: ``env``, ``json``, ``toml``, ``proton``
-(the ``connect.json`` that proton reads) or ``file`` (a file and variables).  A variable is ``NAME=VALUE``.
+An input has parts between null bytes. The first names the source: ``env``, ``json``, ``toml``,
+``proton`` (the ``connect.json`` that proton reads) or ``file`` (a file and variables). A variable is
+``NAME=VALUE``.
 
-Rules: there is a configuration, or a ``ConfigurationError`` or ``ClusterURLError`` that says something; with
-a configuration the options are those of a URL, or such an error; no error and no text of a configuration
-shows a password that was given.
+Rules: the result is a configuration, or a ``ConfigurationError`` or ``ClusterURLError`` with a text. A
+configuration yields the options of a URL, or such an error. No error and no text of a configuration
+shows a given password.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Configurations(Target):
         self._folder = tempfile.TemporaryDirectory()
         self._paths = {name: str(Path(self._folder.name, name)) for name in (_JSON, _TOML)}
         self._original = configuration._text
-        # Nothing is read but what this target has written, whatever an input names.
+        # The code reads only files that this target has written, whatever an input names.
         self._patches = [
             mock.patch.object(configuration, "_text", self._text),
             mock.patch.dict(os.environ, {"MESSAGING_CONNECT_FILE": self._paths[_JSON]}),
@@ -63,14 +64,14 @@ class Configurations(Target):
         kind, _, rest = data.partition(b"\0")
         text = self._shown(kind, rest)
         for secret in _secrets(kind, rest):
-            # A password may be a word of the text; then another password is not in it.
+            # The password may be a word of the text. A text with another password must not show that one.
             other = secret.translate(_OTHER)
             same_place = rest.replace(secret.encode(), other.encode())
             if secret in text and other in self._shown(kind, same_place):
                 raise Defect("a password is shown")
 
     def _shown(self, kind: bytes, rest: bytes) -> str:
-        """The texts that an input leads to."""
+        """Return the texts that an input produces."""
         try:
             found = self._read(kind, rest)
             if found is None:
@@ -108,7 +109,7 @@ class Configurations(Target):
         return self._original(path if known else f"/nonexistent/{path}", where, key)
 
     def planted(self) -> AbstractContextManager[object]:
-        """The error for a file that is no JSON shows the line that is wrong."""
+        """The error for an invalid JSON file quotes the invalid line."""
 
         def wrong(text: str, where: str) -> Mapping[str, Any]:
             try:
@@ -134,19 +135,19 @@ def _options(
     credentials: Any = None,
     **options: Any,
 ) -> Options:
-    """Return what a factory does with its arguments, before there is a connection."""
+    """Process the arguments as a factory does before its first connection."""
     choose_credentials(user, password, credentials)
     return with_overrides(url.options, **options)
 
 
 def _variables(data: bytes) -> dict[str, str]:
     pairs = (each.partition(b"=") for each in data.split(b"\0"))
-    # As ``os.environ`` has them.
+    # In the form of ``os.environ``.
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs if name}
 
 
 def _secrets(kind: bytes, rest: bytes) -> Iterator[str]:
-    """The passwords of an input that are nothing else in it too."""
+    """Yield the input's passwords that do not occur elsewhere in it."""
     text, _, variables = (b"", b"", rest) if kind == b"env" else rest.partition(b"\0")
     given = [_variables(variables).get("HACLIENT_PASSWORD"), *_of_file(text.decode(errors="replace"))]
     for secret in given:
@@ -157,7 +158,7 @@ def _secrets(kind: bytes, rest: bytes) -> Iterator[str]:
 
 
 def _of_file(text: str) -> list[Any]:
-    """The password in a file: what is no file may still hold one."""
+    """Return the passwords in a file. An invalid file may also contain one."""
     for parse in (tomllib.loads, lambda text: json.loads(configuration._strip_json_comments(text))):
         try:
             return [parse(text).get("password")]

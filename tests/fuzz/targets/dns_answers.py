@@ -1,11 +1,11 @@
-"""Answers of DNS to the questions for an SRV seed, and for a name: from whoever can answer for it.
+"""DNS answers for an SRV seed and for a name, from any server that can answer for it.
 
-An input is a row of answers, one for each question in turn: two bytes for their length, two of flags, three
-counts of two bytes each, and what follows the question in a message (RFC 1035, section 4.1).
+An input is a sequence of answers, one for each question: two bytes of length, two of flags, three
+counts of two bytes each, and the message after its question (RFC 1035, section 4.1).
 
-Rules: the resolver returns endpoints or raises ``ResolutionError``; every endpoint has a literal address and
-a possible port; its TLS verifies the name that the user wrote, or one in the domain of that; how many there
-are, and how many questions were asked, has a bound; the topology takes them.
+Rules: the resolver returns endpoints or raises ``ResolutionError``. Every endpoint has a literal
+address and a valid port. Its TLS verifies the user's name, or a name in that domain. The numbers of
+endpoints and of questions are bounded. The topology accepts the endpoints.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _SEED = Endpoint("cluster.example.com", 5671, tls=True)
 _TIMEOUT = 2.0
 _HEADER = 8
 _QUESTION = 12
-# dnspython asks again within the time-out, after a tenth of a second and then twice as long, by TCP as well.
+# dnspython repeats within the time-out, after a tenth of a second and then after doubled delays, by TCP as
+# well.
 _MOST_REPEATED = 20
 _COLLECT_EVERY = 500
 
@@ -112,7 +113,7 @@ class Answers(Target):
             self._context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=each.tls_name)
 
     async def _answer(self, query: dns.message.Message, where: str, **options: Any) -> dns.message.Message:
-        """Return what the server sends; a message that is none is none by UDP, and an error by TCP."""
+        """Return the server's message. An invalid one is ignored over UDP, and an error over TCP."""
         number = next(self._asked)
         if not self._answers:
             raise dns.exception.Timeout(timeout=_TIMEOUT)
@@ -133,7 +134,7 @@ class Answers(Target):
         return message
 
     def planted(self) -> AbstractContextManager[object]:
-        """The name that TLS verifies is that of the target, wherever it is."""
+        """TLS verifies the target's own name, in any domain."""
         return mock.patch.object(
             resolve, "verified_name", lambda _name, target: target.removesuffix(".").lower()
         )
@@ -146,7 +147,7 @@ class Answers(Target):
 
 
 def decode(data: bytes) -> Iterable[bytes]:
-    """The answers of an input."""
+    """Yield the answers of an input."""
     while len(data) > 2:
         size = 2 + int.from_bytes(data[:2])
         yield data[2:size].ljust(_HEADER, b"\0")
@@ -154,7 +155,7 @@ def decode(data: bytes) -> Iterable[bytes]:
 
 
 def encode(answers: Iterable[dns.message.Message]) -> bytes:
-    """An input, of answers that servers gave."""
+    """Encode servers' answers as an input."""
     return b"".join(len(each).to_bytes(2) + each for each in map(_without_question, answers))
 
 

@@ -1,7 +1,8 @@
-"""A peer of the drop-in's listener: any bytes end at most its own connection, and nothing leaves ``run``.
+"""A peer of the drop-in's listener: bytes end at most the peer's own connection, and ``run`` raises
+nothing.
 
-The listener has TLS for which each peer needs a certificate, or takes any peer (``Mode.CLEAR``): see
-``tls_wire``.  A peer without TLS meets each of the two, and is answered by the latter alone.
+The listener requires a certificate by TLS, or accepts any peer (``Mode.CLEAR``): see ``tls_wire``. A
+peer without TLS contacts both, and only the latter answers it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _OF_THE_PEER = (proton.ProtonException, ValueError, KeyError, TypeError)
 
 
 class _Program:
-    """A program that answers those that connect, and reads what they say.
+    """A program that answers incoming peers, and reads their performatives.
 
-    As with proton, reading what a peer has sent may raise, and what a handler raises ends ``run``: so it
-    catches that.
+    As with proton, reading a peer's data may raise, and an exception in a handler ends ``run``. So the
+    program catches it.
     """
 
     def __init__(self) -> None:
@@ -130,7 +131,7 @@ class Listener(Target):
         self._log.check(self._loop)
 
     def planted(self) -> AbstractContextManager[object]:
-        """Nobody looks at the order of frames: one of them ends the process, inside the SASL library."""
+        """Frame order is not checked: one order then crashes the process, inside the SASL library."""
         return mock.patch.object(FrameOrder, "add", return_value="")
 
     def close(self) -> None:
@@ -142,7 +143,7 @@ class Listener(Target):
 
 
 async def _nothing(_acceptor: Acceptor) -> None:
-    """Peers are handed over by the target."""
+    """Do nothing: the target passes in the peers."""
 
 
 TARGET = Listener

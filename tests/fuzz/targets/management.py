@@ -1,9 +1,8 @@
-"""Requests of the cluster-admin: each is answered once, with a status that is not the member's fault.
+"""Requests to the cluster-admin node: each gets one answer, whose status is no internal error.
 
-An input is a script whose steps are requests: their operation, type and name are chosen among those that
-there are, or are any text, and their arguments are any values; or a request is bytes as they are
-(``Kind.RAW``).
-Requests arrive one by one, or in the same turn of the loop.
+An input is a script whose steps are requests. Operation, type and name are existing ones or any text,
+and the arguments are any values. A request may also be raw bytes (``Kind.RAW``). Requests arrive one by
+one, or in the same loop iteration.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class ManagementRequests(Target):
         try:
             return bytes(message.encode())
         except (proton.ProtonException, TypeError, ValueError, OverflowError):
-            return b""  # no client can say this
+            return b""  # no client can send this
 
     @staticmethod
     def _check(answers: Queue) -> None:
@@ -129,14 +128,14 @@ class ManagementRequests(Target):
 
 
 def request(operation: str, kind: str, name: str, arguments: Mapping[str, Any]) -> Step:
-    """The step that is a request of these, for the seeds."""
+    """Return the step of this request, for the seeds."""
     chosen = (_OPERATIONS.index(operation), _TYPES.index(kind), _NAMES.index(name))
     head = b"".join(bytes([1, each]) for each in chosen) + b"\x01\x01"
     return Step(Kind.FRAME, head + Writer(_WORDS).map(arguments))
 
 
 def number_of_answers(queue: Queue) -> int:
-    """How many messages there are."""
+    """Return the number of messages."""
     return len(list(queue.ids()))
 
 

@@ -1,9 +1,9 @@
-"""A backup of a lying primary: it follows or gives up, and believes no more than it was told.
+"""A backup of a lying primary: it follows or gives up, and trusts only announced facts.
 
-Rules: nothing is logged with a traceback, nothing is left uncaught; nothing is changed before a primary of
-its cluster, and of no lower generation, is followed; from then on the generation is the one that was handed
-over last, of that cluster, or none; at the end memory and store have the same messages, and no more than
-arrived.
+Rules: no traceback is logged, and no exception stays uncaught. The store does not change before the
+backup follows a primary of its cluster, of no lower generation. Afterwards its generation is the last
+one handed over for that cluster, or none. At the end memory and store hold the same messages, and only
+messages that arrived.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ReplicationBackup(Target):
     def __init__(self) -> None:
         self._members = OneMember()
         self.followed = False
-        """Whether the last input's primary was followed."""
+        """True if the last input's primary was followed."""
         self._names = fixed_names()
         self._names.__enter__()
 
@@ -63,7 +63,7 @@ class ReplicationBackup(Target):
         self._members.end()
 
     def planted(self) -> AbstractContextManager[object]:
-        """A generation that is handed over for another cluster is taken."""
+        """A generation that is handed over for another cluster is accepted."""
 
         class Gullible(backup_session.BackupSession):
             async def _execute(self, command: Any, have: Any) -> None:
@@ -79,7 +79,7 @@ class ReplicationBackup(Target):
 
 
 class Watch:
-    """A backup's local copy (``backup_session.ReplicationTarget``), and what it must be like."""
+    """A backup's local copy (``backup_session.ReplicationTarget``), checked against its expected state."""
 
     def __init__(self, broker: Broker) -> None:
         assert broker.member is not None
@@ -115,11 +115,11 @@ class Watch:
 
     @property
     def follows(self) -> bool:
-        """Whether a primary is followed, or was."""
+        """Return whether a primary is, or was, followed."""
         return self._state is not None
 
     def check(self, size: int) -> None:
-        """Compare the member with what it was told, after an input of so many bytes."""
+        """Compare the member with the primary's announcements, after an input of this size in bytes."""
         expected = self._state or rules.GenerationState(
             pair.RECORD.generation, None, pair.RECORD.claim, pair.CLUSTER
         )
@@ -151,7 +151,7 @@ def _stored(store: Any, identity: str) -> dict[int, StoredMessage]:
 
 
 def _is_as_stored(message: Message | None, row: StoredMessage) -> bool:
-    """Whether memory and store have the same, with what consumers have added."""
+    """Return whether memory and store hold the same message, including consumers' annotations."""
     if message is None:
         return False
     return (message.data, message.annotations) == restored(row.data)

@@ -1,8 +1,8 @@
-"""A primary of a lying backup: nothing is settled that a ready replica has not acknowledged.
+"""A primary of a lying backup: no message is settled before a ready replica has acknowledged it.
 
-Rules: nothing is logged with a traceback, nothing is left uncaught; whoever was handed the generation that
-the arbiter holds has accepted each message before it is settled; the lying connection ends, and no other; the
-member stays primary, and settles again when the liar is gone.
+Rules: no traceback is logged, and no exception stays uncaught. A replica that holds the arbiter's
+generation has accepted each message before it is settled. The lying connection ends, and no other. The
+member stays primary, and settles again after the liar has left.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ReplicationPrimary(Target):
         return wire
 
     def _steps(self, data: bytes, broker: Broker, watch: Watch) -> Iterator[Step]:
-        """The steps of a script; while a replica is ready, a message before each."""
+        """Yield the steps of a script. While a replica is ready, a message precedes each step."""
         assert broker.member is not None
         for step in parse(data):
             if broker.member.replica_set is not None and broker.member.replica_set.ready:
@@ -79,7 +79,7 @@ class ReplicationPrimary(Target):
             yield step
 
     def planted(self) -> AbstractContextManager[object]:
-        """An event that the backup releases counts as one that it has."""
+        """An event that the backup releases counts as acknowledged."""
         original = QueueFeed.settled
 
         def wrong(self: QueueFeed, number: int | None, outcome: Any) -> None:
@@ -94,12 +94,12 @@ class ReplicationPrimary(Target):
 
 
 class Watch:
-    """What the backup was promised and has accepted, and what the primary settled."""
+    """Compares the backup's generations and accepts with the primary's settlements."""
 
     def __init__(self, arbiter: pair.Arbiter, queue: Queue) -> None:
         self._arbiter, self._queue = arbiter, queue
         self._promised: dict[str, int] = {}
-        """The generation that each replica was handed last."""
+        """The last generation handed to each replica."""
         self._accepted: set[tuple[str, int]] = set()
         self._waiting: set[int] = set()
         self._wrong = ""
@@ -131,7 +131,7 @@ class Watch:
             patch.stop()
 
     def enqueue(self) -> None:
-        """A producer sends a message; it takes one away, as a consumer would, when there are many."""
+        """Send a message as a producer. If there are many, consume one."""
         number = self._queue.last_number + 1
         self._waiting.add(number)
         self._queue.enqueue(pair.MESSAGE, self._settled, number)
@@ -147,9 +147,9 @@ class Watch:
                 self._wrong = f"message {number} is settled, and {name!r}, in the set, has not accepted it"
 
     def check(self) -> None:
-        """Make sure that everything was settled, and rightly.
+        """Check that everything was settled, and only when allowed.
 
-        :raises Defect: else.
+        :raises Defect: if not.
         """
         if self._wrong:
             raise Defect(self._wrong)
@@ -165,7 +165,7 @@ def _before_its_links(steps: Iterator[Step]) -> Iterator[Step]:
 
 
 def _yes(*_: object) -> bool:
-    """Not a mock: that would keep each call."""
+    """Return true. A mock would keep each call."""
     return True
 
 

@@ -1,11 +1,11 @@
-"""A selector and messages together: each may be as long as it may be alone, and their product is bounded.
+"""A selector and messages together: each may have its own maximal size, and their product is bounded.
 
-An input is a recipe of a selector: pieces, each so many times.  The messages are the same for all: texts of
-megabytes, in which much of a pattern is found at every place.
+An input is a recipe for a selector: pieces with repetition counts. The messages are fixed: texts of
+megabytes in which a pattern's parts match at every position.
 
-Rules: reading a selector, and one look at a message, take a quarter of a second at most, of which 25 ms are
-meant and the rest is for a slow machine, and little memory beside the message.  With several consumers and
-messages an iteration of the event loop takes no longer.
+Rules: parsing a selector, and matching one message, take at most a quarter of a second and little extra
+memory. The target is 25 ms; the rest is for a slow machine. With several consumers and messages, a loop
+iteration takes no longer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MOST_TURNS = 10_000
 
 
 class _Consumer:
-    """Takes all that its selector selects."""
+    """Consumes everything that its selector selects."""
 
     def __init__(self, queue: Queue, selector: Selector) -> None:
         self._queue = queue
@@ -103,7 +103,7 @@ class Selection(Target):
             self._loop.run_until_complete(_deliver(selector, self._messages[0]))
 
     def mutated(self, data: bytes, limit: int, seed: int, otherwise: Mutate) -> bytes:
-        """Every other time a pattern of any pieces, which no mutation of bytes puts together."""
+        """Return a random pattern half of the time, since byte mutations rarely build one."""
         chosen = random.Random(seed)
         if chosen.random() < 0.5:
             return otherwise(data, limit)
@@ -116,7 +116,7 @@ class Selection(Target):
         )
 
     def planted(self) -> AbstractContextManager[object]:
-        """Texts and patterns have no bound of their own."""
+        """Texts and patterns have no limits of their own."""
         planted = contextlib.ExitStack()
         planted.enter_context(mock.patch.object(conditions, "MAX_COMPARED", 2**30))
         planted.enter_context(mock.patch.object(parser, "MAX_WILDCARDS", 2**30))
@@ -146,7 +146,7 @@ def _settled(_token: object) -> None: ...
 
 
 def recipe(*pieces: tuple[str, int], together: bool = True) -> bytes:
-    """An input: pieces of a selector with their numbers."""
+    """Return an input: the pieces of a selector with their counts."""
     writer = Writer(_WORDS)
     selector = b"".join(writer.text(text) + bytes((count - 1,)) for text, count in pieces)
     return bytes((not together, len(pieces) - 1)) + selector

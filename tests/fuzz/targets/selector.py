@@ -1,4 +1,4 @@
-"""Selectors: an error that says what is wrong, or a condition that never holds together with its opposite."""
+"""Selectors: an informative error, or a condition that never holds together with its negation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Selectors(Target):
             raise Defect("true, and so is its opposite")
 
     def planted(self) -> AbstractContextManager[object]:
-        """A division by zero is an error of its own."""
+        """A division by zero raises an error."""
 
         def divide(one: float, other: float) -> float:
             if other == 0:

@@ -1,9 +1,10 @@
-"""Lines of ``haclient send --json``: a message is sent as its line says, or one sentence says what is wrong.
+"""Lines of ``haclient send --json``: a message as in the line is sent, or one sentence names the error.
 
-Rules: a line is a message that can be encoded, or the command refuses it with one printable line.  A message
-that arrives, that ``receive --json`` writes and that is sent again, arrives as the same one.
+Rules: a line is an encodable message, or the command refuses it with one printable line. A message that
+arrives, is written by ``receive --json`` and is sent again, arrives unchanged.
 
-An input that begins with ``{`` is a line.  Of any other one a line is made, so that most mutations are JSON.
+An input that begins with ``{`` is a line. Any other input generates a line, so that most mutations are
+JSON.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class SendJson(Target):
         again = self._sent(line.encode())
         if again is None:
             raise Defect(f"what was received is not sent again: {line}")
-        if isinstance(first.properties, dict):  # the id of one send belongs to no other
+        if isinstance(first.properties, dict):  # a send's id belongs only to that send
             first.properties.pop(codec.DUPLICATE_ID_PROPERTY, None)
         for name in _NAMES:
             was, found = repr(_field(first, name)), repr(_field(again, name))
@@ -70,7 +71,7 @@ class SendJson(Target):
                 raise Defect(f"{name} is {found}, and was {was}")
 
     def _sent(self, line: bytes) -> Any:
-        """The message that arrives; ``None`` for a line that is refused."""
+        """Return the message that arrives; ``None`` for a line that is refused."""
         with _one_sentence():
             message = send._made(_ARGUMENTS, line, "line 1")
             with send._input_errors("line 1"):
@@ -99,7 +100,7 @@ def _line(reader: Reader) -> bytes:
 
 
 def _value(reader: Reader, depth: int) -> Any:
-    """Any value of JSON."""
+    """Return any JSON value."""
     match reader.byte() % (9 if depth else 6):
         case 0:
             return reader.choice([None, True, False, 0, -1, 2**31, 2**63, 2**64, 1e308, -0.0])
@@ -118,7 +119,7 @@ def _value(reader: Reader, depth: int) -> Any:
 
 
 def _special(reader: Reader, depth: int) -> dict[str, Any]:
-    """A value that JSON has not, as ``message_json`` writes it."""
+    """Return a value that JSON lacks, in the form of ``message_json``."""
     name = reader.choice(list(message_json._SPECIAL))
     match name:
         case "$bytes":

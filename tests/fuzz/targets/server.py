@@ -1,7 +1,7 @@
-"""A client of a member: any bytes end at most its own connection, and leave nothing behind.
+"""A client of a member: bytes end at most the client's own connection, and leave no state.
 
-Rules: nothing is logged with a traceback, nothing is left uncaught; after the end of the connection the
-member has no connection and no temporary queue of it.
+Rules: no traceback is logged, and no exception stays uncaught. After the connection ends, the member
+keeps neither the connection nor its temporary queues.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Server(Target):
         wire.play(parse(data))
 
     def planted(self) -> AbstractContextManager[object]:
-        """A second session of a connection is an error of the member."""
+        """A second session of a connection raises an error in the member."""
         original = ClientConnection.session_opened
 
         def wrong(self: ClientConnection, engine: object, session: object) -> None:

@@ -1,6 +1,7 @@
-"""A client of a member that requires certificates: as ``server_tls``, and nobody comes in without its name.
+"""A client of a member that requires certificates: as ``server_tls``, and each user has a certificate's
+name.
 
-The name is that of the certificate, and nothing of AMQP is answered before SASL has come to it.
+The member answers no AMQP before SASL has determined that name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.fuzz.tls_wire import TlsWire
 
 _AMQP = b"AMQP\x00\x01\x00\x00"
 _OK = sasl_frames.outcome(SASL.OK)
-# With this proton answers what is no protocol of AMQP, in an Open and a Close.
+# proton's answer to a protocol other than AMQP, in an Open and a Close.
 _REFUSED = b"Unknown protocol detected"
 
 
@@ -37,7 +38,7 @@ class ServerWithCertificates(ServerWithTls):
             raise Defect("a client without a name is answered in AMQP")
 
     def planted(self) -> AbstractContextManager[object]:
-        """A client may leave SASL out."""
+        """A client may skip SASL."""
         return mock.patch.object(SaslServer, "requires_sasl", False)
 
 

@@ -1,6 +1,6 @@
-"""A client of a member with TLS: as ``server``, and a peer without TLS is answered nothing of AMQP.
+"""A client of a member with TLS: as ``server``, and a peer without TLS gets no AMQP answer.
 
-See ``tls_wire`` for what a script does.
+Scripts are described in ``tls_wire``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class ServerWithTls(Server):
     name = "server_tls"
     auth = Auth()
     asks = False
-    """Whether each client needs a certificate."""
+    """True if each client needs a certificate."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tls-"))
         self.let_in: str | None = None
-        """The user that the last input was let in as, empty for an anonymous one."""
+        """The user of the last input's client, empty for an anonymous one; ``None`` if it was refused."""
         authority = Authority(self._folder)
         self._contexts = Contexts(authority)
         mine = authority.issue("127.0.0.1")
@@ -61,10 +61,10 @@ class ServerWithTls(Server):
             raise Defect("a client without TLS is answered")
 
     def _check(self, broker: Broker, wire: TlsWire) -> None:
-        """Make sure of more."""
+        """Check additional rules."""
 
     def planted(self) -> AbstractContextManager[object]:
-        """Return what is no TLS is an error of the member."""
+        """Bytes that are not TLS raise an error in the member."""
         original = TlsSocket.decrypt
 
         def wrong(self: TlsSocket, data: bytes) -> bytes:

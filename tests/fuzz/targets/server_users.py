@@ -1,6 +1,6 @@
-"""A client of a member whose users have passwords: as ``server``, and nobody comes in who has not proved one.
+"""A client of a member whose users have passwords: as ``server``, and no client enters without a proof.
 
-A step ``Kind.PROOF`` is the frame of a client that knows the password of the user that it has named.
+A step ``Kind.PROOF`` is the frame of a client that knows the password of the user it named.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ServerWithUsers(Server):
 
     def __init__(self) -> None:
         self.let_in: str | None = None
-        """The user that the last input was let in as."""
+        """The user of the last input's client; ``None`` if it was refused."""
         self._users = Path(tempfile.mkdtemp(prefix="users-"))
         write_users(self._users, PASSWORDS)
         super().__init__(replace(OPTIONS, auth=Auth(users=self._users)))
@@ -48,9 +48,10 @@ class ServerWithUsers(Server):
 
 
 def let_in_by_seeds() -> dict[str, str | None]:
-    """The user that each seed is let in as.
+    """Return the user as which each seed is admitted.
 
-    To be called in a new process: Cyrus SASL takes one directory of users in each, and may have another.
+    Call it in a new process: Cyrus SASL accepts one directory of users per process, and may already
+    have another.
     """
     target, found = ServerWithUsers(), {}
     for path in target.seeds():

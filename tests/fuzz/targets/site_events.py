@@ -1,6 +1,7 @@
-"""Events of another site: each is applied or refused, settled once, and no queue has more than there were.
+"""Events of another site: each is applied or refused, and settled once. No queue has more messages than
+events.
 
-An input is a row of events, made of any values in the shape of an event, or bytes as they are.
+An input is a sequence of events with any values, or raw bytes.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class SiteEvents(Target):
         return True
 
     def planted(self) -> AbstractContextManager[object]:
-        """A large position is an error of the member."""
+        """A large position raises an error in the member."""
         original = inbound.annotate
 
         def wrong(data: bytes, origin: event.Origin) -> bytes:

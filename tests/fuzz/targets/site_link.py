@@ -1,7 +1,7 @@
-"""The link to another site, whose primary lies: it takes events or begins anew, and ends when it is stopped.
+"""The link to another site, whose primary lies: it takes events or starts over, and ends when stopped.
 
-Rules: nothing is logged with a traceback, nothing is left uncaught; no queue has more than there were events;
-the link goes on whatever it was sent, and nothing of it is left when its exchange is deleted.
+Rules: no traceback is logged, and no exception stays uncaught. No queue has more messages than there
+were events. The link survives any data, and disappears with its exchange.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SourceLink(Target):
         self._members = OneMember()
         self._patches = ExitStack()
         self._patches.enter_context(fixed_names())
-        # Its thread would see an event sooner or later, and an input do something else each time.
+        # Its thread would deliver events at varying times, so that an input's effect would vary.
         self._patches.enter_context(mock.patch.object(CallbackSubscription, "put", _at_once))
 
     def run(self, data: bytes) -> None:
@@ -74,7 +74,7 @@ class SourceLink(Target):
                 raise Defect(f"{queue.name!r} has {len(queue.ids())} messages of an input of {size} bytes")
 
     def planted(self) -> AbstractContextManager[object]:
-        """An event that is none is an error of the member."""
+        """An invalid event raises an error in the member."""
         original = Inbound._report
 
         def wrong(self: Inbound, case: str, *args: Any, **more: Any) -> None:
@@ -95,7 +95,7 @@ def follow(broker: Broker, source: str) -> Exchange:
 
 
 def feed(broker: Broker) -> Queue:
-    """Give a member a queue that another site gets everything of."""
+    """Give a member a queue that another site follows completely."""
     return broker.addresses.declare("followed", site=SiteMode.ALL)
 
 

@@ -1,7 +1,7 @@
-"""The files of a store, changed: it is opened as it was, or set aside unchanged, with a reason.
+"""Altered files of a store: the store opens as before, or is set aside unchanged, with a reason.
 
-An input changes the files of one good store: which file, where, and the bytes there; or where it ends.  A
-place is counted in all bytes, or in those that are not zero: most of a page is empty.
+An input alters the files of one good store: a file, a position and new bytes, or a new end. A position
+counts all bytes, or only non-zero ones, since most of a page is empty.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class StoreFiles(Target):
                 raise Defect(f"{name} was not kept as it was")
 
     def planted(self) -> AbstractContextManager[object]:
-        """The checksum of a message is not looked at."""
+        """A message's checksum is not verified."""
         return mock.patch.object(reading, "check_message")
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class StoreFiles(Target):
 
 
 def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
-    """One where a sync costs nothing, if there is any."""
+    """Return a temporary folder in which a sync is free, if the system has one."""
     return tempfile.TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None)
 
 

@@ -1,8 +1,8 @@
-"""The headers of a store's files, changed: they are refused as corrupted, or say what they said.
+"""Altered headers of a store's files: they are refused as corrupted, or have the same meaning as before.
 
-The headers are that of the database, that of its write-ahead log, the identity and the commit count.  An
-input changes some of them, as one of ``store`` changes whole files; here the store is checked where it lies,
-and not set aside, which is what takes most of the time of ``store``.
+The headers belong to the database, its write-ahead log, the identity and the commit count. An input
+alters some of them; ``store`` alters whole files. Here the store is checked in place and not set aside,
+which takes most of the time in ``store``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class StoreHeaders(Target):
             os.pwrite(file, content[size:], size)
 
     def _changed(self, data: bytes) -> dict[str, bytes]:
-        """Some of the files with other headers; a change is a file, an offset, a size and so many bytes."""
+        """Return some files with altered headers. A change is a file, an offset, a size and that many
+        bytes.
+        """
         found: dict[str, bytearray] = {}
         position = 0
         for _ in range(_MOST_CHANGES):
@@ -106,7 +108,7 @@ class StoreHeaders(Target):
             connection.close()
 
     def planted(self) -> AbstractContextManager[object]:
-        """A version below zero is not refused."""
+        """A version below zero is accepted."""
         original = opening._verify_schema
 
         def wrong(connection: sqlite3.Connection) -> None:

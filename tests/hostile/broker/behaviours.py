@@ -1,4 +1,4 @@
-"""Every behaviour by name: it draws its numbers, changes a connection, and returns the numbers as a text."""
+"""Every behaviour by name. It draws its numbers, changes a connection, and returns the numbers as a text."""
 
 from __future__ import annotations
 

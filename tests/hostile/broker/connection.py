@@ -1,8 +1,9 @@
 """The server side of one connection, which a behaviour may change at any point.
 
-Without a behaviour it serves: everybody is anonymous, each address is a queue with some messages, and each
-message is accepted.  A behaviour replaces the answer to a performative (``instead``), adds something behind
-it (``then``), changes fields of what is sent (``fields``), or acts by itself (``every``, ``flood``).
+Without a behaviour it serves correctly: every client is anonymous, each address is a queue with some
+messages, and each message is accepted. A behaviour replaces the answer to a performative (``instead``),
+adds something after it (``then``), changes sent fields (``fields``), or acts by itself (``every``,
+``flood``).
 
 Source: AMQP 1.0 part 2, sections 2.3.1 (frames) and 2.7 (performatives); part 5, section 5.3.3 (SASL).
 """
@@ -40,28 +41,28 @@ if TYPE_CHECKING:
 MECHANISMS, INIT, RESPONSE, OUTCOME = 0x40, 0x41, 0x43, 0x44
 SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 TCP, HEADER, AMQP = -1, -2, -3
-"""Moments that are no performative: the connection, the header of SASL, that of AMQP."""
+"""Events other than performatives: the TCP connection, the SASL header, the AMQP header."""
 ACCEPTED = Described(ulong(0x24), [])
 _SOURCE, _TARGET, _ERROR = 0x28, 0x29, 0x1D
-# Behind the frame's header, the byte for a described type, and that for a small ulong.
+# After the frame's header, the byte for a described type, and the byte for a small ulong.
 _DESCRIPTOR_AT = HEADER_SIZE + 2
 _BODY = b"\x00\x53\x77\xa1\x05hello"
-# A flood stops when so much waits for the client, and goes on when it has read.
+# Bytes waiting for the client at which a flood pauses until the client reads.
 _MOST_UNSENT = 256 * 1024
 _DEPTH = 20
-"""Messages of a queue, for each link: a client is measured while it waits, and so it must come to wait."""
+"""Messages of each link's queue. They must run out, as a client is measured while it waits."""
 
 Answer = Callable[["Arrival"], None]
 
 
 def error(name: str, description: Any = None, info: Any = None) -> Described:
-    """An error, as Close, End and Detach have one (section 2.8.14)."""
+    """Return an error as in Close, End and Detach (section 2.8.14)."""
     return Described(ulong(_ERROR), [symbol(name), description, info])
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A performative of the client, or a moment."""
+    """A performative of the client, or another event."""
 
     code: int
     channel: int = 0
@@ -69,7 +70,7 @@ class Arrival:
     payload: bytes = b""
 
     def get(self, index: int) -> Any:
-        """A field; ``None`` where the list is shorter."""
+        """Return a field; ``None`` if the list is shorter."""
         return self.fields[index] if index < len(self.fields) else None
 
 
@@ -78,7 +79,7 @@ class ServedLink:
     """A link that the client attached.
 
     :ivar sends: whether this side sends on it.
-    :ivar credit: what the client granted and is not used; ``count``: deliveries so far.
+    :ivar credit: the client's unused credit; ``count``: deliveries so far.
     """
 
     name: str
@@ -91,9 +92,9 @@ class ServedLink:
 
 @dataclass(slots=True)
 class Sent:
-    """The count of what went to the clients.
+    """The amount of data sent to the clients.
 
-    :ivar frames: those that a client does something about; the others count by their bytes.
+    :ivar frames: the frames that a client processes; all others count by their bytes.
     """
 
     frames: int = 0
@@ -103,12 +104,12 @@ class Sent:
 class HostileConnection(asyncio.Protocol):
     """One connection.
 
-    :param brokers: the one that accepted it and the others.
-    :param rng: what draws the numbers of its behaviours.
-    :ivar instead: takes the place of the answer to a performative or a moment.
+    :param brokers: the broker that accepted it, and the others.
+    :param rng: the source of its behaviours' numbers.
+    :ivar instead: replaces the answer to a performative or another event.
     :ivar then: runs after that answer.
-    :ivar fields: of performatives, by code and index, that have another value.
-    :ivar is_silent: nothing is sent any more.
+    :ivar fields: changed field values, by performative's code and field index.
+    :ivar is_silent: whether sending has stopped.
     :ivar messages: the payload of the next message.
     """
 
@@ -124,7 +125,7 @@ class HostileConnection(asyncio.Protocol):
         self.channels: set[int] = set()
         self.messages: Callable[[], bytes] = lambda: _BODY
         self.transport: Any = None
-        # Sessions count their deliveries, each for itself.
+        # Each session counts its own deliveries.
         self._next_ids: dict[int, int] = defaultdict(int)
         self._input = bytearray()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -159,7 +160,7 @@ class HostileConnection(asyncio.Protocol):
                 self._arrived(_decode(frame_or_header))
 
     def _matters(self, code: int) -> bool:
-        """Return whether anything is done about a performative: Dispositions come by the thousand."""
+        """Return whether a performative gets an answer: Dispositions arrive by the thousand."""
         return code in self._answers or code in self.instead or code in self.then
 
     def pause_writing(self) -> None:
@@ -186,14 +187,14 @@ class HostileConnection(asyncio.Protocol):
     # -- for behaviours -----------------------------------------------------------------------
 
     def answer(self, what: Arrival) -> None:
-        """Answer by the book."""
+        """Answer correctly."""
         if (answer := self._answers.get(what.code)) is not None:
             answer(what)
 
     def send(
         self, code: int, values: Sequence[Any], payload: bytes = b"", *, channel: int = 0, kind: int = 0
     ) -> None:
-        """Send a performative, with the fields that a behaviour has changed."""
+        """Send a performative, with the behaviour's changes to its fields."""
         changes = self.fields.get(code, {})
         every = [*values, *[None] * (max(changes, default=-1) + 1 - len(values))]
         for index, value in changes.items():
@@ -201,14 +202,14 @@ class HostileConnection(asyncio.Protocol):
         self.write(frame(code, every, payload, channel=channel, kind=kind))
 
     def write(self, data: bytes, frames: int = 1) -> None:
-        """Send bytes: so many frames."""
+        """Send bytes that are this many frames."""
         if not self.is_silent and not self.transport.is_closing():
             self.brokers.sent.frames += frames
             self.brokers.sent.size += len(data)
             self.transport.write(data)
 
     def flood(self, parts: Iterable[tuple[bytes, int]]) -> None:
-        """Send all of these as fast as the client reads: bytes, and how many frames they are."""
+        """Send these parts as fast as the client reads. Each part is bytes and their number of frames."""
 
         async def run() -> None:
             for data, frames in parts:
@@ -221,7 +222,7 @@ class HostileConnection(asyncio.Protocol):
         self._run(run())
 
     def every(self, seconds: float, act: Callable[[], object]) -> None:
-        """Do something at intervals, from now on."""
+        """Call ``act`` at intervals, from now on."""
 
         async def run() -> None:
             while not self.is_silent:
@@ -231,7 +232,7 @@ class HostileConnection(asyncio.Protocol):
         self._run(run())
 
     def after(self, seconds: float, act: Callable[[], object]) -> None:
-        """Do something once, if the connection lives so long."""
+        """Call ``act`` once, if the connection still exists."""
 
         async def run() -> None:
             await asyncio.sleep(seconds)
@@ -241,7 +242,7 @@ class HostileConnection(asyncio.Protocol):
         self._run(run())
 
     def close(self, *fields: Any) -> None:
-        """Send Close with this error, and nothing more."""
+        """Send Close with this error, and stop sending."""
         self.send(CLOSE, fields)
         self.is_silent = True
 
@@ -255,7 +256,7 @@ class HostileConnection(asyncio.Protocol):
         link.count += 1
 
     def link(self, *, sends: bool) -> ServedLink | None:
-        """Any link of this kind."""
+        """Return a random link of this kind."""
         found = [link for link in self.links.values() if link.sends is sends]
         return self.rng.choice(found) if found else None
 
@@ -264,7 +265,7 @@ class HostileConnection(asyncio.Protocol):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- by the book --------------------------------------------------------------------------
+    # -- correct answers ---------------------------------------------------------------------------
 
     def _offer_sasl(self, _what: Arrival) -> None:
         self.write(SASL_HEADER, 0)
@@ -292,7 +293,7 @@ class HostileConnection(asyncio.Protocol):
             self.grant(link, 100)
 
     def grant(self, link: ServedLink, credit: int) -> None:
-        """Let the client send more messages."""
+        """Grant the client this credit."""
         fields = [*self._session_flow(link.channel), uint(link.handle), uint(link.count), uint(credit)]
         self.send(FLOW, fields, channel=link.channel)
 
@@ -339,7 +340,7 @@ class HostileConnection(asyncio.Protocol):
 
 
 def _address(terminus: Any) -> Any:
-    """The address of a source or a target; one for a dynamic node."""
+    """Return the address of a source or a target; a generated one for a dynamic node."""
     fields = terminus.value if isinstance(terminus, Described) else []
     is_dynamic = len(fields) > 4 and fields[4]
     return "temporary" if is_dynamic else next(iter(fields), None)
@@ -350,7 +351,7 @@ def _decode(data: bytes) -> Arrival:
     size = found.decode(data[HEADER_SIZE:])
     found.rewind()
     found.next()
-    with contextlib.suppress(ValueError):  # a text of the client that repeats one of ours
+    with contextlib.suppress(ValueError):  # a client's text may imitate an error of ours
         performative = found.get_object()
         code, channel = int(performative.descriptor), int.from_bytes(data[6:8], "big")
         return Arrival(code, channel, performative.value, data[HEADER_SIZE + size :])

@@ -1,4 +1,4 @@
-"""A broker with a handle-max and a channel-max: a link or a session beyond them ends the connection."""
+"""A broker with a handle-max and a channel-max: an excess link or session ends the connection."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CHANNEL_MAX, _HANDLE_MAX = 3, 4
 
 @dataclass
 class Limits:
-    """The limits of a peer, and what it saw.
+    """The limits of a peer, and its observations.
 
-    :ivar most: the most links that were attached at once.
-    :ivar violations: how often a client went beyond the limits.
+    :ivar most: the most links attached at the same time.
+    :ivar violations: how often a client exceeded the limits.
     """
 
     handle_max: int | None
@@ -34,7 +34,7 @@ class Limits:
 
 
 class Limited(HostileConnection):
-    """Ends a connection that goes beyond its limits."""
+    """Ends a connection that exceeds its limits."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(HostileBrokers(0, ()), random.Random())

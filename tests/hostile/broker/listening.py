@@ -15,17 +15,17 @@ from tests.hostile.broker.connection import HostileConnection, Sent
 
 # More than a client follows in one chain: ``max_redirects`` is 5.
 _COUNT = 8
-# Of the connections that are served by the book, so that a client gets further than its first frame.
+# The share of connections that are served correctly, so that a client gets beyond its first frame.
 _GOOD = 0.25
 
 
 @dataclass(slots=True)
 class HostileBrokers:
-    """All of them.
+    """Several hostile brokers.
 
-    :param behaviours: what they do, all of it on each connection.
+    :param behaviours: their behaviours, all applied to each connection.
     :ivar drawn: the numbers of each connection, for a report.
-    :ivar met: whether there was a connection.
+    :ivar met: set by the first connection.
     """
 
     seed: int
@@ -38,7 +38,7 @@ class HostileBrokers:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def serve(self, _peer: Peer) -> HostileConnection:
-        """A connection: the next row of numbers."""
+        """Return the server side of a connection, with the next sequence of numbers."""
         number = next(self._numbers)
         self.met.set()
         rng = random.Random(f"{self.seed} {number}")
@@ -49,12 +49,12 @@ class HostileBrokers:
         return connection
 
     def url(self, **options: object) -> str:
-        """The cluster URL of the first two; the others are reached by redirects."""
+        """Return the cluster URL of the first two brokers. Redirects lead to the others."""
         return url(*self.peers[:2], **options)
 
     @property
     def connections(self) -> int:
-        """Return how many there were."""
+        """Return the number of connections so far."""
         return len(self.drawn)
 
 
@@ -62,9 +62,9 @@ class HostileBrokers:
 async def hostile_brokers(
     seed: int, behaviours: Sequence[str], *, good: float = _GOOD
 ) -> AsyncIterator[HostileBrokers]:
-    """Listen; the same seed draws the same numbers for the same row of connections.
+    """Listen. The same seed draws the same numbers for the same sequence of connections.
 
-    :param good: the share of connections, never the first, that are served by the book.
+    :param good: the share of connections, never the first, that are served correctly.
     """
     brokers = HostileBrokers(seed, tuple(behaviours), good)
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Behaviours of connections and sessions: greetings, Opens, Begins, Closes, and silence."""
+"""Behaviours of connections and sessions: handshakes, Opens, Begins, Closes, and silence."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _NASTY = "\x1b]0;owned\x07\x1b[31m\r\nERROR forged line\n\x00end"
 
 
 def _nowhere(rng: random.Random) -> str:
-    """A loopback address where nobody listens, another one each time."""
+    """Return a random loopback address without a listener."""
     return f"127.254.{rng.randint(1, 250)}.{rng.randint(1, 250)}"
 
 
 def _silent_after(c: HostileConnection, rng: random.Random) -> str:
-    """Answer up to a step, and nothing more."""
+    """Stop answering after a step."""
     name = rng.choice(list(_STEPS))
     answered = rng.random() < 0.5
 
@@ -60,7 +60,7 @@ def _silent_after(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _deaf_after(c: HostileConnection, rng: random.Random) -> str:
-    """Read nothing more after a step."""
+    """Stop reading after a step."""
     name = rng.choice(list(_STEPS))
     c.then[_STEPS[name]].append(lambda _: c.transport.pause_reading())
     return name
@@ -100,7 +100,7 @@ def _offers_mechanisms(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _sasl_outcomes(c: HostileConnection, rng: random.Random) -> str:
-    """End SASL with any outcome, or go on with challenges."""
+    """End SASL with any outcome, or continue with challenges."""
     code = rng.randint(0, 5)
     challenges = rng.choice((0, 0, 1, 1000))
 
@@ -114,7 +114,7 @@ def _sasl_outcomes(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _idle_times(c: HostileConnection, rng: random.Random) -> str:
-    """Ask for frames very often."""
+    """Request frames very often."""
     milliseconds = rng.choice((1, 1, 1, 1, 1, 2, 5, 20, 0, _HUGE))
     c.fields[OPEN] = {_IDLE: uint(milliseconds)}
     return f"{milliseconds} ms"
@@ -131,7 +131,7 @@ def _sizes(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _generations(c: HostileConnection, rng: random.Random) -> str:
-    """Claim a generation that no member can have, and another cluster each time."""
+    """Announce a generation that no member can have, and another cluster each time."""
     values: list[Any] = [ulong(2**63 - 1), ulong(2**64 - 1), ulong(2**23 + 1), -1, 0, "7", 1.5, None, [1]]
     generation = rng.choice(values)
     cluster = rng.choice((None, f"{rng.getrandbits(128):032x}", "x" * 10_000, _NASTY))
@@ -141,7 +141,7 @@ def _generations(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _pushes_members(c: HostileConnection, rng: random.Random) -> str:
-    """Name very many other members, none of which exists."""
+    """Announce very many other members, none of which exists."""
     count = rng.choice((1, 100, 400))
     members = [
         {symbol("network-host"): _nowhere(rng), symbol("port"): uint(rng.randint(0, 70000))}
@@ -152,7 +152,7 @@ def _pushes_members(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _open_texts(c: HostileConnection, rng: random.Random) -> str:
-    """Names that are long, empty, or made for terminals."""
+    """Send names that are long, empty, or escape sequences for terminals."""
     name = rng.choice(("", _NASTY, "n" * 30_000))
     properties = {symbol(f"p{number}"): "v" * 100 for number in range(rng.choice((0, 400)))}
     properties |= {symbol("product"): _NASTY, symbol("version"): _NASTY}
@@ -161,7 +161,7 @@ def _open_texts(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _parks(c: HostileConnection, rng: random.Random) -> str:
-    """Park every client, and let it in late or never."""
+    """Park every client, and answer its Begin late or never."""
     after = rng.choice((0.3, 2.0, 1e9))
     c.fields[OPEN] = {_OFFERED: symbol(PARK)}
 
@@ -173,7 +173,7 @@ def _parks(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _begins(c: HostileConnection, rng: random.Random) -> str:
-    """Begin sessions by itself, for ever; or leave the client's Begin without an answer."""
+    """Begin sessions endlessly, or leave the client's Begin unanswered."""
     if rng.random() < 0.3:
         c.instead[BEGIN] = lambda _: None
         return "never answered"
@@ -190,7 +190,7 @@ def _begins(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _order(c: HostileConnection, rng: random.Random) -> str:
-    """Answer in another order, twice, or not what was asked."""
+    """Answer in another order, twice, or with another answer."""
     which = rng.choice(
         ("Begin before Open", "two Opens", "two Begins", "Begin of another channel", "End first")
     )
@@ -235,7 +235,7 @@ def _ends_sessions(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _redirection(c: HostileConnection, rng: random.Random) -> dict[Any, Any]:
-    """Where a redirect leads: to the next of these brokers, to itself, or nowhere."""
+    """Return a redirect's target: the next broker, the same broker, or an unused address."""
     peer = rng.choice(c.brokers.peers)
     host, port = peer.host, uint(peer.port)
     match rng.randrange(6):
@@ -252,7 +252,7 @@ def _redirection(c: HostileConnection, rng: random.Random) -> dict[Any, Any]:
 
 
 def _redirects(c: HostileConnection, rng: random.Random) -> str:
-    """Redirect, for ever: at the Open, at the Begin, or later."""
+    """Redirect endlessly: at the Open, at the Begin, or later."""
     info = _redirection(c, rng)
     condition = error(REDIRECT, "go there", info)
     match rng.randrange(3):
@@ -292,7 +292,7 @@ def _closes(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _says_more_after_close(c: HostileConnection, rng: random.Random) -> str:
-    """Go on with frames after a Close."""
+    """Send more frames after a Close."""
     count = rng.choice((1, 1000))
 
     def close(what: Arrival) -> None:

@@ -68,7 +68,7 @@ def _refuses(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _attach_sizes(c: HostileConnection, rng: random.Random) -> str:
-    """Take the smallest messages, begin with the largest counts, and remember what never was."""
+    """Announce the smallest message size, the largest counts, and unknown unsettled deliveries."""
     size = rng.choice((1, 10, 2**64 - 1))
     count = rng.choice((0, _HUGE))
     tags = rng.choice((0, 1, 1000))
@@ -80,7 +80,7 @@ def _attach_sizes(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _attaches(c: HostileConnection, rng: random.Random) -> str:
-    """Attach links that the client did not ask for."""
+    """Attach links that the client did not request."""
     count, sends = rng.choice((1, 100, 10_000)), rng.random() < 0.5
     nodes = [Described(ulong(_SOURCE), ["a"]), Described(ulong(_TARGET), ["b"])]
 
@@ -104,7 +104,7 @@ def _attaches(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _credits(c: HostileConnection, rng: random.Random) -> str:
-    """Grant no credit, very much, or less than before; drain senders; count from anywhere."""
+    """Grant no credit, very much, or less than before; drain senders; start counts anywhere."""
     credit, count = rng.choice((0, 1, _HUGE, _HUGE)), rng.choice((0, 5, 2**31, _HUGE))
     drain, echo = rng.random() < 0.3, rng.random() < 0.3
     window, expected = rng.choice((0, 1, _HUGE)), rng.choice((0, 1000, _HUGE))
@@ -121,7 +121,7 @@ def _credits(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _flows(c: HostileConnection, rng: random.Random) -> str:
-    """Ask for Flows all the time."""
+    """Request Flows continuously."""
     count, seconds = rng.choice((1, 10, 100)), rng.choice((0.001, 0.05))
     handle = rng.choice((None, 0, 200))
 
@@ -152,7 +152,7 @@ def _states(rng: random.Random) -> Any:
 
 
 def _dispositions(c: HostileConnection, rng: random.Random) -> str:
-    """Settle a million deliveries that nobody sent, one at a time or all at once."""
+    """Settle a million deliveries that were never sent, one at a time or all at once."""
     is_receiver, state = rng.random() < 0.7, _states(rng)
     first = rng.choice((0, 1, 2**31, _HUGE))
     if rng.random() < 0.4:
@@ -179,7 +179,7 @@ def _singles(channel: int, is_receiver: bool, first: int, count: int) -> Iterato
 
 
 def _outcomes(c: HostileConnection, rng: random.Random) -> str:
-    """Settle what the client sends with any state, twice, unsettled, or not at all."""
+    """Settle the client's deliveries with any state, twice, unsettled, or not at all."""
     state, settled, times = _states(rng), rng.random() < 0.7, rng.choice((0, 1, 1, 2))
 
     def settle(what: Arrival) -> None:
@@ -212,7 +212,7 @@ def _detaches(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _detach_answers(c: HostileConnection, rng: random.Random) -> str:
-    """Leave a Detach without an answer, or answer an other one."""
+    """Leave a Detach unanswered, or answer a different one."""
     which = rng.choice(("never", "of another handle", "twice"))
     match which:
         case "never":

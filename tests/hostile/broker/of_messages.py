@@ -1,4 +1,4 @@
-"""Behaviours of messages that the broker sends: too many, too long, or none that can be read."""
+"""Behaviours of messages that the broker sends: too many, too long, or unreadable."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.broker_stub.raw_client import ATTACH, FLOW, TRANSFER, frame, message
 from tests.hostile import messages
 from tests.hostile.broker.connection import Arrival, HostileConnection, ServedLink
 
-# The client takes messages of 256 MiB, so that one without an end is no lie before that; a machine that
-# runs other tests as well has no room for it.
+# The client accepts messages of 256 MiB, so an endless message is legal until then. A machine that runs other
+# tests as well has no room for that.
 _LONGEST = 24 * 1024 * 1024
 _MOST_BYTES = 192 * 1024 * 1024
 _PART = 32 * 1024
@@ -49,7 +49,7 @@ def _receiver(c: HostileConnection, what: Arrival) -> ServedLink | None:
 
 
 def _endless(c: HostileConnection, rng: random.Random) -> str:
-    """Begin a message that has no end, or that is aborted."""
+    """Begin a message that never ends, or that is aborted."""
     part, total = rng.choice((0, 100, _PART)), rng.choice((1000, _LONGEST))
     aborted = rng.random() < 0.4
     count = min(max(1, total // max(part, 1)), 50_000)
@@ -74,7 +74,7 @@ def _endless(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _extreme(c: HostileConnection, rng: random.Random) -> str:
-    """Send messages that are legal, and as no application would make them; or that cannot be decoded."""
+    """Send legal messages that no application would make, or messages that cannot be decoded."""
     malformed = rng.random() < 0.3
 
     def make() -> bytes:
@@ -112,7 +112,7 @@ def _unasked(c: HostileConnection, rng: random.Random) -> str:
 
 
 def _never_drains(c: HostileConnection, rng: random.Random) -> str:
-    """Have no message, and answer no drain."""
+    """Send no message, and answer no drain."""
     c.instead[FLOW] = lambda _: None
     return "no message"
 

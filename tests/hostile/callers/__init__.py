@@ -1,5 +1,6 @@
-"""What is run against a hostile broker, each program as a process of its own.
+"""Programs run against a hostile broker, each as a separate process.
 
-A caller makes calls drawn at random from a seed, for some seconds, and ends with 0.  It prints ``ready`` when
-everything is imported, and at its end a report in JSON: how often each call ended how, and what was wrong.
+A caller makes random calls from a seed for some seconds, and exits with 0. It prints ``ready`` when
+everything is imported, and at its end a report in JSON: the number of calls by call and result, and the
+defects.
 """

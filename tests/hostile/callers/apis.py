@@ -1,7 +1,7 @@
 """Calls of an API: ``python -m tests.hostile.callers.apis asyncio|blocking|waiting URL SEED SECONDS``.
 
-``waiting`` has several connections with a receiver each, and waits for messages: what it uses is the client's
-own, and that of a connection which a peer makes work shows several times.
+``waiting`` has several connections with a receiver each, and waits for messages. So the measured use is
+the client's own, and the cost of a connection kept busy by a peer is multiplied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from haclient import Message, aio
 from tests.hostile.callers.report import GRACE, Report, begin
 from tests.peers.apis import API, AsyncAPI, BlockingAPI
 
-# A call that fails at once is not repeated at once: what is measured is the client, not this loop.
+# Seconds. A call that fails at once is not repeated at once: the test measures the client, not this loop.
 _PAUSE = 0.05
 _CREDIT = 10
 _MOST_LINKS = 4
@@ -28,7 +28,7 @@ _WAITING = 10
 class Caller:
     """Makes calls, one after the other.
 
-    :param until: in monotonic seconds.
+    :param until: the end, in monotonic seconds.
     """
 
     def __init__(self, api: API, url: str, rng: random.Random, until: float, report: Report) -> None:
@@ -38,7 +38,7 @@ class Caller:
         self._sends: list[Any] = []
 
     async def run(self) -> None:
-        """Connect again and again."""
+        """Connect repeatedly."""
         while time.monotonic() < self._until:
             timeout = self._timeout()
             connection = await self._call("connect", self._api.connect(self._url, timeout=timeout), timeout)
@@ -47,7 +47,7 @@ class Caller:
             await asyncio.sleep(_PAUSE)
 
     async def wait(self) -> None:
-        """Connect, and wait for messages, again and again."""
+        """Connect and wait for messages, repeatedly."""
         while (left := self._until - time.monotonic()) > 0:
             connection = await self._call("connect", self._api.connect(self._url, timeout=left), left)
             if connection is not None:
@@ -83,7 +83,7 @@ class Caller:
         return self._rng.choice((0.05, 0.3, 1.0, 2.0))
 
     async def _call(self, name: str, call: Awaitable[Any], timeout: float) -> Any:
-        """The result; ``None`` after an error."""
+        """Return the call's result; ``None`` after an error."""
         task = asyncio.ensure_future(call)
         done, _ = await asyncio.wait([task], timeout=timeout + GRACE)
         if not done:
@@ -188,7 +188,7 @@ class Caller:
 
 
 async def main(name: str, url: str, seed: str, seconds: str) -> None:
-    """Make calls for so many seconds."""
+    """Make calls for this many seconds."""
     api = BlockingAPI() if name == "blocking" else AsyncAPI()
     report = begin()
     loop = asyncio.get_running_loop()

@@ -31,7 +31,7 @@ class Blocking:
         self._links: list[Any] = []
 
     def run(self) -> None:
-        """Connect again and again."""
+        """Connect repeatedly."""
         while time.monotonic() < self._until:
             timeout = self._rng.choice((0.3, 1.0, 2.0))
             connect = functools.partial(BlockingConnection, self._url, timeout=timeout)
@@ -64,7 +64,7 @@ class Blocking:
         self._call("close", connection.close, timeout)
 
     def _call(self, name: str, call: Callable[[], Any], timeout: float) -> Any:
-        # A process that hangs writes where, and ends with 1.
+        # A process that hangs prints its stack, and exits with 1.
         faulthandler.dump_traceback_later(timeout + GRACE, exit=True)
         try:
             result = call()
@@ -78,7 +78,7 @@ class Blocking:
 
 
 class Handler(MessagingHandler):
-    """A program for proton's reactor that opens, sends, receives and closes, until its time is over."""
+    """A program for proton's reactor that opens, sends, receives and closes, until its time is up."""
 
     def __init__(self, url: str, rng: random.Random, seconds: float, report: Report) -> None:
         super().__init__(prefetch=_CREDIT)
@@ -94,7 +94,7 @@ class Handler(MessagingHandler):
         event.container.schedule(_PAUSE, self)
 
     def on_timer_task(self, event: Any) -> None:
-        """Do something, or stop."""
+        """Perform a random action, or stop."""
         if time.monotonic() > self._until:
             self._connection.close()
             self._container.stop()
@@ -123,30 +123,30 @@ class Handler(MessagingHandler):
             self._report.ended(name, None)
 
     def on_sendable(self, event: Any) -> None:
-        """Send one."""
+        """Send a message."""
         if event.sender.credit and self._rng.random() < 0.2:
             self._safely("send", lambda: event.sender.send(Message(body="x")))
 
     def on_message(self, event: Any) -> None:
-        """Accept it, as the handler does by itself."""
+        """Count the message; the handler accepts it automatically."""
         self._report.ended("message", None)
 
     def on_link_error(self, event: Any) -> None:
-        """Close it."""
+        """Count the error, and close the link."""
         self._report.ends["on_link_error"] += 1
         event.link.close()
 
     def on_connection_error(self, event: Any) -> None:
-        """Count it."""
+        """Count the error."""
         self._report.ends["on_connection_error"] += 1
 
     def on_transport_error(self, event: Any) -> None:
-        """Count it."""
+        """Count the error."""
         self._report.ends["on_transport_error"] += 1
 
 
 def main(name: str, url: str, seed: str, seconds: str) -> None:
-    """Make calls for so many seconds."""
+    """Make calls for this many seconds."""
     report = begin()
     rng = random.Random(seed)
     if name == "utils":

@@ -1,6 +1,7 @@
-"""Callers with one defect each: ``python -m tests.hostile.callers.planted DEFECT URL SEED SECONDS``.
+"""Callers with one deliberate defect each: ``python -m tests.hostile.callers.planted DEFECT URL SEED
+SECONDS``.
 
-A round must find it.  They connect and say nothing, which is all that a round needs to begin.
+A round must find the defect. The callers connect and send nothing, which suffices to start a round.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def _report(*defects: str) -> None:
 
 
 def spins(seconds: float) -> None:
-    """Use so many seconds of the processor, however long that takes."""
+    """Use this many seconds of processor time, however long that takes."""
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass
@@ -30,7 +31,7 @@ def spins(seconds: float) -> None:
 
 
 def grows(seconds: float) -> None:
-    """Keep more than the bound."""
+    """Allocate more than the bound."""
     kept = bytearray(GROWTH + 8 * 1024 * 1024)
     kept[::4096] = b"x" * len(kept[::4096])
     time.sleep(seconds)
@@ -38,28 +39,28 @@ def grows(seconds: float) -> None:
 
 
 def hangs(_seconds: float) -> None:
-    """Never end, and take no notice of a request to."""
+    """Never end, and ignore a request to end."""
     signal.signal(signal.SIGABRT, signal.SIG_DFL)
     signal.pause()
 
 
 def raises(_seconds: float) -> None:
-    """End with a traceback."""
+    """Exit with a traceback."""
     raise KeyError("inside")
 
 
 def reports(_seconds: float) -> None:
-    """Report an error of a call."""
+    """Report the error of a call."""
     _report("send ended with KeyError")
 
 
 def dies(_seconds: float) -> None:
-    """End by a signal, as a segmentation fault does."""
+    """Exit by a signal, as after a segmentation fault."""
     signal.raise_signal(signal.SIGSEGV)
 
 
 def behaves(seconds: float) -> None:
-    """Wait, and use next to nothing."""
+    """Wait, with almost no processor time."""
     time.sleep(seconds)
     _report()
 
@@ -70,11 +71,11 @@ DEFECTS: dict[str, Callable[[float], None]] = {
 
 
 def main(defect: str, url: str, _seed: str, seconds: str) -> None:
-    """Connect, and have the defect."""
+    """Connect, and run the defect."""
     found = re.match(r"amqp://([\d.]+):(\d+)", url)
     assert found is not None
     with socket.create_connection((found[1], int(found[2]))):
-        time.sleep(0.3)  # a round looks at a caller ten times a second
+        time.sleep(0.3)  # a round observes a caller ten times a second
         DEFECTS[defect](float(seconds))
 
 

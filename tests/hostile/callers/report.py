@@ -1,4 +1,4 @@
-"""How calls ended, and what a caller's process may not do: hang, or show an error that is no answer."""
+"""The results of calls, and a caller's defects: a call that hangs, or an error of an unexpected type."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ import proton
 from haclient.errors import HaclientError
 
 GRACE = 20.0
-"""Seconds after its timeout until a call counts as one that hangs: other tests may need the machine."""
+"""Seconds after its timeout until a call counts as hanging: other tests may need the machine."""
 _INTERNAL = "internal error", "in the owner"
 _MOST_DEFECTS = 20
-# Defects that begin alike are one.
+# Defects with the same first characters count as one.
 _ALIKE = 50
-# Of a traceback the beginning and the end: a recursion has a thousand lines between them.
+# A traceback is cut to its beginning and end: a recursion has a thousand lines between them.
 _HALF = 1500
-# What the hostile broker puts into names and descriptions: a terminal or a log would obey it.
+# Texts that the hostile broker puts into names and descriptions; a terminal or a log would obey them.
 _OBEYED = "\x1b]0;owned", "\nERROR forged"
-# A page of attempts, each with its reason; not a description of a peer as long as a frame.  proton's own
-# errors have whatever the peer said.
+# A page of attempts with their reasons fits, a peer's description as long as a frame does not. proton's own
+# errors have any text from the peer.
 _LONGEST = 20_000
-# Errors that a caller may get: ours, those of proton that the drop-in documents, and of arguments.
+# Errors that a caller may get: ours, and proton's that the drop-in documents, including invalid arguments.
 _ANSWERS = (HaclientError, proton.ProtonException)
 
 
 @dataclass(slots=True)
 class Report:
-    """Of one caller.
+    """The report of one caller.
 
-    :ivar ends: how often each call ended how.
-    :ivar defects: what must not have happened.
+    :ivar ends: the number of calls by call and result.
+    :ivar defects: the defects found.
     """
 
     ends: Counter[str] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class Report:
         self.check_text(f"{call} ended with {type(error).__name__}", str(error))
 
     def check_text(self, where: str, text: str) -> None:
-        """Look at a text that a person reads: an error's, or a log's."""
+        """Check a text for human readers: of an error, or of a log."""
         if any(word in text for word in _OBEYED):
             at = max(text.find(word) for word in _OBEYED)
             self.defect(f"{where}: control characters of the peer: {text[max(0, at - 80) : at + 80]!r}")
@@ -67,26 +67,26 @@ class Report:
         self.defect(f"{call} did not return {GRACE:g} s after its timeout of {timeout:g} s")
 
     def defect(self, text: str) -> None:
-        """Keep what was wrong, the first of its kind."""
+        """Record a defect, only the first of its kind."""
         known = any(each[:_ALIKE] == text[:_ALIKE] for each in self.defects)
         if not known and len(self.defects) < _MOST_DEFECTS:
             self.defects.append(text if len(text) < 2 * _HALF else f"{text[:_HALF]}\n...\n{text[-_HALF:]}")
 
     def write(self) -> None:
-        """Print it, as the last line."""
+        """Print the report as the last line."""
         sys.stdout.write(json.dumps({"ends": self.ends, "defects": self.defects}) + "\n")
         sys.stdout.flush()
 
 
 class DefectLog(logging.Handler):
-    """A traceback in the log is an error that the client did not expect."""
+    """Records tracebacks in the log as defects: the client did not expect these errors."""
 
     def __init__(self, report: Report) -> None:
         super().__init__()
         self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record with a traceback, or one that names an internal error."""
+        """Record an entry with a traceback, or one that names an internal error."""
         text = record.getMessage()
         self._report.check_text(f"logged by {record.name}", text)
         if record.exc_info and record.exc_info[1] is not None:
@@ -97,7 +97,7 @@ class DefectLog(logging.Handler):
 
 
 def begin() -> Report:
-    """Start a report: everything is imported now."""
+    """Start a report: all imports are done."""
     report = Report()
     logging.basicConfig(level=logging.INFO, handlers=[DefectLog(report)])
     faulthandler.enable()

@@ -1,7 +1,7 @@
-"""Clients that are hostile at random, for a member or a pair: ``python -m tests.hostile.clients OPTIONS``.
+"""Randomly hostile clients, for a member or a pair: ``python -m tests.hostile.clients OPTIONS``.
 
-``acts``     what one of them does, over connections of its own
-``process``  a process in which several of them act all the while
-``honest``   the producer and the consumer beside them, who must notice nothing
-``pair``     the pair as processes, watched
+``acts``     the actions of one client, over its own connections
+``process``  a process in which several clients act continuously
+``honest``   a concurrent producer and consumer, which must not be affected
+``pair``     the pair as processes, under observation
 """

@@ -1,6 +1,6 @@
-"""What hostile clients do: each act opens connections of its own, and leaves them when it is over.
+"""The acts of hostile clients. Each act opens its own connections, and drops them at its end.
 
-An act may end by any error of a connection: the member is right to end it.
+An act may end with any connection error: the member is right to end it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAMES = (
     "$management",
     "$",
 )
-# A member waits 10 s for an Open by default.
+# Seconds. A member waits 10 s for an Open by default.
 _HELD = 0.5
 _TAKEN = 2.0
 _MOST_SECONDS = 8.0
@@ -47,11 +47,11 @@ _MOST_SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where acts happen.
+    """The targets of acts.
 
-    :param queues: whose messages are nobody's.
-    :param shared: a queue of honest clients: it may be sent to and browsed, and what is acquired from it is
-        given back by the end of the connection.  Empty for none.
+    :param queues: queues whose messages do not matter.
+    :param shared: a queue of honest clients; empty for none. Acts may send to it and browse it.
+        Messages that they acquire return when the connection ends.
     """
 
     address: Endpoint
@@ -65,7 +65,7 @@ async def _begun(client: RawClient, rng: random.Random, *parts: bytes) -> None:
 
 
 async def _read_some(client: RawClient, seconds: float) -> None:
-    """Read what comes for so long."""
+    """Read for this many seconds."""
     try:
         async with asyncio.timeout(seconds):
             while await client.reader.read(65536):
@@ -75,7 +75,7 @@ async def _read_some(client: RawClient, seconds: float) -> None:
 
 
 async def nonsense(ground: Ground, rng: random.Random) -> None:
-    """Bytes that are no AMQP, or only begin so."""
+    """Send bytes that are not AMQP, or only begin like it."""
     reader, writer = await asyncio.open_connection(ground.address.host, ground.address.port)
     try:
         heads = (
@@ -93,7 +93,7 @@ async def nonsense(ground: Ground, rng: random.Random) -> None:
 
 
 async def recorded(ground: Ground, rng: random.Random) -> None:
-    """A script of the fuzzer's corpus, mutated."""
+    """Send a mutated script of the fuzzer's corpus."""
     paths = sorted(CORPUS.iterdir())
     data = rng.choice(paths).read_bytes()
     for _ in range(rng.randint(0, 4)):
@@ -129,7 +129,7 @@ def _flip(rng: random.Random, body: bytes) -> bytes:
 
 
 async def send_messages(ground: Ground, rng: random.Random) -> None:
-    """Extreme and malformed messages, within the credit or beyond it."""
+    """Send extreme and malformed messages, within the credit or beyond it."""
     queue = ground.shared if ground.shared and rng.random() < 0.5 else rng.choice(ground.queues)
     count, waits = rng.choice((1, 5, 20)), rng.random() < 0.8
     settled = rng.random() < 0.3
@@ -145,7 +145,7 @@ async def send_messages(ground: Ground, rng: random.Random) -> None:
 
 
 def _parts(number: int, payload: bytes, *, settled: bool) -> list[bytes]:
-    """A message in frames that a member takes."""
+    """Split a message into frames of a size that a member accepts."""
     size = 60_000
     pieces = [payload[start : start + size] for start in range(0, len(payload), size)] or [b""]
     last = len(pieces) - 1
@@ -156,7 +156,7 @@ def _parts(number: int, payload: bytes, *, settled: bool) -> list[bytes]:
 
 
 async def far_too_many(ground: Ground, rng: random.Random) -> None:
-    """Messages by the thousand without credit; or with a long tag, the same id, no id."""
+    """Send thousands of messages without credit, or some with a long tag, the same id, or no id."""
     changes: Mapping[str, dict[int, Any]] = {
         "many": {},
         "tag": {2: b"t" * 40},
@@ -177,7 +177,7 @@ async def far_too_many(ground: Ground, rng: random.Random) -> None:
 
 
 async def unfinished(ground: Ground, rng: random.Random) -> None:
-    """Messages that begin and never end, and some that are aborted."""
+    """Begin messages that never end, and abort some."""
     piece = bytes(rng.choice((0, 1000, 60_000)))
     async with raw_client(ground.address) as client:
         await _begun(client, rng, raw.attach_sender("s", 0, rng.choice(ground.queues)))
@@ -190,7 +190,7 @@ async def unfinished(ground: Ground, rng: random.Random) -> None:
 
 
 def selector(rng: random.Random) -> str:
-    """A selector that costs much, or that nobody can parse."""
+    """Return a selector that is expensive or invalid."""
     count = rng.choice((1, 50, 1500))
     return rng.choice(
         (
@@ -212,7 +212,7 @@ def selector(rng: random.Random) -> str:
 
 
 async def receive(ground: Ground, rng: random.Random) -> None:
-    """Attach receivers with selectors and absurd credit, settle in any way, and go."""
+    """Attach receivers with selectors and absurd credit, settle in any way, and disconnect."""
     shared = ground.shared and rng.random() < 0.3
     queue = ground.shared if shared else rng.choice(ground.queues)
     browses = rng.random() < 0.3
@@ -220,7 +220,7 @@ async def receive(ground: Ground, rng: random.Random) -> None:
     filters = {symbol(_SELECTOR): chosen} if chosen is not None else None
     source = [queue, None, None, None, None, None, symbol("copy") if browses else None, filters]
     ends = [Described(ulong(_SOURCE), source), Described(ulong(_TARGET), [])]
-    # 2 sends nothing settled: of a shared queue nothing is taken.
+    # Mode 2 settles nothing on sending: no message is removed from a shared queue.
     mode = rng.choice((0, 1, 2)) if not shared else 0
     attach = raw.frame(raw.ATTACH, ["r", uint(0), True, ubyte(mode), None, *ends])
     credit = rng.choice((0, 1, 10, 2**31, 2**32 - 1))
@@ -249,7 +249,7 @@ def _settle(rng: random.Random, number: int) -> bytes:
 
 
 async def dispositions(ground: Ground, rng: random.Random) -> None:
-    """Settle very many deliveries that never were."""
+    """Settle very many deliveries that never existed."""
     one = raw.frame(
         raw.DISPOSITION, [True, uint(2**30), uint(2**30 + 1), True, Described(ulong(_ACCEPTED), [])]
     )
@@ -262,7 +262,7 @@ async def dispositions(ground: Ground, rng: random.Random) -> None:
 
 
 async def flows(ground: Ground, rng: random.Random) -> None:
-    """Flows that ask for an answer each, drain, count from anywhere, or are for no link."""
+    """Send Flows that request an answer, drain, start counts anywhere, or belong to no link."""
     handle = rng.choice((None, uint(0), uint(77), _HUGE))
     counts = [uint(rng.choice((0, 2**31, 2**32 - 1))) for _ in range(3)]
     session = [uint(rng.choice((0, 5, 2**32 - 1))), uint(rng.choice((0, 2**31))), uint(0), _HUGE]
@@ -276,7 +276,7 @@ async def flows(ground: Ground, rng: random.Random) -> None:
 
 
 async def many_connections(ground: Ground, rng: random.Random) -> None:
-    """Connections that say nothing, half of a header, or an Open and no more."""
+    """Open connections that send nothing, half of a header, or only an Open."""
     said = rng.choice(
         (b"", b"AMQP", b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00" + raw.frame(raw.OPEN, ["c"]))
     )
@@ -293,7 +293,7 @@ async def many_connections(ground: Ground, rng: random.Random) -> None:
 
 
 async def many_links(ground: Ground, rng: random.Random) -> None:
-    """Sessions and links up to every limit, and beyond; all with one name, or each with its own."""
+    """Open sessions and links up to every limit and beyond, with one name or distinct names."""
     sessions, links = rng.choice((1, 10, 300)), rng.choice((1, 100, 1000))
     same = rng.random() < 0.2
     async with raw_client(ground.address) as client:
@@ -310,7 +310,7 @@ async def many_links(ground: Ground, rng: random.Random) -> None:
 
 
 async def repeats(ground: Ground, rng: random.Random) -> None:
-    """Attach and detach, begin and end, again and again without reading."""
+    """Attach and detach, begin and end, repeatedly without reading."""
     once = raw.begin(channel=1) + raw.attach_receiver("r", 0, rng.choice(ground.queues), channel=1)
     once += raw.credit(0, 5, channel=1) * rng.randint(0, 1)
     once += raw.detach(0, channel=1, closed=rng.random() < 0.5) * rng.randint(0, 1) + raw.end(channel=1)
@@ -324,7 +324,7 @@ async def repeats(ground: Ground, rng: random.Random) -> None:
 
 
 async def odd_fields(ground: Ground, rng: random.Random) -> None:
-    """Fields of any type, names that are long or not to be printed, and termini by the dozen."""
+    """Send fields of any type, long or unprintable names, and many termini."""
     ends = [Described(ulong(_SOURCE), [rng.choice(_NAMES)]), Described(ulong(_TARGET), [rng.choice(_NAMES)])]
     fields: list[Any] = [
         rng.choice(_NAMES),
@@ -348,7 +348,7 @@ async def odd_fields(ground: Ground, rng: random.Random) -> None:
 
 
 async def remembered(ground: Ground, rng: random.Random) -> None:
-    """Resume deliveries that never were: an unsettled map with many tags."""
+    """Resume deliveries that never existed: an unsettled map with many tags."""
     received = Described(ulong(_RECEIVED), [uint(0), ulong(5)])
     tags = {number.to_bytes(4, "big"): received for number in range(rng.choice((1, 800)))}
     ends = [Described(ulong(_SOURCE), [ground.queues[0]]), Described(ulong(_TARGET), [ground.queues[0]])]
@@ -359,7 +359,7 @@ async def remembered(ground: Ground, rng: random.Random) -> None:
 
 
 async def deaf(ground: Ground, rng: random.Random) -> None:
-    """Ask for everything, and read nothing."""
+    """Request everything, and read nothing."""
     async with raw_client(ground.address) as client:
         queue = rng.choice(ground.queues)
         await _begun(client, rng, raw.attach_sender("s", 0, queue), raw.attach_receiver("r", 1, queue))
@@ -371,7 +371,7 @@ async def deaf(ground: Ground, rng: random.Random) -> None:
 
 
 async def slow(ground: Ground, rng: random.Random) -> None:
-    """A byte at a time."""
+    """Send one byte at a time."""
     data = raw.frame(raw.OPEN, ["slow"]) + raw.begin() + raw.attach_sender("s", 0, ground.queues[0])
     async with raw_client(ground.address) as client:
         for at in range(len(data)):
@@ -380,7 +380,7 @@ async def slow(ground: Ground, rng: random.Random) -> None:
 
 
 async def manages(ground: Ground, rng: random.Random) -> None:
-    """Requests to the management node, from one who has no right to any."""
+    """Send requests to the management node, without any permission."""
     operations = ("CREATE", "DELETE", "READ", "promote", "demote", "set-primary", "\x00", "x" * 10_000)
     async with raw_client(ground.address) as client:
         await _begun(client, rng, raw.attach_sender("s", 0, "$management"))
@@ -402,22 +402,22 @@ ACTS: Mapping[str, Act] = {
 }  # fmt: skip
 
 
-# Messages and selectors reach most of the code.
+# Weights: messages and selectors reach most of the code.
 _WEIGHTS = {send_messages.__name__: 4, receive.__name__: 3, recorded.__name__: 2}
 
 
 def draw(names: Sequence[str], rng: random.Random) -> str:
-    """One of these acts."""
+    """Return a random act."""
     return rng.choices(names, [_WEIGHTS.get(name, 1) for name in names])[0]
 
 
 async def perform(name: str, ground: Ground, rng: random.Random) -> str:
-    """Do one act, for some seconds at most; how it ended."""
+    """Perform one act, for some seconds at most; return its result."""
     return await bounded(ACTS[name](ground, rng))
 
 
 async def bounded(act: Awaitable[None]) -> str:
-    """Return how an act ends in some seconds: as connections do."""
+    """Run an act for some seconds at most; return its result, which may be a connection error."""
     try:
         async with asyncio.timeout(_MOST_SECONDS):
             await act
@@ -427,7 +427,7 @@ async def bounded(act: Awaitable[None]) -> str:
 
 
 async def take_everything(address: Endpoint, queues: Sequence[str]) -> None:
-    """Empty queues: what comes is settled when it is sent."""
+    """Empty queues with a receiver of settled messages."""
     async with raw_client(address) as client:
         await client.open(raw.begin())
         for handle, queue in enumerate(queues):

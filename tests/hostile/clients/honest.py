@@ -1,6 +1,6 @@
-"""One honest producer, and consumers whose accepts are confirmed, beside clients that are hostile.
+"""An honest producer, and consumers with confirmed accepts, that run together with hostile clients.
 
-The queue is shared: hostile clients send to it as well, and one consumer takes what is theirs.
+Hostile clients also send to the shared queue, and one consumer removes their messages.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MINE, _THEIRS = "kind = 'honest'", "kind IS NULL OR kind <> 'honest'"
 class Ledger:
     """The fate of the honest messages.
 
-    :ivar settled: numbers that the primary has accepted; ``unknown``: with another end, and which.
-    :ivar received: how often each came; ``confirmed``: those whose accept was confirmed.
-    :ivar again: those that came once more after that.
-    :ivar foreign: messages of others, by queue.
-    :ivar disconnected: why honest clients lost their connections, and how often.
+    :ivar settled: numbers that the primary has accepted; ``unknown``: numbers with another result.
+    :ivar received: the receipts of each number; ``confirmed``: the numbers whose accept was confirmed.
+    :ivar again: the numbers received once more after that.
+    :ivar foreign: messages of other clients, by queue.
+    :ivar disconnected: the reasons of honest clients' connection losses, with their counts.
     """
 
     sent: int = 0
@@ -46,12 +46,12 @@ class Ledger:
 
     @property
     def lost(self) -> list[int]:
-        """Settled, and never received."""
+        """Return the settled numbers that were never received."""
         return sorted(self.settled - self.received.keys())
 
 
 class Honest:
-    """The clients; ``finish`` waits until everything that was settled has been received."""
+    """The honest clients; ``finish`` waits until everything settled has been received."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -61,19 +61,19 @@ class Honest:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin."""
+        """Start the clients."""
         work = [self._produce(), self._consume(), self._take(QUEUE, _THEIRS)]
         work += [self._take(queue, None) for queue in HOSTILE_QUEUES]
         self._tasks = [asyncio.create_task(each) for each in work]
 
     def check(self) -> None:
-        """Raise what one of them has failed with."""
+        """Raise the error of a client that failed."""
         for task in self._tasks:
             if task.done():
                 task.result()
 
     async def finish(self) -> None:
-        """Send no more, receive the rest, and go."""
+        """Stop sending, receive the rest, and disconnect."""
         self._sending.set()
         await self._tasks[0]
         with suppress(TimeoutError):
@@ -85,7 +85,7 @@ class Honest:
         await asyncio.gather(*self._tasks)
 
     async def stop(self) -> None:
-        """End whatever runs."""
+        """Cancel all running tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -140,7 +140,7 @@ class Honest:
                         ledger.confirmed.update(numbers[each] for each in found if each not in stale)
 
     async def _take(self, queue: str, selector: str | None) -> None:
-        """Accept what hostile clients have sent, whatever it is: nobody reads it."""
+        """Accept the messages of hostile clients without reading them."""
         async with aio.connect(self._url, on_event=self._event) as connection:
             receiver = await connection.create_receiver(queue, selector=selector, credit=100)
             while not self._receiving.is_set():
@@ -151,6 +151,6 @@ class Honest:
 
 
 def failed(error: BaseException) -> str:
-    """An error of an honest client, as a defect."""
+    """Describe an error of an honest client as a defect."""
     kind = "a client's error" if isinstance(error, HaclientError) else "an error"
     return f"{kind}: {type(error).__name__}: {error}"

@@ -1,9 +1,9 @@
-"""The pair as processes, hostile clients beside honest ones, and what must hold meanwhile.
+"""Runs the pair as processes, with hostile and honest clients, and checks these rules:
 
 * No process of the pair ends, and none is replaced.
-* No process of it has ever more than ``MOST_MEMORY``.
-* No settled message is lost, none comes again after its accept was confirmed, and no honest client loses its
-  connection.
+* No process of the pair ever uses more than ``MOST_MEMORY``.
+* No settled message is lost, and none is redelivered after its accept was confirmed. No honest client
+  loses its connection.
 * No member's log has a traceback.
 """
 
@@ -27,14 +27,14 @@ from tests.hostile.clients.honest import HOSTILE_QUEUES, QUEUE, Honest, Ledger, 
 from tests.hostile.processes import usage
 
 ROOT = Path(__file__).resolve().parents[3]
-# Of every connection together, and of one: what the pair allows, less than its defaults.
+# The pair's limits of unfinished messages, for all connections and for one; lower than the defaults.
 _UNFINISHED = 64 * 1024 * 1024
 _LIMITS = (
     "--max-queues", "200", "--max-unfinished", str(_UNFINISHED // 4),
     "--max-unfinished-total", str(_UNFINISHED), "--max-bytes", str(256 * 1024 * 1024),
 )  # fmt: skip
 MOST_MEMORY = 768 * 1024 * 1024
-"""The limits above, twice for what is written to a store and to a backup, and Python itself."""
+"""The limits above, twice for data being written to a store and to a backup, and Python itself."""
 _LOOK = 0.5
 _START, _STOP = 60.0, 30.0
 _MOST_LINES = 15
@@ -44,7 +44,7 @@ _MOST_LINES = 15
 class PairOutcome:
     """The outcome of a run.
 
-    :ivar peak: the most memory of each member, in bytes.
+    :ivar peak: the peak memory of each member, in bytes.
     """
 
     seed: int
@@ -67,9 +67,9 @@ class PairOutcome:
 
 
 class Pair:
-    """``broker-stub pair``, as its own process, and its members.
+    """``broker-stub pair`` as a process, and its members.
 
-    :ivar events: what it has reported, after it was ready.
+    :ivar events: its reports since it was ready.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, facts: dict[str, Any]) -> None:
@@ -82,8 +82,8 @@ class Pair:
         self.peak: dict[str, int] = dict.fromkeys(self.pids, 0)
 
     async def watch(self) -> None:
-        """Look at the members until one has ended; what the pair reports is kept."""
-        while self._look():  # noqa: ASYNC110 - the kernel can only be asked
+        """Observe the members until one has ended."""
+        while self._look():  # noqa: ASYNC110 - the kernel must be polled
             await asyncio.sleep(_LOOK)
 
     def _look(self) -> bool:
@@ -94,13 +94,13 @@ class Pair:
         return True
 
     async def read(self) -> None:
-        """Keep what it reports."""
+        """Record the pair's reports."""
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             self.events.append(json.loads(line))
 
     def defects(self) -> list[str]:
-        """Return what must not have happened, by its processes, its reports and its logs."""
+        """Return the defects, from its processes, its reports and its logs."""
         found = [f"{name} has ended" for name, pid in self.pids.items() if usage(pid) is None]
         if self._process.returncode is not None:
             found.append(f"the pair has ended with {self._process.returncode}")
@@ -114,7 +114,7 @@ class Pair:
 
 
 def tracebacks(name: str, log: str) -> list[str]:
-    """Each kind of traceback in a log, once: its last line, and how often it came."""
+    """Return each kind of traceback in a log once: its last line, and its count."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     lines = log.splitlines()
@@ -130,7 +130,7 @@ def tracebacks(name: str, log: str) -> list[str]:
 
 @asynccontextmanager
 async def pair_process(folder: Path) -> AsyncIterator[Pair]:
-    """Start it; it is ready when the body starts."""
+    """Start the pair; it is ready when the body starts."""
     command = (sys.executable, "-m", "broker_stub", "pair", "--json", "--no-restart", "--store", str(folder))
     ports = ("--listen", "127.0.0.1:0") * 2
     process = await asyncio.create_subprocess_exec(
@@ -165,7 +165,7 @@ def hostile_clients(
     clients: int = 3,
     pause: float = 0.1,
 ) -> tuple[str, ...]:
-    """The command of hostile clients, all the while; close the input of the process to end it."""
+    """Return the command of hostile clients that run until the input of their process closes."""
     options = {
         "addresses": list(addresses),
         "seed": seed,
@@ -180,7 +180,7 @@ def hostile_clients(
 
 @asynccontextmanager
 async def hostile_process(command: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run it; it is killed at the end."""
+    """Run the command; kill it at the end of the context."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=ROOT,
@@ -194,7 +194,7 @@ async def hostile_process(command: Sequence[str]) -> AsyncIterator[asyncio.subpr
 
 
 async def run(seed: int, seconds: float, *, acts: Sequence[str] = ()) -> PairOutcome:
-    """Hostile clients against a pair for so long."""
+    """Run hostile clients against a pair for this many seconds."""
     outcome = PairOutcome(seed)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:

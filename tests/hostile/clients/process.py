@@ -1,11 +1,11 @@
-"""Hostile clients all the while: ``python -m tests.hostile.clients.process OPTIONS``, until its input ends.
+"""Runs hostile clients until its input ends: ``python -m tests.hostile.clients.process OPTIONS``.
 
     {"addresses": ["127.0.0.1:5672"], "seed": 7, "queues": ["hostile"], "shared": "", "acts": [],
      "clients": 3, "pause": 0.1}
 
-Each of the clients draws its acts from a seed of its own, and pauses for so many seconds after each.  One
-more empties the queues, so that they do not fill for ever.  At the end it prints, in JSON, how often each
-act ended how.
+Each client draws its acts from its own seed, and pauses for ``pause`` seconds after each. One more
+client empties the queues, so that they do not fill forever. At the end it prints, in JSON, the number
+of acts by act and result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TAKE_EVERY = 2.0
 
 
 async def act(options: dict[str, Any], number: int, ends: Counter[str], wrong: list[str]) -> None:
-    """One client, for ever."""
+    """Run one client forever."""
     rng = random.Random(f"{options['seed']} {number}")
     addresses = [parse_endpoint(address) for address in options["addresses"]]
     names = options["acts"] or list(ACTS)
@@ -43,7 +43,7 @@ async def act(options: dict[str, Any], number: int, ends: Counter[str], wrong: l
 
 
 async def take(options: dict[str, Any], ends: Counter[str]) -> None:
-    """Empty the queues, for ever."""
+    """Empty the queues, forever."""
     addresses = [parse_endpoint(address) for address in options["addresses"]]
     while True:
         for address in addresses:
@@ -52,7 +52,7 @@ async def take(options: dict[str, Any], ends: Counter[str]) -> None:
 
 
 async def main(options: dict[str, Any]) -> None:
-    """Until the input ends."""
+    """Run the clients until the input ends."""
     ends: Counter[str] = Counter()
     wrong: list[str] = []
     tasks = [asyncio.create_task(act(options, n, ends, wrong)) for n in range(options["clients"])]
@@ -67,6 +67,6 @@ async def main(options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    # asyncio warns of each write to a connection that the member has ended.
+    # asyncio logs a warning for each write to a connection that the member has ended.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     asyncio.run(main(json.loads(sys.argv[1])))

@@ -1,1 +1,1 @@
-"""Programs on other clients of AMQP 1.0, and what runs them through failovers of the pair."""
+"""Programs on other AMQP 1.0 clients, and the runner that takes them through failovers of the pair."""

@@ -2,7 +2,8 @@
 
 ``python -m tests.interop.clients [--kills 10] [--only NAME ...] [--logs FOLDER]``
 
-A client whose toolchain or packages cannot be had is skipped, with the reason.  1 if any other one fails.
+A client without its toolchain or packages is skipped, with the reason. Exits with 1 if any other client
+fails.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _try(client: Client, kills: int, folder: Path) -> tuple[str, str]:
-    """A client's outcome, and its line in the table."""
+    """Return a client's outcome, and its line in the table."""
     name = f"{client.name} {client.version}"
     try:
         command = client.command()
@@ -94,7 +95,7 @@ def _try(client: Client, kills: int, folder: Path) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Run all, print the table and the counts."""
+    """Run all clients; print the table and the counts."""
     arguments = _arguments()
     clients = [client for client in CLIENTS if arguments.only is None or client.name in arguments.only]
     counts = {"passed": 0, "failed": 0, "skipped": 0}

@@ -1,4 +1,4 @@
-"""Builds programs by the package managers of their languages, each once for its sources."""
+"""Builds programs with their languages' package managers, once for each state of the sources."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from tests.examples.program import ROOT
 
 CACHE = ROOT / ".clients"
-"""Where builds go.  What the package managers download stays in their own caches, for all clones."""
+"""The folder for builds. Downloads stay in the package managers' own caches, shared by all clones."""
 
-# fe2o3-amqp and what it needs take a minute to compile on a machine that does nothing else.
+# Seconds. fe2o3-amqp and its dependencies compile for a minute on an idle machine.
 _TIMEOUT = 600.0
 _DEBIAN = {
     "cargo": "cargo",
@@ -28,13 +28,13 @@ _DEBIAN = {
 
 
 class MissingClientError(Exception):
-    """A client cannot be had here; the text says why."""
+    """A client cannot be built or installed here; the text has the reason."""
 
 
 def need(*tools: str) -> None:
-    """Refuse to go on without these.
+    """Check that these tools are installed.
 
-    :raises MissingClientError: when one is not on the PATH; it names Debian's package.
+    :raises MissingClientError: if one is not on the PATH; it names Debian's package.
     """
     for tool in tools:
         if shutil.which(tool) is None:
@@ -44,8 +44,8 @@ def need(*tools: str) -> None:
 def run_tool(directory: Path, *command: str, environment: dict[str, str] | None = None) -> None:
     """Run a package manager.
 
-    :param environment: beside ours.
-    :raises MissingClientError: when it is not there, fails, or takes too long.
+    :param environment: variables in addition to this process's own.
+    :raises MissingClientError: if it is missing, fails, or takes too long.
     """
     need(command[0])
     try:
@@ -68,7 +68,7 @@ def run_tool(directory: Path, *command: str, environment: dict[str, str] | None 
 
 
 def build_once(folder: Path, sources: Sequence[Path], build: Callable[[], None]) -> None:
-    """Build into a folder, unless its last build was of the same sources; the stamp is written last.
+    """Build into a folder, unless its last build had the same sources. The stamp is written last.
 
     :param sources: files, and folders with all their files.
     """
@@ -89,9 +89,9 @@ def _checksum(sources: Sequence[Path]) -> str:
 
 
 def maven(sources: Path, folder: Path) -> str:
-    """The class path of a project of ours, which Maven compiles.
+    """Compile one of our projects with Maven, and return its class path.
 
-    :raises MissingClientError: when Java, Maven or a dependency cannot be had.
+    :raises MissingClientError: if Java, Maven or a dependency is missing.
     """
     need("java", "javac", "mvn")
     goals = ("compile", "dependency:copy-dependencies", "-DincludeScope=runtime")

@@ -1,14 +1,14 @@
 """One client through failovers of the pair: a program that sends, one that receives, and a judge.
 
-One program sends to a queue that another one receives from.  A third one sends to a queue that nobody
-receives from before the end, which shows messages that are stored twice.  Each kill is a SIGKILL of the
-primary; before it, the pair has a backup again, and each program has made progress since the last kill.
+One program sends to a queue that another one receives from. A third program sends to a queue without
+consumers until the end, which shows messages that are stored twice. Each kill is a SIGKILL of the
+primary. Before it, the pair has a backup again, and each program has progressed since the last kill.
 
 Rules
 -----
-* A client that follows the announced list of members is given one member, the backup; any other is given
-  both, the backup first.  So each first connection is redirected.
-* The end of standard input stops a program: a sender waits for the outcomes it lacks first.
+* A client that follows the announced member list is given one member, the backup. Any other client is
+  given both, the backup first. So each first connection is redirected.
+* The end of standard input stops a program. A sender first waits for its missing outcomes.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from tests.interop.clients.recorded import Recorder
 from tests.interop.clients.toolchains import Client, Command
 
 ORDERS, KEPT = "orders", "kept"
-# Messages a second, and how many of them may be without an outcome.
+# Messages a second, and the most messages without an outcome.
 RATE, WINDOW = 100, 50
 # Messages that are settled, or received, between two kills.
 SOME = 100
-# A virtual machine starts, a member starts again and catches up: seconds each on a busy machine.
+# Seconds for a virtual machine to start, or for a member to restart and catch up, on a busy machine.
 PATIENCE = 60.0
 _DRAIN = "drain"
 
 
 class ProgramError(AssertionError):
-    """A program ended, or did not go on."""
+    """A program ended, or made no progress."""
 
 
 class Program:
-    """A program on a client, as a process; what it prints is recorded as it arrives."""
+    """A program on a client, as a process. Its output is recorded as it arrives."""
 
     def __init__(self, command: Command, arguments: Sequence[str], recorder: Recorder, log: Path) -> None:
         self.recorder = recorder
@@ -87,14 +87,14 @@ class Program:
 
     @property
     def done(self) -> int:
-        """How many messages were accepted, or received."""
+        """Return the number of messages accepted or received."""
         return len(self.recorder.progress)
 
     async def until(self, what: str, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
-        """Wait for a line that makes this true.
+        """Wait for a line that makes the condition true.
 
-        :param patience: seconds without a line after which it stands still.
-        :raises ProgramError: when it ends before, or stands still.
+        :param patience: seconds without a line after which the program counts as stuck.
+        :raises ProgramError: if the program ends first, or is stuck.
         """
         while not condition():
             if self._reading.done():
@@ -109,9 +109,9 @@ class Program:
                 ) from None
 
     async def end(self) -> None:
-        """End its input, and wait for its end.
+        """Close the program's input, and wait until it ends.
 
-        :raises ProgramError: when it does not end, or in bad order.
+        :raises ProgramError: if it does not end, or fails.
         """
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -129,11 +129,11 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a client came to.
+    """One client's result.
 
-    :param missing: settled messages that are lost, or that did not reach the receiver of their queue.
-    :param send_outages: after each kill, the longest time in which nothing was settled, in seconds.
-    :param receive_outages: the same of what is received.
+    :param missing: settled messages that are lost, or that did not reach their queue's receiver.
+    :param send_outages: after each kill, the longest time without a settlement, in seconds.
+    :param receive_outages: after each kill, the longest time without a receipt, in seconds.
     """
 
     kills: int
@@ -145,23 +145,25 @@ class Result:
 
     @property
     def unsettled(self) -> int:
-        """Messages that a sender gave up, or that the pair refused: a failover is no reason for either."""
+        """Return the number of messages that a sender gave up or the pair refused. A failover justifies
+        neither.
+        """
         return self.verdict.sent - self.verdict.acknowledged
 
     @property
     def holds(self) -> bool:
-        """Whether nothing happened that must not."""
+        """Return whether there was no violation."""
         return self.verdict.holds and not self.missing and self.unsettled == 0
 
 
 async def run(
     client: Client, command: Command, *, kills: int, folder: Path, last_wait: float = PATIENCE
 ) -> Result:
-    """Take a client through so many failovers.
+    """Take a client through this many failovers.
 
-    :param folder: for the programs' logs.
-    :param last_wait: seconds in which the receiver must get on, once all is sent.
-    :raises ProgramError: when a program ended, or did not go on.
+    :param folder: the folder for the programs' logs.
+    :param last_wait: seconds in which the receiver must progress once all messages are sent.
+    :raises ProgramError: if a program ended, or made no progress.
     """
     history = History()
     history.keeps(client.prefix + KEPT)
@@ -189,7 +191,7 @@ async def run(
 
 
 class _Programs:
-    """Those of one client."""
+    """The three programs of one client."""
 
     def __init__(
         self, client: Client, command: Command, pair: LocalCluster, history: History, folder: Path
@@ -223,13 +225,13 @@ class _Programs:
         await self._stack.aclose()
 
     async def go_on(self) -> None:
-        """Wait until each has got on by so many messages."""
+        """Wait until each program has progressed by ``SOME`` messages."""
         goals = [program.done + SOME for program in self.all]
         for program, goal in zip(self.all, goals, strict=True):
             await program.until(f"{goal} messages", lambda p=program, g=goal: p.done >= g)  # type: ignore[misc]
 
     async def finish(self, last_wait: float) -> None:
-        """Send no more, receive all that is settled, and end."""
+        """Stop sending, receive everything that is settled, and end the programs."""
         await self.sender.end()
         await self._keeper.end()
         try:
@@ -244,7 +246,7 @@ class _Programs:
 
 
 def _unreceived(history: History, queue: str) -> set[Name]:
-    """What was settled into a queue, and its program has not received."""
+    """Return the messages settled into a queue that its program has not received."""
     settled = {
         name
         for name, where in history.sent.items()
@@ -254,7 +256,7 @@ def _unreceived(history: History, queue: str) -> set[Name]:
 
 
 def _outages(killed: Sequence[float], progress: Sequence[float]) -> tuple[float, ...]:
-    """After each kill, and before the next, the longest time without progress."""
+    """Return, after each kill and before the next, the longest time without progress."""
     ends = (*killed[1:], float("inf"))
     found = []
     for begin, end in zip(killed, ends, strict=True):
@@ -264,5 +266,5 @@ def _outages(killed: Sequence[float], progress: Sequence[float]) -> tuple[float,
 
 
 def median_and_worst(outages: Sequence[float]) -> str:
-    """For a table, in seconds."""
+    """Format outages for a table, in seconds."""
     return f"{statistics.median(outages):.2f} / {max(outages):.2f}"

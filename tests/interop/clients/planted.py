@@ -1,10 +1,10 @@
-"""A client with planted faults, on the blocking API: for tests of what judges the clients.
+"""A client with deliberate faults, on the blocking API, to test the judge of the clients.
 
 planted.py send    MEMBERS QUEUE PRODUCER RATE WINDOW
 planted.py receive MEMBERS QUEUE
 
-PLANTED says what it does wrong with each 50th message: it calls one settled that it did not send (``lose``),
-sends it twice (``double``), gives it up (``give up``), or ends (``end``).
+PLANTED names its fault with each 50th message: report it settled without sending it (``lose``), send it
+twice (``double``), give it up (``give up``), or exit (``end``).
 """
 
 # ruff: noqa: T201 - the history is what it prints

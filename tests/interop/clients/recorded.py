@@ -1,4 +1,4 @@
-"""Reads what a program prints into a history that ``tests.faults.checker`` judges.  Pure.
+"""Converts a program's output into a history for ``tests.faults.checker``. Pure.
 
 ::
 
@@ -21,14 +21,14 @@ _FATES = {"accepted": Fate.ACKNOWLEDGED, "refused": Fate.REFUSED, "unknown": Fat
 
 
 class UnreadableLineError(AssertionError):
-    """A program printed something else."""
+    """A program printed a line of another form."""
 
 
 @dataclass(slots=True)
 class Recorder:
     """One program's part of a history.
 
-    :param name: of the producer, or of the consumer.
+    :param name: the name of the producer or consumer.
     :param progress: when each message was accepted or received, in seconds of the monotonic clock.
     """
 
@@ -40,9 +40,9 @@ class Recorder:
     redirected: list[str] = field(default_factory=list)
 
     def read(self, line: str, at: float) -> None:
-        """Note one line.
+        """Record one line.
 
-        :raises UnreadableLineError: when it is none of a history.
+        :raises UnreadableLineError: if the line has no known form.
         """
         kind, _, rest = line.partition(" ")
         try:

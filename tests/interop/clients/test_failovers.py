@@ -1,4 +1,4 @@
-"""A client with planted faults goes through a failover: what judges the clients finds them."""
+"""A client with deliberate faults goes through a failover, and the judge finds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs print, as a history."""
+"""The output of programs, converted into a history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that cannot be had is missing for a reason that is printed."""
+"""A client that cannot be built is skipped, and the reason is printed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.interop.clients.toolchains import CLIENTS
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing on it, and an empty cache."""
+    """An empty PATH, and an empty cache."""
     path = tmp_path / "bin"
     path.mkdir()
     monkeypatch.setenv("PATH", str(path))

@@ -1,4 +1,4 @@
-"""The clients, and how each language's package manager builds the program on them."""
+"""The clients, and the builds of their programs by each language's package manager."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.examples.program import ROOT
 from tests.interop.clients.building import CACHE, build_once, maven, need, run_tool
 
 _SOURCES = Path(__file__).resolve().parent
-# rhea is a benchmark's too, which has it installed.
+# A benchmark uses rhea too, and installs it there.
 _NODE = ROOT / "benchmarks" / "node"
 _RABBITMQ = ("rabbitmq-amqp-python-client==1.0.1", "packaging>=26,<27", "typing-extensions>=4.15,<5")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How to start a program: ``arguments`` before its own, and ``environment`` beside ours."""
+    """A program's start: ``arguments`` before its own, and additional ``environment`` variables."""
 
     arguments: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
@@ -27,12 +27,13 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A client of AMQP 1.0, and our program on it.
+    """An AMQP 1.0 client, and our program on it.
 
     :param sources: the program's folder.
     :param build: builds into a folder, or raises ``MissingClientError``.
-    :param prefix: of the addresses that it takes.
-    :param list_announced: it follows the members that a primary announces, so that one of them is enough.
+    :param prefix: the prefix of addresses for this client.
+    :param list_announced: whether the client follows the members that a primary announces, so that one
+        suffices.
     """
 
     name: str
@@ -43,9 +44,9 @@ class Client:
     list_announced: bool = False
 
     def command(self) -> Command:
-        """Build what is not built, and say how to start it.
+        """Build the program if necessary, and return the command that starts it.
 
-        :raises MissingClientError: when its toolchain or its packages cannot be had.
+        :raises MissingClientError: if its toolchain or its packages are missing.
         """
         folder = CACHE / self.sources
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ class Client:
 
 def _java(program: str) -> Callable[[Path], Command]:
     def build(folder: Path) -> Command:
-        # A small machine with one collector and one compiler: several programs share two cores.
+        # A small virtual machine with one collector and one compiler: several programs share two cores.
         machine = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         return Command((*machine, "-cp", maven(_SOURCES / "java", folder), program))
 
@@ -92,7 +93,7 @@ def _node(folder: Path) -> Command:
 
 
 def _python(folder: Path) -> Command:
-    # Beside .make-venv, whose proton it uses: its other dependencies are newer than those of the analysis.
+    # Apart from .make-venv, whose proton it uses: its other dependencies are newer than the analysis needs.
     packages = folder / "packages"
     options = ("-q", "--disable-pip-version-check", "--no-deps", "--upgrade", "--target", str(packages))
     install = (sys.executable, "-m", "pip", "install", *options, *_RABBITMQ)

@@ -1,8 +1,8 @@
 """Runs the matrix: ``python -m tests.interop.qit CHECKOUT --broker pair --out results.jsonl``.
 
-The checkout is one of qpid-interop-test 2.0, whose shims have what they need: rhea from npm beside
-``shims/javascript-rhea``, the jar of ``shims/java-qpid-jms``.  A shim that cannot run is skipped, and the
-reason is printed.  ``python -m tests.interop.qit.page`` makes the page of the results.
+The checkout is qpid-interop-test 2.0, with its shims' dependencies: rhea from npm in
+``shims/javascript-rhea``, the jar in ``shims/java-qpid-jms``. A shim that cannot run is skipped, with
+the reason. ``python -m tests.interop.qit.page`` makes the page of the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.interop.qit.runner import Runner
 
 
 def main() -> int:
-    """Run it; 1 if a failure is ours."""
+    """Run the matrix; return 1 if haclient or the pair is at fault for a failure."""
     arguments = _parser().parse_args()
     chosen = _choose(shims(arguments.checkout), arguments.shims.split(",") if arguments.shims else None)
     with arguments.out.open("a") as out:

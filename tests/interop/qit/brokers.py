@@ -1,6 +1,6 @@
-"""The broker under the shims: one that runs already, our pair, or a cluster of ``tests.brokers``.
+"""The broker under the shims: a running one, our pair, or a cluster of ``tests.brokers``.
 
-A shim that knows one address only is given that of the primary of the moment; haclient finds it.
+A shim that accepts only one address gets the current primary's address, which haclient finds.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tests.brokers.products.artemis_config import Kind, Settings
 from tests.brokers.products.broker_j import BrokerJ
 from tests.brokers.topology import BrokerCluster, Fault, Launch
 
-# How long a primary may take to be found, in seconds: Java's brokers need some for a takeover.
+# Seconds to find the primary: Java brokers need several for a takeover.
 _PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """What the runner needs of one.
+    """A broker as the runner needs it.
 
-    :param url: for haclient, with every member.
-    :param queue: the address of a queue, by its name.
-    :param fan_out: makes an address of this name, which gives each message to all of these queues; ``None``
-        where that cannot be had, and a sender has to be run once for each receiver.
-    :param kill: SIGKILL to the primary; ``None`` where it cannot be killed.
-    :param keeps_all: whether messages that are not durable survive the death of the primary, too.
-    :param whole: waits until the next kill would lose nothing.
+    :param url: the URL for haclient, with every member.
+    :param queue: returns the address of a queue by its name.
+    :param fan_out: makes an address of this name that copies each message to all of these queues.
+        ``None`` if the broker cannot; then the sender runs once for each receiver.
+    :param kill: sends SIGKILL to the primary; ``None`` if it cannot be killed.
+    :param keeps_all: whether non-durable messages survive the primary's death, too.
+    :param whole: waits until another kill would lose nothing.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Broker:
     keeps_all: bool = False
 
     async def primary(self) -> str:
-        """Host and port of the member that serves."""
+        """Return host and port of the current primary."""
         async with aio.connect(self.url, timeout=_PATIENCE) as connection:
             endpoint = connection.endpoint
             if endpoint is None:
@@ -61,9 +61,9 @@ class Broker:
 
 @contextlib.asynccontextmanager
 async def running(name: str) -> AsyncIterator[Broker]:
-    """The broker of this name, or the one that runs at this URL.
+    """Run the broker of this name, or use the running one at this URL.
 
-    :raises SystemExit: where it cannot be had, with the reason.
+    :raises SystemExit: if the broker is unavailable, with the reason.
     """
     if "://" in name:
         yield Broker(name, "", name, queue=str)
@@ -101,7 +101,7 @@ async def _fan_out(pair: LocalCluster, exchange: str, queues: Sequence[str]) -> 
 
 @contextlib.asynccontextmanager
 async def _cluster(name: str) -> AsyncIterator[Broker]:
-    """A cluster that lets in clients without a name: the foreign shims have no passwords."""
+    """Run a cluster that admits anonymous clients: the foreign shims have no passwords."""
     if missing := clusters.missing(name):
         raise SystemExit(f"{name}: {missing}")
     with tempfile.TemporaryDirectory() as folder:
@@ -128,13 +128,13 @@ def _launch(name: str, how: Launch) -> BrokerCluster:
 
 
 class Killer:
-    """Kills the primary again and again, while it is let.
+    """Kills the primary repeatedly, as long as it may.
 
         async with Killer(broker) as killer:
             async with killer.spared():
                 ...  # a client that does not survive a failover
 
-    :ivar kills: how many there were.
+    :ivar kills: the number of kills so far.
     """
 
     def __init__(self, broker: Broker, pause: float) -> None:
@@ -145,12 +145,12 @@ class Killer:
 
     @contextlib.asynccontextmanager
     async def spared(self) -> AsyncIterator[None]:
-        """No kill in this block, and a whole cluster at its beginning."""
+        """Prevent kills in this block. The cluster is whole when it begins."""
         async with self._may:
             yield
 
     async def once(self) -> None:
-        """One kill; the cluster is whole before and after it."""
+        """Kill the primary once. The cluster is whole before and after."""
         if self._broker.kill is None or self._broker.whole is None:
             raise SystemExit(
                 f"{self._broker.name} runs outside of this program: its primary cannot be killed"

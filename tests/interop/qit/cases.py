@@ -1,10 +1,10 @@
-"""What is sent, and what must arrive: the suites of qpid-interop-test, as cases for any pair of shims.
+"""The suites of qpid-interop-test as cases for any pair of shims: sent values and expected messages.
 
-A case has a queue of its own.  Where the values belong to the command line and not to the messages (headers,
-properties), the sender is run once for each, and the receiver once for all of them.
+Each case has its own queue. Some values (headers, properties) belong to the command line, not to the
+messages. For them the sender runs once for each value, and the receiver once for all.
 
-Source: the test modules of qpid-interop-test 2.0 (types, header section, JMS, large content).  The values of
-the types in maps and streams of JMS are ours: its own are texts alone.
+Source: the test modules of qpid-interop-test 2.0 (types, header section, JMS, large content). The
+values of the types in JMS maps and streams are our own, as the originals are only texts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.interop.qit.checkout import Shim, jms_values, type_values
 from tests.interop.qit.values import PRIMITIVES
 
 Check = Callable[[Mapping[str, Any]], str]
-"""What is wrong with a message that a receiver printed; empty if nothing is."""
+"""Returns the error in a message that a receiver printed; empty if there is none."""
 
 SUITES = ("types", "complex", "header", "jms", "jms-headers", "large", "larger")
 
@@ -31,7 +31,7 @@ _JMS_KINDS = {
     "map": ("map", "JMS_MAPMESSAGE_TYPE"),
     "stream": ("list", "JMS_STREAMMESSAGE_TYPE"),
 }
-# What the shim of a JMS client calls the type of a value.
+# The names that a JMS client's shim has for the type of a value.
 _JMS_VALUES = {"string": "text", "binary": "bytes", "null": "none"}
 _SAME = {"string": "text", "binary": "bytes", "null": "none"}
 _IN_MAPS: dict[str, list[Any]] = {
@@ -45,7 +45,7 @@ _IN_MAPS: dict[str, list[Any]] = {
     "binary": ["", "48656c6c6f"],
 }
 _BITS = {"byte": 8, "short": 16, "int": 32, "long": 64}
-# Every value of QIT's for each field of a header section, in as few messages as there can be.
+# Every value that QIT has for each header field, in as few messages as possible.
 _HEADERS: tuple[dict[str, Any], ...] = (
     {"durable": True, "priority": 0, "ttl": 60_000, "first_acquirer": True},
     {"durable": False, "priority": 4, "ttl": 300_000, "first_acquirer": False},
@@ -55,7 +55,7 @@ _HEADERS: tuple[dict[str, Any], ...] = (
 )
 _DURABLE = json.dumps({"durable": True})
 _MANY_FAILOVERS = 10
-# Which of QIT's values each header of JMS has, with the type that they are said to be of.
+# The QIT values for each JMS header, with the type that the command line states.
 _JMS_HEADERS = {
     "JMSCorrelationID": (("string", "CORRELATION_ID_STRING"), ("bytes", "CORRELATION_ID_BYTES")),
     "JMSReplyTo": (("queue", "REPLY_TO_QUEUE"), ("topic", "REPLY_TO_TOPIC")),
@@ -68,9 +68,9 @@ _PROPERTY_SETS = ("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", 
 class Item:
     """One value that must arrive.
 
-    :param name: for the page.
-    :param text: of the body by which its message is found; ``None`` where it is found by its place.
-    :param mark: a text of its message that its bytes come after.
+    :param name: the name on the page.
+    :param text: the text of the body that identifies its message; ``None`` if its position does.
+    :param mark: a text in its message that precedes its bytes.
     """
 
     name: str
@@ -83,9 +83,9 @@ class Item:
 class Send:
     """One run of a sender.
 
-    :param arguments: its own; those for the broker and the queue come before.
-    :param messages: how many it sends.
-    :param items: one for each message, or those of the one message.
+    :param arguments: the run's own arguments, after those for the broker and the queue.
+    :param messages: the number of messages it sends.
+    :param items: one item for each message, or all items of a single message.
     """
 
     arguments: tuple[str, ...]
@@ -93,20 +93,20 @@ class Send:
     messages: int = 1
 
     def joined(self, other: Send) -> Send:
-        """This run and another one as one, for a sender that reads the type of each message."""
+        """Merge this run with another one, for a sender that reads the type of each message."""
         at = self.arguments.index("--data") + 1, other.arguments.index("--data") + 1
         data = [*json.loads(self.arguments[at[0]]), *json.loads(other.arguments[at[1]])]
         both = Send(_data("string", data), self.items + other.items, self.messages + other.messages)
         return both.made_durable() if "--message-header" in self.arguments else both
 
     def made_durable(self) -> Send:
-        """This run with durable messages, where its arguments say nothing of it."""
+        """Return this run with durable messages, unless its arguments set a header."""
         if "--message-header" in self.arguments:
             return self
         return Send((*self.arguments, "--message-header", _DURABLE), self.items, self.messages)
 
     def split(self) -> list[Send]:
-        """Each message as a run of its own, where it is one item."""
+        """Return one run for each message, if each message is one item."""
         if self.messages == 1 or len(self.items) != self.messages:
             return [self]
         at = self.arguments.index("--data") + 1
@@ -121,10 +121,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is sent and received under one name.
+    """Values that are sent and received under one name.
 
-    :param large: the receiver's arguments, where it compares by itself.
-    :param seconds: how long the receiver waits.
+    :param large: the arguments of a receiver that compares the body itself.
+    :param seconds: the receiver's time limit.
     """
 
     suite: str
@@ -135,13 +135,13 @@ class Case:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """Those of every run."""
+        """Return the items of every run."""
         return tuple(item for send in self.sends for item in send.items)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Cases that one queue carries, so that a receiver is run once for all of them.
+    """Cases that share one queue, so that a receiver runs once for all of them.
 
     :param joined: the suites whose cases one run of the sender sends.
     """
@@ -152,13 +152,13 @@ class Batch:
 
     @property
     def sends(self) -> tuple[Send, ...]:
-        """Those of every case, in order."""
+        """Return the runs of every case, in order."""
         together = [send for case in self.cases if case.suite in self.joined for send in case.sends]
         alone = [send for case in self.cases if case.suite not in self.joined for send in case.sends]
         return (*((functools.reduce(Send.joined, together),) if together else ()), *alone)
 
     def made_durable(self) -> Batch:
-        """The same with durable messages."""
+        """Return this batch with durable messages."""
         cases = (
             replace(case, sends=tuple(send.made_durable() for send in case.sends)) for case in self.cases
         )
@@ -166,23 +166,23 @@ class Batch:
 
     @property
     def large(self) -> tuple[str, ...]:
-        """The receiver's arguments for what it compares by itself."""
+        """Return the receiver's arguments for a body that it compares itself."""
         return self.cases[0].large
 
     @property
     def seconds(self) -> int:
-        """How long a receiver waits."""
+        """Return the receiver's time limit, in seconds."""
         return self.cases[0].seconds
 
 
 def batches(
     checkout: Path, sender: Shim, suites: Sequence[str], *, jms_receivers: bool, durable: bool = False
 ) -> Iterator[Batch]:
-    """What one sender sends to every receiver of one kind.
+    """Yield the batches that one sender sends to every receiver of one kind.
 
-    :param jms_receivers: whether those speak JMS.
-    :param durable: every message is.  Foreign shims cannot say so of a large body, and that of JMS of no
-        message, as a sender of JMS: those are left out.
+    :param jms_receivers: whether the receivers speak JMS.
+    :param durable: make every message durable. Runs without an option for that are left out: all runs
+        of a JMS sender, and the large bodies of foreign shims.
     """
     if durable and sender.speaks_jms:
         return
@@ -190,7 +190,7 @@ def batches(
     small = [*_jms(values, jms_sender=sender.speaks_jms), _jms_headers(values, jms_sender=sender.speaks_jms)]
     if not sender.speaks_jms and not jms_receivers:
         small = [*_types(type_values(checkout)), _header(durable=durable), *small]
-    # A broker orders by priority, so that the header section has a queue of its own.
+    # A broker orders by priority, so the header section has its own queue.
     for name, of in (
         ("amqp", ("types", "complex")),
         ("header", ("header",)),
@@ -211,7 +211,7 @@ def batches(
 
 
 def canonical(kind: str, value: Any) -> Any:
-    """Equal for the same value, whichever shim wrote it."""
+    """Return a form of the value that is equal for all shims."""
     if kind in ("float", "double") and isinstance(value, str):
         return int(value, 16)
     if kind in _BITS and isinstance(value, str):
@@ -234,7 +234,7 @@ def _pair(pair: Any) -> tuple[str, Any]:
 
 
 def has_body(kind: str, value: Any) -> Check:
-    """A check for a body of this type and value."""
+    """Return a check for a body of this type and value."""
     wanted = (_SAME.get(kind, kind), canonical(kind, value))
 
     def check(message: Mapping[str, Any]) -> str:
@@ -271,9 +271,9 @@ def _data(kind: str, data: list[dict[str, Any]], *more: str) -> tuple[str, ...]:
 
 
 def _header(*, durable: bool) -> Case:
-    """The header section.
+    """Return the case of the header section.
 
-    :param durable: every message is, and lives longer than some failovers take.
+    :param durable: make every message durable, with a time to live longer than some failovers take.
     """
     sends = []
     for index, given in enumerate(_HEADERS):
@@ -296,7 +296,7 @@ def _header(*, durable: bool) -> Case:
 def _has_field(field: str, wanted: Any) -> Check:
     def check(message: Mapping[str, Any]) -> str:
         found = message.get("message_header", {}).get(field)
-        # A broker may count down what is left of the time to live.
+        # A broker may deduct elapsed time from the time to live.
         good = 0 < found <= wanted if field == "ttl" and found is not None else found == wanted
         return "" if good else f"{field} {wanted!r} arrived as {found!r}"
 
@@ -331,7 +331,7 @@ def _jms(values: Mapping[str, Any], *, jms_sender: bool) -> Iterator[Case]:
 
 
 def _jms_headers(values: Mapping[str, Any], *, jms_sender: bool) -> Case:
-    """One value of each header a message, and the properties of every type in one more."""
+    """Return a case with one message for each value of a header, and one for the properties of every type."""
     given: dict[str, list[dict[str, Any]]] = {
         name: [
             {"type": kind, "value": value}
@@ -367,7 +367,7 @@ def _text(index: int, option: str, value: Any, checks: list[tuple[str, Check]], 
 
 
 def _mark(name: str) -> str:
-    """The first property of an item; empty for a header, whose field has no name in the message."""
+    """Return the name of an item's first property; empty for a header, which has no name in the message."""
     return name.removeprefix("property: ").partition(",")[0] if name.startswith("property: ") else ""
 
 
@@ -380,7 +380,7 @@ def _has_jms_header(name: str, content: Mapping[str, Any]) -> Check:
         if name == "JMSReplyTo":
             good = found == {"type": content["type"], "value": wanted}
         elif isinstance(found, dict):
-            # The shim of JMS asks for bytes first, and has them of a text too.
+            # The JMS shim tries to read bytes first, and gets them from a text too.
             bits = wanted if content["type"] == "bytes" else wanted.encode().hex()
             good = found.get("type") == "bytes" and found["value"].lower() == bits
         elif content["type"] == "bytes":
@@ -406,7 +406,7 @@ def _has_properties(properties: Mapping[str, Any]) -> Check:
 # -- large ----------------------------------------------------------------------------------------
 
 _MEBIBYTE = 1 << 20
-# Elements that are smaller than a usual frame, and no divisor of it, and larger ones.
+# Elements larger than a usual frame, and smaller ones whose size does not divide it.
 _PARTS = {"24 parts of 43,690": (24, 43_690), "5 parts of 196,608": (5, 196_608)}
 _JMS_CONTENT = ("binary", "string", "list", "map")
 

@@ -1,6 +1,6 @@
-"""Why a foreign client fails, where it was found out: by calls of rhea 3.0.5 alone, without a broker.
+"""Known causes of foreign clients' failures, established with rhea 3.0.5 alone, without a broker.
 
-A failure that none of these explains is shown without a reason.
+A failure without a known cause is shown without a reason.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ RHEA = "javascript-rhea"
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason.
+    """One known cause.
 
-    :param fault: the client that is at fault, by its key.
-    :param sending: whether it is the sender, or the receiver.
-    :param suites: of the failures; empty for all.
-    :param pattern: of what is wrong with a value.
-    :param blame: the heading: who, and what it is about.
+    :param fault: the key of the client at fault.
+    :param sending: whether the client fails as sender, or as receiver.
+    :param suites: the suites of the failures; empty for all.
+    :param pattern: a regular expression for a value's problem.
+    :param blame: the heading: the client and the subject.
     :param text: the reason, with the evidence.
     """
 
@@ -74,7 +74,7 @@ CAUSES = (
 
 
 def cause_of(fault: str, *, sending: bool, suite: str, problem: str) -> Cause | None:
-    """The first that explains a failure."""
+    """Return the first known cause of a failure."""
     for cause in CAUSES:
         same = (cause.fault, cause.sending) == (fault, sending)
         if same and suite in (cause.suites or (suite,)) and re.search(cause.pattern, problem):

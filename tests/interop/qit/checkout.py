@@ -1,8 +1,9 @@
-"""What the runner takes from a checkout of qpid-interop-test: its values, and its shims with what they need.
+"""Reads a checkout of qpid-interop-test: its values, and its shims with their dependencies.
 
-Nothing of it is kept here.  Values are the constants of its modules, which are read and not run.
+Nothing of the checkout is stored here. The values are constants of its modules, which are parsed and
+not run.
 
-Source: qpid-interop-test 2.0, its modules of types and of tests of JMS, "How to Write a QIT Shim".
+Source: qpid-interop-test 2.0, its modules of types and of JMS tests, "How to Write a QIT Shim".
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from pathlib import Path
 from typing import Any
 
 OURS = Path(__file__).with_name("shims")
-# Shims of its own that need more than what their folder has.
+# The checkout's shims with dependencies outside their folders.
 PYTHON, RHEA = "python-proton", "javascript-rhea"
 
 
 @dataclass(frozen=True, slots=True)
 class Shim:
-    """A program that shows one client.
+    """A program that exposes one client to the runner.
 
-    :param speaks_jms: whether its messages are those of JMS.
-    :param fails_over: whether it takes several members, and survives the death of one.
-    :param joins: the suites whose values it sends in one run, each by its own type; others take one type.
+    :param speaks_jms: whether its messages are JMS messages.
+    :param fails_over: whether it accepts several members, and survives the death of one.
+    :param joins: the suites whose values it sends in one run, each with its own type. Other shims take
+        one type.
     """
 
     key: str
@@ -40,12 +42,12 @@ class Shim:
 
     @property
     def program(self) -> Path:
-        """What is run."""
+        """Return the path of the program."""
         return self.folder / "shim.sh"
 
     @property
     def missing(self) -> str:
-        """Why it cannot run; empty if it can."""
+        """Return why the shim cannot run; empty if it can."""
         if self.key == RHEA:
             found = (self.folder / "node_modules/rhea").is_dir() or "NODE_PATH" in os.environ
             return "" if found and shutil.which("node") else "npm's rhea is not beside it, nor in NODE_PATH"
@@ -60,7 +62,7 @@ class Shim:
 
 
 def shims(checkout: Path) -> list[Shim]:
-    """Ours and those of the checkout, whether they can run or not."""
+    """Return our shims and the shims of the checkout, runnable or not."""
     return [*_shims_in(OURS, fails_over=True), *_shims_in(checkout / "shims", fails_over=False)]
 
 
@@ -78,13 +80,15 @@ def _shims_in(folder: Path, *, fails_over: bool) -> Iterator[Shim]:
 
 
 def environment() -> Mapping[str, str]:
-    """Where the shims find this interpreter, and with it proton, under the name ``python3`` too."""
+    """Return the environment in which shims find this interpreter, and with it proton, also as
+    ``python3``.
+    """
     folder = Path(sys.executable).parent
     return {**os.environ, "PYTHON": sys.executable, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
 def type_values(checkout: Path) -> dict[str, list[Any]]:
-    """The values of each AMQP type, by its name: primitive types, then compound ones."""
+    """Return the values of each AMQP type, by its name: primitive types, then compound ones."""
     found: dict[str, list[Any]] = {}
     for module in ("primitives", "composites"):
         for value in _constants(checkout / "src/qit/types" / f"{module}.py").values():
@@ -96,13 +100,13 @@ def type_values(checkout: Path) -> dict[str, list[Any]]:
 
 
 def jms_values(checkout: Path) -> dict[str, Any]:
-    """Bodies, headers and properties of messages of JMS, by the names that its tests have for them."""
+    """Return bodies, headers and properties of JMS messages, by their names in the tests."""
     found = _constants(checkout / "tests/test_jms_unified.py")
     return {name: value for name, value in found.items() if name.isupper()}
 
 
 def _constants(path: Path) -> dict[str, Any]:
-    """The constants of a module and of its classes."""
+    """Return the constants of a module and of its classes."""
     found: dict[str, Any] = {}
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
@@ -115,7 +119,7 @@ def _constants(path: Path) -> dict[str, Any]:
 
 
 def _value(node: ast.expr) -> Any:
-    """A literal, in which texts and bytes may be repeated by ``*``."""
+    """Return the value of a literal, in which ``*`` may repeat texts and bytes."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return _value(node.left) * _value(node.right)
     if isinstance(node, ast.List):

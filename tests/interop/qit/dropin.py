@@ -1,4 +1,4 @@
-"""The shim of the drop-in, a program for proton but for its imports.
+"""The shim of the drop-in: a program for proton, except for its imports.
 
 ``python -m tests.interop.qit.dropin send ...``
 """
@@ -17,7 +17,7 @@ from tests.interop.qit.shim import SEND_TIMEOUT, Client, run
 
 
 class _Timed(MessagingHandler):
-    """A handler whose container ends after so many seconds, whatever has happened."""
+    """A handler whose container ends after a fixed number of seconds in any case."""
 
     def __init__(self, url: str, timeout: float, **options: Any) -> None:
         super().__init__(**options)
@@ -41,7 +41,7 @@ class _Timed(MessagingHandler):
 
 
 class _Sending(_Timed):
-    """Sends messages, and counts what the broker says of them."""
+    """Sends messages, and counts the broker's outcomes."""
 
     def __init__(self, url: str, queue: str, messages: Sequence[proton.Message]) -> None:
         super().__init__(url, SEND_TIMEOUT)
@@ -71,7 +71,7 @@ class _Sending(_Timed):
 
 
 class _Receiving(_Timed):
-    """Takes so many messages."""
+    """Receives a fixed number of messages."""
 
     def __init__(self, url: str, queue: str, count: int, timeout: float) -> None:
         super().__init__(url, timeout, prefetch=count)

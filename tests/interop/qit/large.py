@@ -1,7 +1,7 @@
-"""Large bodies that both sides of a test make for themselves, from a seed.
+"""Large bodies that both sides of a test generate from a seed.
 
-Source: qpid-interop-test 2.0, "How to Write a QIT Shim", large content mode: the bytes are those of a linear
-congruential generator with the constants of glibc's, texts are their printable counterparts.
+Source: qpid-interop-test 2.0, "How to Write a QIT Shim", large content mode. The bytes come from a
+linear congruential generator with glibc's constants; texts are their printable counterparts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DESCRIPTOR = proton.symbol("test.large.described")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a large body is.
+    """A large body.
 
     :param kind: ``binary`` and ``string`` have ``size``; ``list``, ``array``, ``map`` and ``described``
         (a list) have ``elements`` texts of ``element_size`` characters.
@@ -32,7 +32,7 @@ class Content:
     element_size: int = 0
 
     def body(self) -> Any:
-        """The body, as Python has it."""
+        """Return the body as a Python value."""
         if self.kind == "binary":
             return noise(self.seed, self.size)
         if self.kind == "string":
@@ -46,13 +46,13 @@ class Content:
         return proton.Described(_DESCRIPTOR, parts) if self.kind == "described" else parts
 
     def facts(self) -> dict[str, int]:
-        """What a shim says of its size."""
+        """Return the size as a shim prints it."""
         if self.elements:
             return {"elements": self.elements, "element_size": self.element_size}
         return {"size": self.size}
 
     def compare(self, body: Any) -> dict[str, Any]:
-        """What a receiver prints: whether this is the body, and where it begins to differ."""
+        """Return a receiver's output: whether this is the body, and the first difference."""
         if self.elements:
             return self._compare_parts(body)
         expected = self.body()
@@ -81,7 +81,7 @@ class Content:
 
 
 def noise(seed: int, size: int) -> bytes:
-    """So many bytes from this seed."""
+    """Return ``size`` bytes from this seed."""
     state, found = seed & _MASK, bytearray(size)
     for position in range(size):
         state = (state * _FACTOR + _STEP) & _MASK
@@ -90,7 +90,7 @@ def noise(seed: int, size: int) -> bytes:
 
 
 def text(seed: int, size: int) -> str:
-    """So many printable characters of ASCII from this seed."""
+    """Return ``size`` printable ASCII characters from this seed."""
     return noise(seed, size).translate(_TEXTS).decode()
 
 

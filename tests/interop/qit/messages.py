@@ -1,7 +1,7 @@
-"""Messages of AMQP as JSON writes them in the shims of qpid-interop-test, and back.
+"""Converts AMQP messages to the JSON of qpid-interop-test's shims, and back.
 
-A message that stands for a JMS one has the message annotation ``x-opt-jms-msg-type``.  A map or a stream of
-JMS carries one value here, and its type is the value's.
+A message that represents a JMS message has the message annotation ``x-opt-jms-msg-type``. A JMS map or
+stream carries one value here and has the value's type.
 
 Source: qpid-interop-test 2.0, "How to Write a QIT Shim"; AMQP JMS Mapping 1.0, section 3.2.
 """
@@ -17,10 +17,10 @@ from tests.interop.qit.values import bits_of, float_of, from_amqp, to_amqp
 
 JMS_TYPE = proton.symbol("x-opt-jms-msg-type")
 JMS_REPLY_TYPE = proton.symbol("x-opt-jms-reply-to")
-# What a message of JMS is, by the AMQP type of its body.
+# The JMS message type for the AMQP type of a body.
 JMS_TYPES = {"null": 0, "map": 2, "binary": 3, "list": 4, "string": 5}
 _JMS_NAMES = {number: name for name, number in JMS_TYPES.items()}
-# What the shims call a body of JMS.
+# The shims' names for the JMS body types.
 _JMS_BODIES = {"string": "text", "binary": "bytes", "null": "null"}
 _BITS = {"byte": 8, "short": 16, "int": 32, "long": 64}
 _DESTINATIONS = ("queue", "topic")
@@ -35,11 +35,11 @@ def message_for(
     properties: Mapping[str, Any] | None = None,
     header: Mapping[str, Any] | None = None,
 ) -> proton.Message:
-    """The message that these arguments of a shim describe.
+    """Return the message that these arguments of a shim describe.
 
     :param data: ``index``, ``type`` and ``value``; the index is the message's id.
-    :param kind: the type of the body; that of ``data`` is of the value in it.
-    :param headers: those of JMS.
+    :param kind: the type of the body; the type in ``data`` is of the value in it.
+    :param headers: JMS headers.
     :param header: fields of the AMQP header section; ``ttl`` is in milliseconds.
     """
     message = proton.Message()
@@ -99,7 +99,7 @@ def _property(type: str, value: Any) -> Any:  # noqa: A002  (the word of the JSO
 
 
 def json_of(message: proton.Message, position: int) -> dict[str, Any]:
-    """What a shim prints of a message.
+    """Return a shim's output for a message.
 
     :param position: the index of a message whose id is no number.
     """

@@ -17,7 +17,7 @@ async def _send(url: str, queue: str, messages: Sequence[proton.Message]) -> Non
     async with aio.connect(url) as connection:
         sender = await connection.create_sender(queue)
         for message in messages:
-            # This API asks for durability at the send, and not on the message.
+            # This API sets durability at the send, and not on the message.
             await sender.submit(message, durable=message.durable)
         await sender.flush(timeout=SEND_TIMEOUT)
 
@@ -33,7 +33,7 @@ async def _receive(url: str, queue: str, count: int, timeout: float) -> Sequence
                     await delivery.accept()
                     messages.append(delivery.message)
         except (TimeoutError, ReceiveTimeout):
-            pass  # what came is what is reported
+            pass  # a shorter list is the result
     return messages
 
 

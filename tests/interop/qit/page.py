@@ -1,6 +1,6 @@
 """Makes the page of the results: ``python -m tests.interop.qit.page RESULTS... > docs/interop-types.md``.
 
-Of a case that is in the results twice, the later counts.
+If a case occurs twice in the results, the later result counts.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ def _run(key: Key, run: list[CaseResult]) -> Iterator[str]:
 
 
 def _suite(title: str, run: list[CaseResult]) -> Iterator[str]:
-    """One table: cases down, pairs of clients across; pairs in which all is well share a column."""
+    """Yield one table: a row for each case, a column for each pair of clients. Pairs without a failure
+    share a column.
+    """
     cells: dict[str, dict[Key, CaseResult]] = defaultdict(dict)
     for result in run:
         cells[result.case][result.sender, result.receiver] = result
@@ -137,7 +139,7 @@ def _suite(title: str, run: list[CaseResult]) -> Iterator[str]:
 
 
 def _contents(cells: dict[str, dict[Key, CaseResult]]) -> str:
-    """What was sent, where no table has it, with the number of values and of pairs of clients."""
+    """Describe the sent values that no table shows, with the number of values and of pairs of clients."""
     counts = {case: (len(next(iter(row.values())).items), len(row)) for case, row in cells.items()}
     pairs = {each for _, each in counts.values()}
     if len(pairs) == 1:
@@ -182,14 +184,16 @@ class _Failure:
 
     @property
     def sending(self) -> bool:
-        """Whether the sender is at fault; of a client with itself, whether it does not send at all."""
+        """Return whether the sender is at fault. For a client with itself, return whether it does not send
+        at all.
+        """
         if self.result.sender == self.result.receiver:
             return "does not send" in self.item.problem
         return self.item.fault == self.result.sender
 
     @property
     def heading(self) -> tuple[str, str]:
-        """What is to blame, and why."""
+        """Return the culprit, and the reason."""
         suite, fault = self.result.suite, self.item.fault
         if fault == BROKER:
             return _BROKERS.get(self.result.broker, self.result.broker), ""
@@ -200,7 +204,7 @@ class _Failure:
 
 
 def _faults(run: list[CaseResult]) -> Iterator[str]:
-    """Every failure, by what is to blame, with the evidence."""
+    """Yield every failure, grouped by culprit, with the evidence."""
     yield f"## Whose fault\n\n{_JUDGING}"
     found: dict[tuple[str, str], dict[str, list[_Failure]]] = defaultdict(lambda: defaultdict(list))
     for result in run:

@@ -10,13 +10,13 @@ from typing import Any
 
 from tests.interop.qit.checkout import Shim, environment
 
-# Beyond what a receiver waits by itself, in seconds: Java takes some to start.
+# Seconds in addition to a receiver's own limit: Java starts slowly.
 _GRACE = 60.0
 _SHOWN_ERROR = 200
 
 
 class ShimError(Exception):
-    """A shim failed; the text is what it said."""
+    """A shim failed; the text is its error output."""
 
     def __init__(self, shim: Shim, text: str) -> None:
         super().__init__(text)
@@ -24,10 +24,10 @@ class ShimError(Exception):
 
 
 async def call(shim: Shim, arguments: Sequence[str], seconds: float) -> Mapping[str, Any]:
-    """What a shim prints.
+    """Run a shim, and return its output.
 
-    :param arguments: ``send`` or ``receive``, broker and queue, and what comes after them.
-    :raises ShimError: when it does not end, or prints nothing that is JSON.
+    :param arguments: ``send`` or ``receive``, the broker, the queue, and further arguments.
+    :raises ShimError: if it does not end, or prints no JSON.
     """
     process = await asyncio.create_subprocess_exec(
         str(shim.program),
@@ -56,7 +56,7 @@ async def call(shim: Shim, arguments: Sequence[str], seconds: float) -> Mapping[
 
 
 def _error_of(complaints: bytes) -> str:
-    """The line with the error in what a program wrote to its error output."""
+    """Return the line with the error from a program's standard error."""
     lines = [line.strip() for line in complaints.decode(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"error|exception|timeout", line, re.IGNORECASE)]
     return (errors or lines or [""])[0][:_SHOWN_ERROR]

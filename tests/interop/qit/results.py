@@ -1,4 +1,4 @@
-"""What became of the cases: the lines of the results."""
+"""The results of the cases, and their lines in the results file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 BROKER = "broker"
-"""Whose fault it is, where it is no shim's."""
+"""The culprit of a failure without a faulty shim."""
 
 
 @dataclass(slots=True)
 class ItemResult:
-    """What became of one value.
+    """The result of one value.
 
     :ivar problem: empty if it arrived as it was sent.
-    :ivar fault: who is to blame: a shim's key, or ``BROKER``; empty without a problem.
-    :ivar wire: the beginning of its body, property or header as the broker handed it to the judge, in
-        hexadecimal digits; empty if it was not recorded.
+    :ivar fault: the culprit: a shim's key, or ``BROKER``; empty without a problem.
+    :ivar wire: the first bytes of its body, property or header as the broker delivered it to the judge,
+        in hexadecimal; empty if they were not recorded.
     """
 
     name: str
@@ -30,10 +30,10 @@ class ItemResult:
 
 @dataclass(slots=True)
 class CaseResult:
-    """What became of one case between two shims.
+    """The result of one case between two shims.
 
     :ivar mode: ``calm``, or ``killed``.
-    :ivar kills: of the primary, since the results of the case before.
+    :ivar kills: the number of kills of the primary since the previous case's results.
     """
 
     broker: str
@@ -47,12 +47,12 @@ class CaseResult:
     kills: int = 0
 
     def as_json(self) -> str:
-        """The line."""
+        """Return the line of the results file."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def read(paths: Iterable[Path]) -> Iterator[CaseResult]:
-    """The results in these files; of a case that was run twice, the later ones come later."""
+    """Yield the results of these files in order, so a repeated case's latest result is last."""
     for path in paths:
         for line in path.read_text().splitlines():
             said: dict[str, Any] = json.loads(line)

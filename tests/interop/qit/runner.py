@@ -1,17 +1,16 @@
-"""Runs the cases of one sender with all receivers, and finds out whose fault a failure is.
+"""Runs the cases of one sender with all receivers, and finds the culprit of each failure.
 
 Modes
 -----
 * ``calm``: the sender, then each receiver.
-* ``killed``: the primary is killed again and again while a shim of ours runs, and once between what the
-  sender sends and what the receivers take.  Foreign shims know one address and do not reconnect, so that
-  nothing is killed while one of them runs.
+* ``killed``: the primary is killed repeatedly while one of our shims runs, and once between sending and
+  receiving. Foreign shims have one address and do not reconnect, so there are no kills while they run.
 
-Whose fault
------------
-The judge (``tap``) is one more receiver.  If it gets what was sent, the receiver that does not is at fault.
-If not, it reads what the sender writes, without a broker: if that is right, the broker is at fault, and the
-sender otherwise.
+Culprits
+--------
+The judge (``tap``) is one more receiver. If it gets the values as sent, a receiver that does not is at
+fault. Otherwise the judge reads the sender's bytes without a broker. If they are right, the broker is
+at fault, else the sender.
 """
 
 from __future__ import annotations
@@ -37,28 +36,28 @@ from tests.interop.qit.results import BROKER, CaseResult, ItemResult
 _SHOWN_BYTES = 32
 _ORDER = itertools.count(1)
 _JUDGE = "judge"
-# How long a sender may take, in seconds: that of rhea ends by itself after so many.
+# Seconds for a sender: the rhea shim ends by itself after so many.
 _SEND_SECONDS = 30
 
 
 @dataclass(slots=True)
 class Sent:
-    """What is in a queue, message by message, and what could not be sent.
+    """The messages in a queue, in order, and the failed items.
 
-    :ivar order: the run that each message is of, and the item, if it has one of its own.
-    :ivar failed: why, by item.
+    :ivar order: each message's run, and its item, if it is a single one.
+    :ivar failed: the reasons, by item.
     """
 
     order: list[tuple[Send, Item | None]] = field(default_factory=list)
     failed: dict[Item, str] = field(default_factory=dict)
 
     def add(self, send: Send) -> None:
-        """A run went well."""
+        """Record a successful run."""
         alone = len(send.items) == send.messages and send.items[0].text is None
         self.order.extend((send, item) for item in (send.items if alone else [None] * send.messages))
 
     def problem(self, item: Item, said: Mapping[str, Any]) -> str:
-        """What is wrong with an item in what a receiver printed; empty if nothing is."""
+        """Return an item's error in a receiver's output; empty if there is none."""
         if item in self.failed:
             return self.failed[item]
         if "match" in said:
@@ -76,7 +75,7 @@ class Sent:
 class Runner:
     """One sender, its receivers, one broker, one mode.
 
-    :ivar durable: send durable messages, where the sender can.
+    :ivar durable: send durable messages, if the sender can.
     """
 
     broker: Broker
@@ -87,7 +86,7 @@ class Runner:
     durable: bool = False
 
     async def results(self, suites: Sequence[str]) -> AsyncIterator[CaseResult]:
-        """One result for each case and receiver."""
+        """Yield one result for each case and receiver."""
         for jms in (False, True):
             receivers = [receiver for receiver in self.receivers if receiver.speaks_jms == jms]
             if receivers:
@@ -143,10 +142,10 @@ class Runner:
     # -- sending ----------------------------------------------------------------------------------
 
     async def send(self, sends: Iterable[Send], address: str) -> Sent:
-        """Run the sender for each of these; where it fails, for each message of these.
+        """Execute these runs of the sender. If a run fails, execute it message by message.
 
-        A run that fails has sent nothing: the shims print, and end well, when all is accepted, and encode
-        before they send.
+        A failed run has sent nothing: the shims encode before they send, and succeed only if everything
+        is accepted.
         """
         sent = Sent()
         for each in sends:
@@ -169,9 +168,9 @@ class Runner:
     async def _receive(
         self, batch: Batch, receiver: Shim, queue: str, sent: Sent
     ) -> tuple[dict[Item, Mapping[str, Any]], dict[Item, Sent]]:
-        """What a receiver prints, and of which queue, for each item.
+        """Return a receiver's output, and its queue's contents, for each item.
 
-        Where it fails, each case has a queue of its own; where it fails again, each message has.
+        If the receiver fails, each case gets its own queue; if it fails again, each message does.
         """
         try:
             said = await self._receive_all(receiver, queue, batch, sent)
@@ -225,9 +224,9 @@ class Runner:
     async def _shim(
         self, shim: Shim, command: str, arguments: Sequence[str], seconds: float
     ) -> Mapping[str, Any]:
-        """Run a shim; what it prints.
+        """Run a shim, and return its output.
 
-        :raises ShimError: when it fails.
+        :raises ShimError: if it fails.
         """
         if shim.fails_over:
             return await call(shim, (command, "--broker", self.broker.url, *arguments), seconds)
@@ -243,9 +242,9 @@ class Runner:
 
 @dataclass(slots=True)
 class Judge:
-    """Says whose fault it is, in the cases of one batch.
+    """Finds the culprits in the cases of one batch.
 
-    :ivar sent: what was sent to its queue already.
+    :ivar sent: the messages already sent to its queue.
     """
 
     runner: Runner
@@ -255,7 +254,7 @@ class Judge:
     _stored: list[bytes] | None = None
 
     async def blame(self, case: Case, result: CaseResult, receiver: Shim) -> None:
-        """Complete the results that have a problem."""
+        """Add the culprit to the results that have a problem."""
         runner = self.runner
         for item, given in zip(result.items, case.items, strict=True):
             if not item.problem:
@@ -272,7 +271,7 @@ class Judge:
                 item.fault = await self._sender_or_broker(given)
 
     async def _look(self) -> tuple[list[bytes], Sent]:
-        """What the broker hands on."""
+        """Return the messages that the broker delivers to the judge."""
         runner = self.runner
         if self.sent is None:
             self.sent = await runner.send(self.batch.sends, self.queue)
@@ -298,7 +297,7 @@ class Judge:
         return runner.sender.key if self._finds(item, sent, written) else BROKER
 
     def _finds(self, item: Item, sent: Sent, data: Sequence[bytes]) -> str:
-        """What is wrong with an item in these messages; empty if nothing is."""
+        """Return an item's error in these messages; empty if there is none."""
         if self.batch.large:
             return "" if len(data) == 1 and _bytes_of(data[0]) else "did not arrive"
         messages = []
@@ -311,7 +310,7 @@ class Judge:
 
 
 def _place(sent: Sent, item: Item) -> int:
-    """Where the message of an item is; behind all others if it is nowhere."""
+    """Return the position of an item's message, or the end if there is none."""
     for index, each in enumerate(sent.order):
         if each[1] is item or (each[1] is None and item in each[0].items):
             return index
@@ -319,7 +318,7 @@ def _place(sent: Sent, item: Item) -> int:
 
 
 def _evidence(data: bytes, item: Item) -> bytes:
-    """The bytes of a message that an item is about: its body, or the first property or header."""
+    """Return the bytes of an item in a message: its body, or the first property or header."""
     if item.text is None:
         return tap.body(data)[:_SHOWN_BYTES]
     sections = tap.bare(data)

@@ -1,7 +1,7 @@
-"""What the two shims share: their arguments, and what they print.
+"""The common part of the two shims: arguments and output.
 
-A shim is a program with two commands, ``send`` and ``receive``.  It prints one JSON object, and ends with 0
-when all went well.
+A shim is a program with two commands, ``send`` and ``receive``. It prints one JSON object, and exits
+with 0 on success.
 
 Source: qpid-interop-test 2.0, "How to Write a QIT Shim", CLI contract.
 """
@@ -20,18 +20,19 @@ import proton
 from tests.interop.qit.large import Content
 from tests.interop.qit.messages import JMS_TYPE, JMS_TYPES, json_of, message_for, set_header
 
-# What the contract says a receiver waits unless it is told otherwise, in seconds.
+# Seconds that a receiver waits by default, by the contract.
 _RECEIVE_TIMEOUT = 30
-# A sender is told no time.  Foreign ones end after this many seconds, a failover is over before.
+# Seconds. The contract has no limit for senders. Foreign shims end after this time; failovers are shorter.
 SEND_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The client that a shim shows.
+    """The client that a shim exposes.
 
-    :param send: url, queue and messages; it returns when all of them are accepted.
-    :param receive: url, queue, how many, and for how many seconds; it returns what came, accepted.
+    :param send: takes url, queue and messages; returns when all messages are accepted.
+    :param receive: takes url, queue, a number of messages and of seconds; returns the received,
+        accepted messages.
     """
 
     send: Callable[[str, str, Sequence[proton.Message]], None]
@@ -39,7 +40,7 @@ class Client:
 
 
 def run(client: Client) -> int:
-    """Do what the command line says; the exit code."""
+    """Execute the command line; return the exit code."""
     arguments = _parser().parse_args()
     content = _content(arguments)
     if arguments.command == "send":

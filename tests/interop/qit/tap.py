@@ -1,7 +1,7 @@
-"""The judge: what a shim writes, and what a broker hands on, as bytes, read by python-qpid-proton alone.
+"""The judge: reads the bytes that a shim writes or a broker delivers, with python-qpid-proton alone.
 
-Neither our codec nor our links take part.  A shim's bytes are those that it sends to a listener of proton; a
-broker's are those that a receiver of proton gets.
+Neither haclient's codec nor its links are involved. A shim sends its bytes to a proton listener; a
+broker delivers its bytes to a proton receiver.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from proton.reactor import Container
 from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cluster_url.endpoint import Endpoint
 
-# Header, delivery annotations and message annotations; properties and application properties.
+# Header, delivery annotations and message annotations; then properties and application properties.
 _BEFORE_THE_BARE_MESSAGE = (0x70, 0x71, 0x72)
 _BEFORE_THE_BODY = (0x73, 0x74)
-# What the judge waits for the messages of a case, in seconds.
+# Seconds that the judge waits for the messages of a case.
 _PATIENCE = 30.0
 
 
 class _Collecting(MessagingHandler):
-    """Keeps the bytes of so many messages, and accepts them; its container ends with the connection."""
+    """Accepts a fixed number of messages and keeps their bytes. Its container ends with the connection."""
 
     def __init__(self, count: int) -> None:
         super().__init__(prefetch=count, auto_accept=False)
@@ -40,7 +40,7 @@ class _Collecting(MessagingHandler):
         event.container.stop()
 
     def on_delivery(self, event: Any) -> None:
-        # Before proton's own handler, which would decode the message and forget its bytes.
+        # Before proton's own handler, which would decode the message and drop its bytes.
         delivery, link = event.delivery, event.link
         if not (link.is_receiver and delivery.readable and not delivery.partial):
             return
@@ -52,7 +52,7 @@ class _Collecting(MessagingHandler):
             self.on_enough(event)
 
     def on_enough(self, event: Any) -> None:
-        """Every message is there."""
+        """Called when every message has arrived."""
 
     def on_disconnected(self, event: Any) -> None:
         event.container.stop()
@@ -61,7 +61,7 @@ class _Collecting(MessagingHandler):
 
 
 class _Listening(_Collecting):
-    """A broker without queues, for one connection of a sender, which closes when it has its answers."""
+    """A broker without queues, for one sender's connection, which closes after its outcomes."""
 
     def __init__(self, address: str, count: int) -> None:
         super().__init__(count)
@@ -74,13 +74,13 @@ class _Listening(_Collecting):
         self.listens.set()
 
     def on_link_opening(self, event: Any) -> None:
-        # A link without an address is a refused one.
+        # A link without an address would be a refusal.
         event.link.source.copy(event.link.remote_source)
         event.link.target.copy(event.link.remote_target)
 
 
 class _Receiving(_Collecting):
-    """A receiver from one queue."""
+    """A receiver on one queue."""
 
     def __init__(self, url: str, queue: str, count: int) -> None:
         super().__init__(count)
@@ -95,9 +95,9 @@ class _Receiving(_Collecting):
 
 
 async def written(send: Callable[[str], Awaitable[object]], count: int) -> list[bytes]:
-    """What a sender writes, message by message.
+    """Return the messages that a sender writes.
 
-    :param send: runs it against the broker at this host and port.
+    :param send: runs the sender against the broker at this host and port.
     """
     (address,) = free_addresses((Endpoint("127.0.0.1", 0),))
     listening = _Listening(address.authority, count)
@@ -109,14 +109,14 @@ async def written(send: Callable[[str], Awaitable[object]], count: int) -> list[
 
 
 async def stored(address: str, queue: str, count: int) -> list[bytes]:
-    """What the broker at this host and port hands on from a queue, message by message."""
+    """Return the messages that the broker at this host and port delivers from a queue."""
     receiving = _Receiving(f"amqp://{address}", queue, count)
     await asyncio.to_thread(Container(receiving).run)
     return receiving.messages
 
 
 def bare(data: bytes) -> bytes:
-    """The sections that no broker may change: properties, application properties and body.
+    """Return the sections that no broker may change: properties, application properties and body.
 
     Source: AMQP 1.0 part 3, section 3.2 (the bare message).
     """
@@ -124,12 +124,12 @@ def bare(data: bytes) -> bytes:
 
 
 def body(data: bytes) -> bytes:
-    """The section of the body, and what comes after it."""
+    """Return the body's section and everything after it."""
     return _without(data, (*_BEFORE_THE_BARE_MESSAGE, *_BEFORE_THE_BODY))
 
 
 def _without(data: bytes, sections: Collection[int]) -> bytes:
-    """What comes after these sections, whose descriptors are small."""
+    """Return the data after these sections, whose descriptors are small."""
     position = 0
     while data[position : position + 2] == b"\x00\x53" and data[position + 2] in sections:
         position = _after(data, position + 3)
@@ -137,7 +137,7 @@ def _without(data: bytes, sections: Collection[int]) -> bytes:
 
 
 def _after(data: bytes, position: int) -> int:
-    """Where the list or map at this position ends (part 1, section 1.6)."""
+    """Return the end of the list or map at this position (part 1, section 1.6)."""
     code = data[position]
     if code == 0x45:
         return position + 1
@@ -147,9 +147,9 @@ def _after(data: bytes, position: int) -> int:
 
 
 def read(data: bytes) -> proton.Message:
-    """A message as proton reads it.
+    """Decode a message with proton.
 
-    :raises proton.MessageException: when it cannot.
+    :raises proton.MessageException: if proton cannot decode it.
     """
     message = proton.Message()
     message.decode(data)

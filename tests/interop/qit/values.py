@@ -1,11 +1,11 @@
-"""Values of AMQP as JSON writes them in the shims of qpid-interop-test, and back.
+"""Converts AMQP values to the JSON of qpid-interop-test's shims, and back.
 
-A value is a pair: the name of its AMQP type, and what stands for it in JSON.  Floats are the hexadecimal
-digits of their bits, so that a NaN and a negative zero stay what they are; binary is hexadecimal digits;
-whatever contains other values contains such pairs.
+A value is a pair: the name of its AMQP type, and its JSON form. Floats are the hexadecimal digits of
+their bits, so that a NaN and a negative zero are preserved. Binary is hexadecimal digits. A value that
+contains others contains such pairs.
 
-Source: qpid-interop-test 2.0, "How to Write a QIT Shim", type table and complex type values; AMQP 1.0 part 1,
-section 1.6 (primitive type definitions).
+Source: qpid-interop-test 2.0, "How to Write a QIT Shim", type table and complex type values; AMQP 1.0
+part 1, section 1.6 (primitive type definitions).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import proton
 
 Pair = tuple[str, Any]
 
-# In the order of a search by class: the first that fits is the type.  ``bool`` is an ``int`` in Python.
+# The first class that matches determines the type. ``bool`` is an ``int`` in Python.
 _WHOLE: tuple[tuple[str, type[int]], ...] = (
     ("ubyte", proton.ubyte),
     ("ushort", proton.ushort),
@@ -61,7 +61,7 @@ _FLOATS = {"float": (">f", ">I", 8), "double": (">d", ">Q", 16)}
 
 
 def float_of(kind: str, value: Any) -> float:
-    """The number of these bits, which are an ``int`` or hexadecimal digits."""
+    """Return the number with these bits, given as an ``int`` or hexadecimal digits."""
     as_float, as_bits, _ = _FLOATS[kind]
     bits = int(value, 16) if isinstance(value, str) else int(value)
     number: float = struct.unpack(as_float, struct.pack(as_bits, bits))[0]
@@ -69,15 +69,15 @@ def float_of(kind: str, value: Any) -> float:
 
 
 def bits_of(kind: str, number: float) -> str:
-    """The bits of a number, as hexadecimal digits."""
+    """Return the bits of a number, as hexadecimal digits."""
     as_float, as_bits, digits = _FLOATS[kind]
     return f"0x{struct.unpack(as_bits, struct.pack(as_float, number))[0]:0{digits}x}"
 
 
 def to_amqp(kind: str, value: Any) -> Any:
-    """What Python has for a value of this type.
+    """Return the Python value for a JSON value of this type.
 
-    :raises ValueError: for a type that is not in the table.
+    :raises ValueError: if the type is not in the table.
     """
     encode = _TO_AMQP.get(kind)
     if encode is None:
@@ -120,9 +120,9 @@ _TO_AMQP: dict[str, Callable[[Any], Any]] = {
 
 
 def from_amqp(value: Any) -> Pair:
-    """The pair for a value that Python has; the type is that of the class, as proton's decoder chooses it.
+    """Return the pair for a Python value. Its class determines the type, as in proton's decoder.
 
-    :raises ValueError: for an object that is no AMQP value.
+    :raises ValueError: if the object is no AMQP value.
     """
     if value is None or isinstance(value, bool):
         return ("null", None) if value is None else ("boolean", value)

@@ -3,12 +3,15 @@
 rabbitmq_amqp.py send    MEMBERS QUEUE PRODUCER RATE WINDOW
 rabbitmq_amqp.py receive MEMBERS QUEUE
 
-Its recovery begins with the peer's Close, which a killed process does not send, and its connection follows
-no redirect.  So the application disables the recovery, tries the members in turn, and follows redirects.
-With a user in the environment (CLIENT_USER, CLIENT_PASSWORD) the broker is RabbitMQ: the recovery is enabled
-and knows all members, and the application dials again where the recovery has done nothing.
-The publisher waits for the outcome of each message, so WINDOW has no effect.  The connection refuses every
-product but RabbitMQ 4; the application disables that check.
+The client's recovery begins with the peer's Close, which a killed process does not send, and its
+connection follows no redirect. So the application disables the recovery, tries the members in turn, and
+follows redirects.
+
+With a user in the environment (CLIENT_USER, CLIENT_PASSWORD) the broker is RabbitMQ. Then the recovery
+is enabled and has all members, and the application dials again if the recovery did nothing.
+
+The publisher waits for the outcome of each message, so WINDOW has no effect. The connection refuses
+every product except RabbitMQ 4; the application disables that check.
 """
 
 # ruff: noqa: T201 - the history is what it prints
@@ -47,7 +50,7 @@ def say(*words: object) -> None:
 
 
 class Members:
-    """The candidates, and the one that a redirect named."""
+    """The candidate members, and the target of the last redirect."""
 
     def __init__(self, argument: str) -> None:
         self.all = argument.split(",")
@@ -56,7 +59,9 @@ class Members:
         self.redirect: str | None = None
 
     def visit(self, use: Callable[[Connection], None]) -> bool:
-        """Use one connection to one member, and learn from its end where to go next; whether all is done."""
+        """Use one connection to one member, and choose the next member from how it ends. Return whether
+        all is done.
+        """
         try:
             connection = self._recovering() if self.user else self._connect()
             while not self._uses(use, connection):
@@ -132,7 +137,7 @@ class Sending:
             body=f"{self.producer} {number} {len(filling)} {filling}".encode(),
             durable=True,
             application_properties={"_AMQ_DUPL_ID": f"{self.producer}-{number}"},
-            # Its consumer takes messages with annotations only.
+            # The client's consumer requires annotations.
             annotations={"x-opt-number": number},
         )
 
@@ -154,7 +159,7 @@ class Receiving(AMQPMessagingHandler):
             raise ConnectionException(str(self.connection.disconnected))
 
     def on_timer_task(self, event: Event) -> None:
-        # The handler gets the events of its link only: it does not notice a peer that was killed.
+        # The handler sees only events of its link, so it does not notice a killed peer.
         if self.connection.disconnected:
             event.container.stop()
             return
