@@ -27,7 +27,7 @@ class OptionArguments(TypedDict, total=False):
     backoff_base: float | str | timedelta
     backoff_factor: float | str
     backoff_max: float | str | timedelta
-    backoff_strategy: Literal["adaptive", "full", "equal", "decorrelated", "exponential", "constant"]
+    backoff_strategy: Literal["adaptive", "full"]
     max_retry_after: float | str | timedelta
     max_spread: float | str | timedelta
     dr: str | tuple[str, ...] | None

@@ -11,8 +11,9 @@ import datetime
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from haclient.cluster_url.attribute_list import parse_attributes
 from haclient.cluster_url.authority import parse_host, split_host_port
@@ -105,10 +106,15 @@ def number(low: float, high: float) -> Kind:
     return Kind(parse=parse, type="number", accepts="float | str", range=_bounds(low, high, math.inf))
 
 
-def one_of(choices: tuple[str, ...]) -> Kind:
-    """One word of a list."""
+def one_of(choices: tuple[str, ...], removed: Mapping[str, str] = MappingProxyType({})) -> Kind:
+    """One word of a list.
+
+    :param removed: words of earlier versions, and what to use instead.
+    """
 
     def parse(text: str) -> str:
+        if text in removed:
+            raise ValueError(f"{text!r} was removed: use {removed[text]!r}, or leave the option out")
         if text not in choices:
             raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
         return text

@@ -43,7 +43,7 @@ from haclient.cluster_url.option_values import (
 )
 from haclient.cluster_url.option_values import number as _number
 from haclient.retry.policy import Policy, PushedMembers, Redirects, Standby
-from haclient.retry.strategies import STRATEGIES, StrategyName
+from haclient.retry.strategies import REMOVED, STRATEGIES, StrategyName
 
 Delivery = Literal["at-least-once", "at-most-once"]
 
@@ -165,7 +165,8 @@ class Options:
     backoff_strategy: StrategyName = field(
         default=_POLICY.backoff_strategy,
         metadata=_about(
-            one_of(tuple(STRATEGIES)), "what decides about delays ([strategies](storms.md#delays))"
+            one_of(tuple(STRATEGIES), REMOVED),
+            "what decides about delays ([strategies](storms.md#delays))",
         ),
     )
     max_retry_after: float = field(

@@ -111,6 +111,13 @@ class Limits:
             return f"; it was given none {dials}: another connection searched for all of them"
         return ""
 
+    def names_until(self, began: float, candidates: tuple[Endpoint, ...]) -> float:
+        """Until when a round that began then waits for names that are being resolved.
+
+        After a loss for ``stagger`` at most, if there are candidates: name servers fail together with hosts.
+        """
+        return math.inf if self._first or not candidates else began + self._policy.stagger
+
     def after_round(
         self, tried: Round, topology: Topology, candidates: tuple[Endpoint, ...], now: float
     ) -> Verdict | None:

@@ -30,6 +30,7 @@ class Round:
     :param redirected: what was dialled because of a redirect.
     :param earlier: what members answered in the rounds before; it holds for those not dialled in this.
     :param retry_after: the delays that members asked for since the last wait, in seconds; no reservations.
+    :param candidates: what the list was when the round last looked.
     """
 
     number: int = 0
@@ -40,6 +41,7 @@ class Round:
     retry_after: dict[Endpoint, float] = field(default_factory=dict)
     listed: int = 0
     longest: int = 0
+    candidates: tuple[Endpoint, ...] | None = None
 
     def note(self, endpoint: Endpoint, failure: Failure) -> None:
         """Remember how an attempt ended."""
@@ -69,6 +71,11 @@ class Round:
         """Whether the last failure of this round was at another name: addresses of one are one attempt."""
         last = next(reversed(self.failures), None)
         return last is not None and (last.tls_name, last.port) != (endpoint.tls_name, endpoint.port)
+
+    def has_new(self, candidates: tuple[Endpoint, ...]) -> bool:
+        """Whether one of these was not on the list of this round."""
+        known = self.candidates
+        return known is not None and candidates is not known and not set(candidates) <= set(known)
 
     def next_listed(self, candidates: tuple[Endpoint, ...], pending: Container[Endpoint]) -> Endpoint | None:
         """The next candidate that this round has not dialled yet."""

@@ -31,7 +31,8 @@ Rules
    Close that ended the connection: its ``retry_after`` is the delay before the first attempt.
 10. The members of the site that is not in use become candidates when the episode has lasted ``dr_after``,
     behind the others.  The search follows a redirect to one of them at once, as any other.
-11. An attempt that a member parked holds no dial and has no deadline.  The search still dials the rest of
+11. With ``adaptive`` names hold up no round after a loss (``Limits``), and a new address ends the pause.
+12. An attempt that a member parked holds no dial and has no deadline.  The search still dials the rest of
     the list of that round: the primary may be alive, and the cause of the earlier failures gone.  Then the
     round stays open until the parked attempt ends, a redirect or a newly known primary arrives, or
     ``park_timeout`` has passed; after that the search starts rounds again.  Two are never parked at once.
@@ -52,7 +53,7 @@ from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found,
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.discovery.limits import Limits
 from haclient.discovery.pending_attempts import NO_CLAIM, Claim, PendingAttempt, PendingAttempts, Target
-from haclient.discovery.polling.adaptive import Polling
+from haclient.discovery.polling.by_answer import Polling
 from haclient.discovery.polling.dial_times import DialTimes
 from haclient.discovery.polling.plain_rounds import PlainRounds
 from haclient.discovery.polling.setup_answers import SetupAnswers
@@ -119,11 +120,9 @@ class Search:
         self._policy = policy
         self._backoff = backoff
         self._limits = Limits(policy, now, refusals or Refusals(), first=first, rounds=backoff.rounds)
-        self._polling: Polling | PlainRounds = (
-            Polling(policy, backoff, dial_times or DialTimes(), first=first, began=now)
-            if backoff.adaptive
-            else PlainRounds(backoff)
-        )
+        self._polling: Polling | PlainRounds = PlainRounds(backoff)
+        if backoff.adaptive:
+            self._polling = Polling(policy, backoff, dial_times or DialTimes(), first=first, at=now)
         self._pending = PendingAttempts(answers)
         self._round = Round()
         self._round_began = now
@@ -136,9 +135,8 @@ class Search:
         if not first:
             self._start_backoff(now)
         self._announced = first
-        self._dial_at = now
         self._candidates = Candidates(policy, now, unstable)
-        self._free_dial_at = now
+        self._dial_at = self._free_dial_at = now
         self._redirects = Redirects(policy, credentials=credentials)
         self._dialled_primaries = DialledPrimaries()
         self._verdict: decide.Verdict | None = None
@@ -357,8 +355,8 @@ class Search:
         if not self._announced:
             self._announced = True
             return self._pause
-        alone = self._state is SearchState.BACKING_OFF
-        if self._pause.until <= view.now or (alone and self._polling.has_new_address(view.candidates)):
+        own = self._state is SearchState.BACKING_OFF and self._backoff.adaptive
+        if self._pause.until <= view.now or (own and self._round.has_new(view.candidates)):
             self._pause = None
             self._move(Trigger.WAIT_ENDED)
         return None
@@ -409,6 +407,7 @@ class Search:
             return self._start_round(view)
         if not view.search_owner or self._is_alone(view):
             return None
+        self._round.candidates = view.candidates
         self._polling.hang(self._pending, view.now)
         ordered = self._polling.order(view.topology, view.candidates, self._round.number)
         due = self._polling.due(ordered, view.now)
@@ -426,14 +425,15 @@ class Search:
         if not view.search_owner:
             return None
         self._move(Trigger.ROUND_STARTS)
-        self._round = self._round.following(view.candidates if self._polling.adaptive else ())
+        self._round = self._round.following(view.candidates if self._backoff.adaptive else ())
         self._round_began = view.now
         return decide.StartRound(self._round.number)
 
     def _end_round(self, view: _View) -> Decision | None:
         if self._redirects or self.reservation or self._is_hopeful(view):
             return None
-        if view.resolving and view.now < (until := self._polling.waits_for_names(self._round_began)):
+        until = self._limits.names_until(self._round_began, view.candidates if self._backoff.adaptive else ())
+        if view.resolving and view.now < until:
             self._open_at = min(self._open_at, until)
             return None
         self._verdict = self._limits.after_round(self._round, view.topology, view.candidates, view.now)

@@ -16,8 +16,7 @@ from scipy.stats import kstest
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import Abandon, BackOff, Dial, Found
 from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Failure, FailureReason, PrimaryLost, Resolved
-from haclient.discovery.polling.adaptive import Polling
-from haclient.discovery.polling.answer import Answer, answer_of
+from haclient.discovery.polling.by_answer import Answer, Polling, answer_of
 from haclient.discovery.topology import update
 from haclient.retry.policy import Policy
 
@@ -91,15 +90,15 @@ class TestTheFirstRounds:
         assert lost({E[0]: Serves()}, seed=seed).now <= 0.1 + 0.01
 
     def test_after_the_first_round_a_fleet_is_spread_over_a_whole_poll(self) -> None:
-        """Evenly from 0.4 to 0.95 s after the first dial."""
+        """Evenly from 0.4 to 0.96 s after the first dial."""
         spread = [gaps(times(lost({E[0]: Fails()}, seed=seed, until=2.0), E[0]))[0] for seed in range(400)]
         assert 0.4 <= min(spread) < 0.41
-        assert 0.94 < max(spread) <= 0.95
-        assert sum(spread) / len(spread) == pytest.approx(0.7, abs=0.03)
+        assert 0.94 < max(spread) <= 0.96
+        assert sum(spread) / len(spread) == pytest.approx(0.68, abs=0.03)
 
     def test_a_silent_member_is_left_after_a_stagger_and_dialled_again_at_a_time_of_its_own(self) -> None:
         """The kernels of a fleet would otherwise repeat their SYNs together."""
-        factory = lost({}, until=2.0)
+        factory = lost({}, until=1.2)
         first, second = times(factory, E[0])
         assert factory.of_type(Abandon)[0].kind is FailureReason.TIMED_OUT
         assert 0.4 <= second - first <= 1.0
@@ -153,28 +152,30 @@ class TestRefusals:
         assert all(0.4 <= gap <= 1.2 for gap in gaps(times(factory, E[1])))
 
     @pytest.mark.parametrize("seed", range(20))
-    def test_a_round_waits_until_its_first_member_may_be_dialled(self, seed: int) -> None:
-        """Else the primary, which gets two dials a second at most, has its turn after a passive member."""
+    def test_a_round_dials_passive_members_first(self, seed: int) -> None:
+        """Those that spoke AMQP come before those that refuse, when the rounds have found their period."""
         factory = lost({E[0]: Fails(), E[1]: FORCED, E[2]: FORCED}, 3, seed=seed, until=20.0)
-        dialled = [endpoint for _, endpoint in factory.dials()]
-        assert dialled[3:] == [(E[1], E[2], E[0])[place % 3] for place in range(len(dialled) - 3)]
+        dialled = [endpoint for when, endpoint in factory.dials() if when > 2.5]
+        dialled = dialled[dialled.index(E[1]) :]
+        assert len(dialled) > 60
+        assert dialled == [(E[1], E[2], E[0])[place % 3] for place in range(len(dialled))]
 
-    def test_the_first_polls_of_a_suspect_fill_its_period(self) -> None:
+    def test_the_polls_of_a_full_member_fill_its_period(self) -> None:
         """A passive member is promoted, and its backlog resets: clients in step would leave it idle."""
         promoted = partial(lambda now: FORCED if now < 3 else Fails())
         world: World = {E[0]: Fails(), E[1]: promoted, E[2]: FORCED}
         dials = [times(lost(world, 3, seed=seed, until=6.0), E[1]) for seed in range(200)]
         first = [gaps([when for when in each if when >= 3])[0] for each in dials]
-        assert 0.57 <= min(first) < 0.65
-        assert 1.65 < max(first) <= 1.73
+        assert 0.9 <= min(first) < 0.95
+        assert 1.75 < max(first) <= 1.81
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_a_passive_member_that_answers_late_is_no_suspect(self, seed: int) -> None:
+    def test_a_passive_member_that_answers_late_holds_the_others_for_a_full_period(self, seed: int) -> None:
         """Broker-J on a busy machine: TCP connects, and the Close comes after half a second."""
         late = replace(FORCED, after=0.5, tcp=0.001)
         factory = lost({E[0]: Fails(), E[1]: late, E[2]: late}, 3, until=20.0, seed=seed)
         for member in E[:3]:
-            assert max(gaps(times(factory, member))[1:]) < 1.2
+            assert max(gaps(times(factory, member))[1:]) < 1.8 + 0.56 + 0.25
 
     @pytest.mark.parametrize("seed", range(5))
     def test_the_time_that_members_take_to_answer_does_not_make_the_period_longer(self, seed: int) -> None:
@@ -230,20 +231,32 @@ class TestRefusals:
         bound(factory)
 
 
-class TestSilence:
-    """The kernel's repeats are the polls."""
+def kept(factory: Factory) -> list[str]:
+    """How the attempts at silent members ended."""
+    return [each.detail for each in factory.of_type(Abandon) if each.kind is FailureReason.TIMED_OUT]
 
-    def test_a_syn_is_kept_and_then_backed_off_from(self) -> None:
-        """7.5 s, for the repeats after 1, 3 and 7 s; then about five."""
+
+class TestSilence:
+    """Each SYN comes at a time of the client, and every third is for a network that is slow."""
+
+    def test_every_third_syn_is_kept_longer(self) -> None:
+        """Of one address: one SYN a second, by the client or its kernel."""
         factory = lost({}, until=60)
-        kept = [a for a in factory.of_type(Abandon) if a.kind is FailureReason.TIMED_OUT][1:]
-        assert "7.5 s" in kept[0].detail
-        assert all("4.05 s" in each.detail for each in kept[1:])
-        assert len(times(factory, E[0])) < 15
+        seconds = [detail.split(" s:")[0].rpartition(" ")[2] for detail in kept(factory)[1:]]
+        assert seconds[:6] == ["0.85", "0.85", "3.9", "0.85", "0.85", "3.9"]
+        for gap, keep in zip(gaps(times(factory, E[0]))[1:], seconds, strict=False):
+            assert float(keep) <= gap <= float(keep) + 0.41
 
     def test_a_shorter_attempt_timeout_wins(self) -> None:
         factory = lost({}, until=30, policy=replace(FOR_EVER, attempt_timeout=2.0))
-        assert "within 2 s" in factory.of_type(Abandon)[1].detail
+        assert "within 2 s" in kept(factory)[3]
+
+    def test_a_dead_host_is_dialled_less_often_while_others_answer(self) -> None:
+        """Every 3 to 4 s, and after a SYN that was kept for longer by as much more."""
+        factory = lost({E[1]: FORCED}, 2, until=60)
+        polls = gaps(times(factory, E[0]))[1:]
+        assert all(3.0 <= poll <= 4.0 + 0.56 or 6.0 <= poll <= 7.0 + 0.56 for poll in polls)
+        assert any(poll > 5 for poll in polls)
 
     def test_the_other_members_are_dialled_meanwhile(self) -> None:
         """The host of the lost one is dead."""
@@ -256,12 +269,12 @@ class TestSilence:
         """One address refuses, and is silent from the second second on."""
         world: World = {E[0]: lambda now: Fails() if now < 2 else BlackHole()}
         dials = [when for when in times(lost(world, seed=seed, until=60), E[0]) if when >= 2]
-        assert 0.85 <= gaps(dials)[0] <= 0.96
-        assert all(0.85 <= gap <= 1.81 or 4.4 <= gap <= 5.41 for gap in gaps(dials))
-        assert any(gap > 4 for gap in gaps(dials))
+        assert 0.9 <= gaps(dials)[0] <= 1.01
+        assert all(0.9 <= gap <= 1.01 or 3.9 <= gap <= 4.31 for gap in gaps(dials))
+        assert any(gap > 3 for gap in gaps(dials))
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_a_suspect_gets_its_next_syn_at_a_time_of_its_client(self, seed: int) -> None:
+    def test_a_full_member_gets_its_next_syn_at_a_time_of_its_client(self, seed: int) -> None:
         """A passive member is promoted, and its backlog is full for 3 s."""
 
         def promoted(now: float) -> Behaviour:
@@ -269,19 +282,16 @@ class TestSilence:
 
         factory = lost({E[0]: Fails(), E[1]: promoted, E[2]: FORCED}, 3, seed=seed)
         dials = [when for when in times(factory, E[1]) if when >= 3]
-        assert all(0.85 <= gap <= 1.81 for gap in gaps(dials)[:2])
+        assert all(0.9 <= gap <= 1.81 for gap in gaps(dials)[:2])
         assert sum(when >= dials[0] + 0.3 for when in times(factory, E[2])) <= 2
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_a_passive_member_that_is_late_once_holds_the_others_for_less_than_a_second(
-        self, seed: int
-    ) -> None:
+    def test_a_member_that_is_late_holds_the_others_for_a_full_period_at_most(self, seed: int) -> None:
         """It may be the new primary, with a hundred clients before this one.  It closes after 0.8 s."""
         late = replace(FORCED, after=0.8, tcp=0.001)
         world: World = {E[0]: Fails(), E[1]: lambda now: FORCED if now < 3 else late, E[2]: FORCED}
         polls = gaps(times(lost(world, 3, seed=seed, until=20), E[2]))[1:]
-        assert max(polls) <= 1.31
-        assert sum(poll > 1.0 for poll in polls) <= 1
+        assert max(polls) <= 1.8 + 0.56 + 0.25  # and a poll, and a stagger of its round
 
     def test_the_syn_of_a_lone_member_survives_until_it_answers(self) -> None:
         """A slow line: connected after half a second, usable after one."""
@@ -422,7 +432,7 @@ def sent(factory: Factory, where: Endpoint) -> list[float]:
     return found
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     lives=st.lists(LIVES, min_size=1, max_size=4),
     seed=st.integers(0, 5),
@@ -450,7 +460,7 @@ def test_whatever_members_answer_two_syns_a_second_are_the_most(
     bound(factory)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     lives=st.lists(LIVES, min_size=2, max_size=4),
     place=st.integers(0, 3),
@@ -460,7 +470,7 @@ def test_whatever_members_answer_two_syns_a_second_are_the_most(
 def test_a_member_that_refused_is_dialled_soon_after_it_accepts(
     lives: list[list[tuple[float, Behaviour]]], place: int, seed: int, at: float
 ) -> None:
-    """Whatever the others do; it refused before, and never spoke.  Beside a suspect it rests for a while."""
+    """Whatever the others do; it refused before, and never spoke.  Beside a full one it rests for a while."""
     primary = E[place % len(lives)]
     world: World = {E[each]: player(script(life)) for each, life in enumerate(lives)}
     world = {**world, primary: lambda now: Fails() if now < at else Serves()}
@@ -468,11 +478,11 @@ def test_a_member_that_refused_is_dialled_soon_after_it_accepts(
     (when, where) = factory.dials()[-1]
     assert factory.of_type(Found)
     assert where == primary
-    rest = 6.0 + 1.5 if any(may_be_suspect(life) for life in lives) else 0.6
+    rest = 6.0 + 1.5 if any(may_be_full(life) for life in lives) else 0.6
     assert when <= at + rest + 0.25 * len(lives)
 
 
-def may_be_suspect(life: list[tuple[float, Behaviour]]) -> bool:
+def may_be_full(life: list[tuple[float, Behaviour]]) -> bool:
     """Whether it speaks AMQP at times, and refuses or is silent at others."""
     spoke = [isinstance(answer, Fails) and answer.failure is not REFUSED for _, answer in life]
     return len(set(spoke)) > 1

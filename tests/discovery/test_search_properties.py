@@ -77,7 +77,7 @@ POLICIES = st.builds(
     redirects=st.sampled_from(["members", "any", "none"]),
     pushed_members=st.sampled_from(["add", "replace", "ignore"]),
     backoff_base=st.sampled_from([0.05, 1.0]),
-    backoff_strategy=st.sampled_from(["adaptive", "adaptive", "full", "decorrelated", "constant"]),
+    backoff_strategy=st.sampled_from(["adaptive", "adaptive", "full"]),
     standby=st.sampled_from(["none", "outage"]),
     park_timeout=st.sampled_from([0.3, 60.0]),
 )

@@ -198,7 +198,7 @@ class TestTheFirstConnect:
 
     def test_slow_rounds_are_three_as_well(self) -> None:
         """The second one ends after more than three seconds."""
-        factory = first(THREE, backoff_base=5.0, backoff_strategy="constant")
+        factory = first(THREE, backoff_base=10.0)
         assert verdict(factory).reason is GiveUpReason.NOT_FOUND
         assert len(factory.of_type(StartRound)) == 3
         assert factory.now >= 10

@@ -142,7 +142,7 @@ def an_attempt_is_usable_in_the_delay() -> None:
 
 
 def the_deadline_passes_in_the_delay() -> None:
-    looking = search(Policy(deadline=0.0001, backoff_strategy="constant"), first=False)
+    looking = search(Policy(deadline=0.0001), first=False)
     decide(looking, 0.001)
 
 

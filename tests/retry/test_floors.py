@@ -22,7 +22,7 @@ def places(delays: Iterable[Delay]) -> list[float]:
     return [(each.delay - float(each.floor or 0)) / (each.base - float(each.floor or 0)) for each in drawn]
 
 
-@pytest.mark.parametrize("strategy", ["full", "equal", "decorrelated", "adaptive"])
+@pytest.mark.parametrize("strategy", ["full", "adaptive"])
 def test_a_jittered_delay_lies_evenly_between_its_bounds(strategy: StrategyName) -> None:
     made = [
         backoff.next()
@@ -33,10 +33,3 @@ def test_a_jittered_delay_lies_evenly_between_its_bounds(strategy: StrategyName)
     found = places(made)
     assert len(found) == 3000
     assert kstest(found, "uniform").pvalue > 0.001
-
-
-@pytest.mark.parametrize("strategy", ["exponential", "constant"])
-def test_a_delay_without_jitter_says_that_nothing_was_drawn(strategy: StrategyName) -> None:
-    backoff = Backoff(Policy(backoff_strategy=strategy), random.Random(1))
-    made = [backoff.next() for _ in range(10)]
-    assert [each.floor for each in made] == [each.base for each in made] == [each.delay for each in made]

@@ -18,7 +18,6 @@ from haclient.retry.policy import Policy
 from haclient.retry.strategies import STRATEGIES
 
 BASE, FACTOR, CAP = 0.1, 2.0, 10.0
-JITTERED = ("full", "equal", "decorrelated")
 DRAWS = 4000
 # Kolmogorov's limit distribution: the statistic times sqrt(n) exceeds this once in 10,000 samples.
 CRITICAL = 2.23
@@ -53,26 +52,13 @@ def ceiling(number: int) -> float:
 
 
 @pytest.mark.parametrize("number", [0, 3, 6, 7, 12])
-@pytest.mark.parametrize(("name", "lowest"), [("full", 0.0), ("equal", 0.5)])
-def test_full_and_equal_jitter_are_even_below_the_ceiling(name: str, lowest: float, number: int) -> None:
+@pytest.mark.parametrize("name", ["full", "adaptive"])
+def test_full_jitter_is_even_below_the_ceiling(name: str, number: int) -> None:
     """Before the cap, at it, and long after."""
     top = ceiling(number)
     assert {base for base, _ in nth(name, number)} == {top}
     sample = [delay for _, delay in nth(name, number)]
-    assert ks_statistic(sample, uniform(lowest * top, top)) < CRITICAL / math.sqrt(DRAWS)
-
-
-@pytest.mark.parametrize("number", [0, 1, 3, 12])
-def test_decorrelated_jitter_is_even_between_the_base_and_three_times_the_last(number: int) -> None:
-    """Each draw has a range of its own, so what is compared is the position within the range."""
-    positions = []
-    for seed in range(DRAWS):
-        delays = list(islice(drawn("decorrelated", seed), number + 1))
-        before = delays[number - 1][1] if number else BASE
-        top, delay = delays[number]
-        assert top == min(CAP, 3 * before)
-        positions.append((delay - BASE) / (top - BASE))
-    assert ks_statistic(positions, uniform(0, 1)) < CRITICAL / math.sqrt(DRAWS)
+    assert ks_statistic(sample, uniform(0, top)) < CRITICAL / math.sqrt(DRAWS)
 
 
 def test_the_statistic_sees_a_wrong_distribution() -> None:
@@ -82,14 +68,7 @@ def test_the_statistic_sees_a_wrong_distribution() -> None:
     assert ks_statistic(clipped, uniform(0, CAP)) > 10 * CRITICAL / math.sqrt(DRAWS)
 
 
-def test_exponential_and_constant_draw_nothing() -> None:
-    """They are their formula."""
-    for name, formula in (("exponential", ceiling), ("constant", lambda _: BASE)):
-        delays = list(islice(drawn(name), 12))
-        assert delays == [(formula(number), formula(number)) for number in range(12)]
-
-
-@pytest.mark.parametrize(("name", "share"), [("full", 0.001), ("equal", 0.002), ("decorrelated", 0.0011)])
+@pytest.mark.parametrize(("name", "share"), [("full", 0.001), ("adaptive", 0.001)])
 def test_no_jittered_strategy_piles_up_at_the_cap(name: str, share: float) -> None:
     """Of an even draw below the cap a thousandth of its range lies that close to it."""
     size = 200_000
@@ -115,11 +94,7 @@ def test_no_delay_is_above_its_ceiling_nor_that_above_the_cap(
     """Whatever the numbers, a base above the cap included; and the first ceiling is about the base."""
     delays = list(islice(STRATEGIES[name].delays(base, factor, cap, random.Random(seed)), 30))
     assert all(0 <= delay <= top <= cap for top, delay in delays)
-    assert delays[0][0] <= max(min(base, cap), min(3 * base, cap))
-    if name == "equal":
-        assert all(delay >= top / 2 for top, delay in delays)
-    if name == "decorrelated":
-        assert all(delay >= min(base, cap) for _, delay in delays)
+    assert delays[0][0] == min(base, cap)
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
@@ -133,8 +108,14 @@ def test_a_strategy_is_chosen_by_its_name(name: str) -> None:
 
 def test_an_unknown_strategy_is_an_error_that_names_the_known_ones() -> None:
     """Like any other option."""
-    with pytest.raises(ClusterURLError, match="full, equal, decorrelated, exponential"):
+    with pytest.raises(ClusterURLError, match="adaptive, full"):
         parse_options([("backoff_strategy", "fibonacci")])
+
+
+@pytest.mark.parametrize("name", ["equal", "decorrelated", "exponential", "constant"])
+def test_a_strategy_of_earlier_versions_is_an_error_that_says_what_to_use(name: str) -> None:
+    with pytest.raises(ClusterURLError, match=f"'{name}' was removed: use 'full'"):
+        parse_options([("backoff_strategy", name)])
 
 
 def test_jitter_is_the_default() -> None:

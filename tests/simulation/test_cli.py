@@ -26,11 +26,11 @@ def test_without_a_choice_the_default_meets_both_brokers() -> None:
 
 
 def test_chosen_strategies_meet_both_brokers_and_the_table_is_printed() -> None:
-    done = simulate("--strategy", "full", "--strategy", "equal")
+    done = simulate("--strategy", "full", "--strategy", "adaptive")
     assert done.exit_code == 0
     assert done.stdout.startswith("100 clients, best possible 1 s")
     names = [line.split("  ")[0] for line in done.stdout.splitlines()]
-    assert names[-4:] == ["full, retry-after", "full", "equal, retry-after", "equal"]
+    assert names[-4:] == ["full, retry-after", "full", "adaptive, retry-after", "adaptive"]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,8 @@ def test_clients_whose_syn_is_lost_try_again_by_tcp_or_by_themselves() -> None:
     for result in (ours, proton, full):
         assert result.refused == len(result.attempts) - len(result.back)  # each SYN is an attempt
     assert full.dials < len(full.attempts)
-    assert ours.dials == len(ours.attempts)  # closed before the kernel repeats it
+    # Two SYNs of three are closed before the kernel repeats them, and the third after three repeats.
+    assert 0.75 < ours.dials / len(ours.attempts) < 1
 
 
 @pytest.mark.slow

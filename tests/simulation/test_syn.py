@@ -24,7 +24,7 @@ AT_ONCE = Preset(
 )
 """Dials again as soon as a dial has failed."""
 
-PATIENT = Policy(attempt_timeout=200.0, backoff_base=1e-9, backoff_max=1e-9, backoff_strategy="constant")
+PATIENT = Policy(attempt_timeout=200.0, backoff_base=1e-9, backoff_max=1e-9, backoff_strategy="full")
 """The same, by the real search."""
 
 TWO = Scenario(

@@ -202,7 +202,6 @@ def _who(member: Mapping[str, Any]) -> str:
 
 
 def _pace(options: Options) -> str:
-    draw = {"exponential": "", "constant": ""}.get(options.backoff_strategy, "random, at most ")
     adaptive = options.backoff_strategy == "adaptive"
     when = (
         "after a loss, and where members are overloaded," if adaptive else "after a round without a primary"
@@ -211,7 +210,7 @@ def _pace(options: Options) -> str:
         f"  each at once when the one before fails, beside it when that hangs for {options.stagger:g} s;\n"
         f"  at most {options.max_dials} at a time, each for {options.attempt_timeout:g} s; "
         f"members that others announce: {options.pushed_members};\n"
-        f"  {when} a delay: {draw}{options.backoff_base:g} s at first, growing "
+        f"  {when} a delay: random, at most {options.backoff_base:g} s at first, growing "
         f"{options.backoff_factor:g} times to {options.backoff_max:g} s"
     )
 

@@ -46,8 +46,11 @@ class DialTimes:
             del self._times[next(iter(self._times))]
 
     def move(self, endpoint: Endpoint, now: float) -> None:
-        """The SYN of the last dial is sent only now: it waited for credentials or an address."""
-        if endpoint in self._times:
+        """The SYN of the last dial is sent only now: it waited for credentials or an address.
+
+        At an infinite time it will be, later.
+        """
+        if endpoint in self._times and now < math.inf:
             self._times[endpoint] = (self._times[endpoint][0], now)
 
     def prolong(self, endpoint: Endpoint, now: float) -> None:

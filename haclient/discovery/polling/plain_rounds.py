@@ -20,8 +20,6 @@ class PlainRounds:
 
     __slots__ = ("_backoff",)
 
-    adaptive = False
-
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
 
@@ -56,16 +54,6 @@ class PlainRounds:
         """The next delay of the series."""
         del now, round_number, began
         return self._backoff.next()
-
-    def waits_for_names(self, began: float) -> float:
-        """Until every name is resolved."""
-        del began
-        return math.inf
-
-    def has_new_address(self, candidates: Iterable[Endpoint]) -> bool:
-        """The next round will see them."""
-        del candidates
-        return False
 
     def dialled(self, endpoint: Endpoint, now: float) -> None:
         """Ignore it."""

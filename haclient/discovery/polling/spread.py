@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.retry.fleet import FleetSize, Slots
 from haclient.retry.policy import Policy
 
@@ -70,9 +71,17 @@ class Spread:
         """Dial as without a fleet."""
         self.period, self._slots = 0.0, None
 
-    def comes_within(self, seconds: float) -> bool:
-        """Whether the first moment comes so soon after the loss."""
-        return self._slots is not None and self._slots.first <= self._began + seconds
+    def first_round(
+        self, candidates: tuple[Endpoint, ...], lost: Endpoint | None, gap: float
+    ) -> tuple[Endpoint, ...]:
+        """What the first round after a loss dials (rule 1).
+
+        :param gap: seconds that two dials of one endpoint are apart at least.
+        """
+        assert self._slots is not None
+        if len(candidates) == 1 and self._slots.first <= self._began + self._policy.backoff_base + gap:
+            return ()
+        return tuple(each for each in candidates if each == lost) or candidates[:1]
 
     def after(self, now: float, *, first: bool, suspects: bool) -> float:
         """When to dial next.

@@ -26,10 +26,6 @@ def test_without_a_choice_everything_is_compared() -> None:
     assert {
         "adaptive",
         "full",
-        "equal",
-        "decorrelated",
-        "exponential",
-        "constant",
         "proton",
         "rhea",
         "kafka",

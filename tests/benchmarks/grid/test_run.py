@@ -76,7 +76,7 @@ def test_another_policy_is_computed_for_itself(tmp_path: Path) -> None:
 
 
 def test_the_code_of_the_client_has_that_of_folders_below() -> None:
-    adaptive = Path(polling.__file__).with_name("adaptive.py").read_bytes()
+    adaptive = Path(polling.__file__).with_name("by_answer.py").read_bytes()
     assert adaptive in set(_sources(Policy))
     assert adaptive not in set(_sources(Preset))
 
@@ -196,7 +196,7 @@ def test_strategies_and_options_can_be_judged(tmp_path: Path) -> None:
         "--strategy",
         "full",
         "--strategy",
-        "equal",
+        "adaptive",
         "--set",
         "backoff_max=1",
         "--json",
@@ -204,7 +204,7 @@ def test_strategies_and_options_can_be_judged(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     (row,) = json.loads(done.stdout)
-    assert list(row["broken"]) == ["haclient, full", "haclient, equal"]
+    assert list(row["broken"]) == ["haclient, full", "haclient, adaptive"]
 
 
 @pytest.mark.parametrize(

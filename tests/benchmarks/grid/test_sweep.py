@@ -28,8 +28,8 @@ def test_an_unknown_parameter_is_an_error_that_lists_the_known() -> None:
 
 
 def test_a_point_sets_scenario_policy_and_client() -> None:
-    case = sweep.case({**BASE, "max_retry_after": 5.0, "client": "equal", "retry_after": False})
-    assert (case.scenario.clients, case.scenario.retry_after, case.name) == (100, False, "equal")
+    case = sweep.case({**BASE, "max_retry_after": 5.0, "client": "full", "retry_after": False})
+    assert (case.scenario.clients, case.scenario.retry_after, case.name) == (100, False, "full")
     assert getattr(case.client, "max_retry_after", None) == 5.0
     assert sweep.case({**BASE, "client": "nats"}).scenario.retry_after is False
 

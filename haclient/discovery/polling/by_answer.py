@@ -1,0 +1,250 @@
+"""Which member is dialled next and when, by what each of them answered: ``backoff_strategy=adaptive``.  Pure.
+
+The first round after a loss comes within ``backoff_base``: one broken connection must not cost its user a
+second.  If it fails, the outage is real, and the second is spread over the period of a poll, so that a fleet
+does not arrive together.  From then on ``ROWS`` has the time from dial to dial, at most ``backoff_max``:
+
+==========  =======================================  ===========  ============================================
+row         what the member did last                 next dial    why
+==========  =======================================  ===========  ============================================
+full        spoke AMQP before, now refuses or hangs  0.9 - 1.8 s  the new primary, and its backlog is full
+passive     closed with ``forced``, redirects        0.5 - .56 s  alive, and may be promoted at any time
+refused     RST, unreachable                         0.5 - .56 s  nothing listens: a poll costs nearly nothing
+overloaded  dropped the connection, or was too slow  full jitter  grows each time, by ``backoff_factor``
+silent      no answer, while others answer           3 - 4 s      its host is dead, and a round waits for it
+==========  =======================================  ===========  ============================================
+
+1. A SYN without an answer is closed after ``SYN``, before its kernel repeats it: so each comes at a time
+   that its client chose.  Every ``FAR``-th in a row is kept for ``KEPT_FAR``, for a network that is slow.
+2. Beside a full member the others are dialled as silent: none is the primary.  While one that spoke AMQP has
+   taken the connection and is late, it serves others first: the rest are dialled as full.
+3. ``SECOND`` replaces a row where a dead host looks like a full backlog: one address, or silence everywhere.
+4. Members that announce a generation and no fleet, or gave a hint (``retry-after``, parking), spread a fleet
+   better than a client: full jitter from ``backoff_base`` to a poll's period.  For a fleet see ``spread``.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.discovery.evidence import Failure
+from haclient.discovery.evidence import FailureReason as Reason
+from haclient.discovery.pending_attempts import PendingAttempt
+from haclient.discovery.polling.dial_times import REPEATS, DialTimes
+from haclient.discovery.polling.spread import Spread
+from haclient.discovery.topology import Topology
+from haclient.retry.backoff import Backoff, Delay
+from haclient.retry.fleet import NO_FLEET
+from haclient.retry.policy import Policy
+
+
+class Answer(enum.IntEnum):
+    """What a member answered last, in the order in which a round dials them."""
+
+    FULL, PASSIVE, NONE, OVERLOADED, REFUSED, SILENT = range(6)
+
+
+POLL = (0.504, 0.56)  # s; two of the shortest make the second in which ``dial_times`` allows two dials
+SECOND = (0.9, 1.0)  # s; as often as the kernel repeats a SYN at first (RFC 6298)
+ROWS: Mapping[Answer, tuple[float, float]] = {
+    Answer.FULL: (REPEATS, 2 * REPEATS),  # s; a backlog of 128 takes 0.64 s at 200 setups a second
+    Answer.PASSIVE: POLL,
+    Answer.REFUSED: POLL,
+    Answer.SILENT: (3.0, 4.0),  # s; a host takes longer than that to start
+}
+GAP = 0.4  # s; below it an operator takes a client for one that spins
+SYN, FAR, KEPT_FAR = 0.85, 3, 3.9  # s, times, s; a kernel's repeats: 1, 2, 3, 4 s; two satellites: 1.2 s
+AT_FIRST = 10  # rounds, or 5 s: most failovers have ended by then
+
+Endpoints = tuple[Endpoint, ...]
+_PASSIVE = {"amqp:connection:forced", "amqp:not-found", "amqp:invalid-field", "amqp:not-allowed"}
+
+
+def answer_of(failure: Failure, *, connected: bool) -> Answer:
+    """What a failed attempt says about its member; ``connected`` if it took the connection."""
+    match failure.kind:
+        case Reason.LOST_RACE | Reason.STOPPED:
+            return Answer.NONE
+        case Reason.REFUSED | Reason.UNREACHABLE | Reason.UNRESOLVED:
+            return Answer.REFUSED
+        case Reason.TIMED_OUT | Reason.DISPLACED if not connected:
+            return Answer.SILENT
+        case Reason.REDIRECTED | Reason.REDIRECT_REFUSED | Reason.STALE_PRIMARY:
+            return Answer.PASSIVE
+    passive = failure.condition in _PASSIVE or failure.retry_after is not None
+    return Answer.PASSIVE if passive else Answer.OVERLOADED
+
+
+@dataclass(slots=True)
+class _Member:
+    answer: Answer = Answer.NONE
+    in_a_row: int = 0
+    spoke: bool = False  # AMQP
+    due_at: float = -math.inf  # from the list not before
+
+
+class Polling:
+    """The members of one episode; ``dials`` are those of the whole factory."""
+
+    def __init__(self, policy: Policy, backoff: Backoff, dials: DialTimes, *, first: bool, at: float) -> None:
+        self._policy, self._backoff, self._times, self._first = policy, backoff, dials, first
+        self._gap = min(GAP, GAP / POLL[1] * policy.backoff_max)
+        self._members: dict[Endpoint, _Member] = {}
+        self._listed: Endpoints = ()
+        self._round, self._aided, self._late = 0, False, False
+        self._spread = Spread(policy, backoff.rng, at)
+
+    def order(self, topology: Topology, candidates: Endpoints, number: int) -> Endpoints:
+        """The candidates in the order to try them in the round of that number."""
+        self._listed, self._round = candidates, number
+        if len(self._members) > len(candidates):
+            self._members = {each: self._members[each] for each in candidates if each in self._members}
+        self._aided |= topology.generation is not None and topology.fleet == NO_FLEET
+        fleet = NO_FLEET if self._aided or self._first else topology.fleet
+        self._spread.use(fleet, self._capped(POLL[1]))
+        if self._spread and number <= 1:
+            return self._spread.first_round(candidates, topology.former, self._gap)
+        if self._aided or number <= 1:
+            return candidates
+        here = len(topology.candidates())
+        return (*sorted(candidates[:here], key=self._answer), *candidates[here:])
+
+    def _of(self, endpoint: Endpoint) -> _Member:
+        return self._members.setdefault(endpoint, _Member())
+
+    def _answer(self, endpoint: Endpoint) -> Answer:
+        member = self._of(endpoint)
+        stopped = member.spoke and member.answer in {Answer.REFUSED, Answer.SILENT}
+        return Answer.FULL if stopped and len(self._listed) > 1 and not self._aided else member.answer
+
+    def _capped(self, seconds: float) -> float:
+        return min(max(seconds, self._policy.backoff_base), self._policy.backoff_max)
+
+    def _ceiling(self, first: float, failures: int) -> float:
+        return min(first * self._policy.backoff_factor ** min(failures, 64), self._policy.backoff_max)
+
+    def free_at(self, endpoint: Endpoint) -> float:
+        """When an endpoint may be dialled, whatever leads there."""
+        return self._times.free_at(endpoint, self._gap)
+
+    def due(self, ordered: Endpoints, now: float) -> Endpoints:
+        """Those whose time has come, but for the distance of two dials."""
+        return tuple(each for each in ordered if self._of(each).due_at <= now)
+
+    def next_due(self, ordered: Endpoints, now: float) -> float:
+        """When the first of the others may be dialled; infinite when there are none."""
+        times = (max(at, self.free_at(each)) for each in ordered if (at := self._of(each).due_at) > now)
+        return min(times, default=math.inf)
+
+    def keep(self, endpoint: Endpoint, number: int) -> float:
+        """How long a SYN that nothing answers is kept in the round of that number, in seconds."""
+        if self._aided or (self._first and number == 1):
+            return math.inf
+        member = self._of(endpoint)
+        is_third = member.answer is Answer.SILENT and member.in_a_row % FAR == FAR - 1
+        return self._policy.stagger if number == 1 else KEPT_FAR if is_third else SYN
+
+    def pause(self, now: float, number: int, began: float) -> Delay:
+        """The delay after a round that has failed; ``began`` is when that was."""
+        free = {each: max(now, self.free_at(each)) for each in self._listed}
+        due = min((max(self._of(each).due_at, at) for each, at in free.items()), default=now)
+        if self._spread and not self._aided:  # a hint came in this round
+            full = Answer.FULL in map(self._answer, self._listed)
+            at = max(due, self._spread.after(now, first=number <= 1, suspects=full))
+            return Delay(base=max(at - now, self._spread.period), delay=at - now)
+        if self._aided:
+            ceiling = self._ceiling(self._policy.backoff_base, number)
+            least, most = due, due + min(ceiling, self._capped(POLL[1]))
+        elif number <= 1:
+            least = max(free.values(), default=now)
+            most = least + self._capped(POLL[1])
+        else:
+            row = SECOND if len(self._listed) == 1 and number > AT_FIRST else POLL
+            start = now if due <= now and now - began >= row[1] else began  # a round may last for long
+            least, most = (start + self._capped(each) for each in row)
+        at = self._backoff.rng.uniform(least, most)
+        floor = max(least, due) - now if at > due else None  # what is due decides, or the draw
+        return Delay(base=max(most, due) - now, delay=max(at, due) - now, floor=floor)
+
+    def dialled(self, endpoint: Endpoint, now: float) -> None:
+        """It is being dialled; should nothing answer, the next time is known already."""
+        self._times.note(endpoint, now)
+        keep = min(self.keep(endpoint, self._round), self._policy.attempt_timeout)
+        if keep <= self._policy.stagger or self._aided or self._spread:
+            return
+        member = self._of(endpoint)
+        others = {each.answer for where, each in self._members.items() if where != endpoint}
+        unknown = len(self._listed) == 1 or (not member.spoke and others <= {Answer.NONE, Answer.SILENT})
+        row = SECOND if unknown else ROWS[Answer.FULL if member.spoke else Answer.SILENT]
+        member.due_at = self._after(now + max(keep - SYN, 0.0), row)
+
+    def _after(self, dialled: float, row: tuple[float, float]) -> float:
+        return dialled + self._backoff.rng.uniform(*map(self._capped, row))
+
+    def syn_sent(self, endpoint: Endpoint, at: float) -> None:
+        """The SYN of that dial is sent; at an infinite time it will be, later."""
+        self._times.move(endpoint, at)
+
+    def hang(self, attempts: Iterable[PendingAttempt], now: float) -> None:
+        """Those of these that have no answer after ``stagger``: their members are silent so far, or late."""
+        was_late, self._late = self._late, False
+        for each in attempts:
+            member, overdue = self._of(each.endpoint), each.syn_at + self._policy.stagger <= now
+            if each.connected_at is not None:
+                member.due_at = -math.inf
+                self._late |= overdue and member.spoke and each.parked_at is None
+            elif overdue and member.answer is not Answer.SILENT:
+                member.answer, member.in_a_row = Answer.SILENT, 0
+                self._delay_others()
+        if self._late and not was_late:
+            self._delay_others()
+
+    def ended(self, pending: PendingAttempt, failure: Failure, now: float) -> None:
+        """An attempt ended without a usable session."""
+        endpoint, parked = pending.endpoint, pending.parked_at is not None
+        answer = answer_of(failure, connected=pending.connected_at is not None)
+        answer = Answer.PASSIVE if parked and answer is Answer.OVERLOADED else answer
+        self._aided |= parked or failure.retry_after is not None
+        if pending.connected_at is None and now - pending.syn_at >= REPEATS:
+            self._times.prolong(endpoint, now)
+        member = self._of(endpoint)
+        if answer is not Answer.SILENT or failure.kind is Reason.DISPLACED:
+            member.due_at = -math.inf
+        if answer is Answer.NONE:
+            return
+        self._times.close(endpoint)
+        if failure.retry_after is not None or (self._aided and self._round <= 1 and answer is Answer.PASSIVE):
+            self._times.open(endpoint)
+        if failure.kind is not Reason.DISPLACED and pending.keep > self._policy.stagger:
+            member.in_a_row = member.in_a_row + 1 if member.answer is answer else 1
+        member.answer, member.spoke = answer, member.spoke or answer is Answer.PASSIVE
+        if answer is Answer.OVERLOADED:
+            first = min(POLL[1], self._policy.backoff_base) if self._aided else POLL[1]
+            ceiling = self._ceiling(first, member.in_a_row + self._backoff.failures)
+            member.due_at = now + max(self._gap, self._backoff.rng.uniform(0, ceiling))
+        elif answer is not Answer.SILENT:
+            member.due_at = self._answered_due_at(endpoint, pending.syn_at)
+        if self._answer(endpoint) is Answer.FULL:
+            self._delay_others()
+
+    def _answered_due_at(self, endpoint: Endpoint, dialled: float) -> float:
+        if self._answer(endpoint) is Answer.FULL:
+            return -math.inf if self._spread else self._after(dialled, ROWS[Answer.FULL])
+        if Answer.FULL in map(self._answer, self._listed):
+            return self._after(dialled, ROWS[Answer.SILENT])
+        return self._after(dialled, ROWS[Answer.FULL]) if self._late else -math.inf
+
+    def _delay_others(self) -> None:
+        for each in self._listed:
+            if self._answer(each) is not Answer.FULL:
+                due_at = self._answered_due_at(each, self._times.last(each))
+                self._of(each).due_at = max(self._of(each).due_at, due_at)
+
+    def usable(self, pending: PendingAttempt) -> None:
+        """Its member serves, and those that redirected there may be asked again."""
+        for endpoint in pending.visited:
+            self._times.open(endpoint)
