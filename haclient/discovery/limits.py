@@ -1,10 +1,10 @@
 """When a search gives up, and with which reason (rules 6 and 7 of ``search``).
 
-A member that refused the credentials, or whose certificate is wrong, is barred: the search does not
-dial it again in this episode.  After a loss that holds for credentials that cannot change only: a function
-of the application is asked again in each round, and the member dialled when it returns others.
+A member that refused the credentials, or whose certificate is wrong, is barred: the search does not dial it
+again in this episode.  After a loss this holds only for credentials that cannot change.  If a function of the
+application provides them, the search calls it in each round, and dials the member when it returns others.
 
-When that refusal becomes the verdict, and when that of what the client asks for does: see ``refusals``.
+``refusals`` decides when a refusal of the credentials, or of the client's requests, becomes the verdict.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Limits:
     """The limits of one episode.
 
     :param now: monotonic seconds; the deadline counts from here.
-    :param refusals: those that the searches of a factory share.
+    :param refusals: shared by the searches of a factory.
     :param rounds: how many are allowed; infinite when there is no limit.
     :ivar attempts: how many are allowed; infinite when there is no limit.
     :ivar deadline: monotonic seconds; infinite when there is none.
     :ivar barred: the members that are not dialled again, and why.
-    :ivar refusing: those that refuse the credentials, and may get others.
+    :ivar refusing: the members that refuse the credentials, and may get others.
     :ivar verdict: why nothing more is to be tried, whatever other members say.
-    :ivar waits_for_dial: whether the search would dial, and all dials of its factory are in use.
-    :ivar follows: whether another one searches for the factory.
+    :ivar waits_for_dial: true if the search would dial, and all dials of its factory are in use.
+    :ivar follows: true if another search dials for the factory.
     """
 
     __slots__ = (
@@ -123,7 +123,7 @@ class Limits:
     ) -> Verdict | None:
         """The verdict of a round that has failed."""
         if tried.number >= self._rounds:
-            self.attempts = 0  # no more dials; ``overdue`` waits for those that hang
+            self.attempts = 0  # no more dials; ``overdue`` waits for attempts that hang
         nowhere = not candidates and not topology.seeds
         return (
             self._refused_by_some(topology, now)

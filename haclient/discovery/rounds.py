@@ -25,10 +25,10 @@ FATAL = {
 
 @dataclass(slots=True)
 class Round:
-    """What was dialled in this round and how it ended.
+    """The dials of one round and their results.
 
-    :param redirected: what was dialled because of a redirect.
-    :param earlier: what members answered in the rounds before; it holds for those not dialled in this.
+    :param redirected: the endpoints that were dialled because of a redirect.
+    :param earlier: the answers in earlier rounds, valid for members that this round has not dialled.
     :param retry_after: the delays that members asked for since the last wait, in seconds; no reservations.
     :param candidates: what the list was when the round last looked.
     """
@@ -58,27 +58,27 @@ class Round:
 
     @property
     def answers(self) -> dict[Endpoint, Failure]:
-        """The last answer of each member: a round leaves out those whose time has not come."""
+        """The last answer of each member; a round skips members that are not due yet."""
         return {**{e: each for e, each in self.earlier.items() if e not in self.dialled}, **self.failures}
 
     def take_retry_after(self) -> float | None:
-        """The longest delay that was asked for; the wait that begins now honors them all."""
+        """Return the longest delay that members asked for, and forget all of them."""
         longest = max(self.retry_after.values(), default=None)
         self.retry_after.clear()
         return longest
 
     def has_failed_elsewhere(self, endpoint: Endpoint) -> bool:
-        """Whether the last failure of this round was at another name: addresses of one are one attempt."""
+        """Return whether the last failure was at another name; addresses of one name count as one."""
         last = next(reversed(self.failures), None)
         return last is not None and (last.tls_name, last.port) != (endpoint.tls_name, endpoint.port)
 
     def has_new(self, candidates: tuple[Endpoint, ...]) -> bool:
-        """Whether one of these was not on the list of this round."""
+        """Return whether a candidate was not on the list of this round."""
         known = self.candidates
         return known is not None and candidates is not known and not set(candidates) <= set(known)
 
     def next_listed(self, candidates: tuple[Endpoint, ...], pending: Container[Endpoint]) -> Endpoint | None:
-        """The next candidate that this round has not dialled yet."""
+        """Return the next candidate that this round has not dialled yet."""
         self.longest = max(self.longest, len(candidates))
         if self.listed >= 2 * self.longest:
             return None
@@ -98,7 +98,7 @@ class DialledPrimaries:
         self._endpoints: frozenset[Endpoint] = frozenset()
 
     def has(self, primary: Endpoint, version: int) -> bool:
-        """Whether it was dialled under this version of the topology."""
+        """Return whether a primary was dialled under this version of the topology."""
         return version == self._version and primary in self._endpoints
 
     def add(self, primary: Endpoint, version: int) -> None:

@@ -181,7 +181,7 @@ class Search:
 
     @property
     def dials(self) -> int:
-        """Dials that this search holds of those of the factory; a parked attempt holds none."""
+        """The dials of the factory that this search holds; a parked attempt holds none."""
         return self._pending.dials
 
     @property
@@ -256,7 +256,7 @@ class Search:
         free_dials: int | None = None,
         resolving: bool = False,
     ) -> Decision:
-        """What to do now.
+        """Return the next decision.
 
         :param search_owner: whether this search dials the list for the factory; one search at a time does.
         :param free_dials: dials still free in the factory; ``None`` for no limit.

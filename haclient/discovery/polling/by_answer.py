@@ -1,11 +1,11 @@
-"""Which member is dialled next and when, by what each of them answered: ``backoff_strategy=adaptive``.  Pure.
+"""The order and the times of dials, by the last answer of each member: ``backoff_strategy=adaptive``.  Pure.
 
 The first round after a loss comes within ``backoff_base``: one broken connection must not cost its user a
 second.  If it fails, the outage is real, and the second is spread over the period of a poll, so that a fleet
 does not arrive together.  From then on ``ROWS`` has the time from dial to dial, at most ``backoff_max``:
 
 ==========  =======================================  ===========  ============================================
-row         what the member did last                 next dial    why
+row         the last thing that the member did       next dial    why
 ==========  =======================================  ===========  ============================================
 full        spoke AMQP before, now refuses or hangs  0.9 - 1.8 s  the new primary, and its backlog is full
 passive     closed with ``forced``, redirects        0.5 - .56 s  alive, and may be promoted at any time
@@ -43,7 +43,7 @@ from haclient.retry.policy import Policy
 
 
 class Answer(enum.IntEnum):
-    """What a member answered last, in the order in which a round dials them."""
+    """The last answer of a member, in the order in which a round dials them."""
 
     FULL, PASSIVE, NONE, OVERLOADED, REFUSED, SILENT = range(6)
 
@@ -65,7 +65,7 @@ _PASSIVE = {"amqp:connection:forced", "amqp:not-found", "amqp:invalid-field", "a
 
 
 def answer_of(failure: Failure, *, connected: bool) -> Answer:
-    """What a failed attempt says about its member; ``connected`` if it took the connection."""
+    """Classify a failed attempt; ``connected`` if the member accepted the TCP connection."""
     match failure.kind:
         case Reason.LOST_RACE | Reason.STOPPED:
             return Answer.NONE
@@ -88,7 +88,7 @@ class _Member:
 
 
 class Polling:
-    """The members of one episode; ``dials`` are those of the whole factory."""
+    """The members of one episode; ``dials`` covers the whole factory."""
 
     def __init__(self, policy: Policy, backoff: Backoff, dials: DialTimes, *, first: bool, at: float) -> None:
         self._policy, self._backoff, self._times, self._first = policy, backoff, dials, first
@@ -132,7 +132,7 @@ class Polling:
         return self._times.free_at(endpoint, self._gap)
 
     def due(self, ordered: Endpoints, now: float) -> Endpoints:
-        """Those whose time has come, but for the distance of two dials."""
+        """Return the members that are due, whatever the distance of two dials."""
         return tuple(each for each in ordered if self._of(each).due_at <= now)
 
     def next_due(self, ordered: Endpoints, now: float) -> float:
@@ -167,11 +167,11 @@ class Polling:
             start = now if due <= now and now - began >= row[1] else began  # a round may last for long
             least, most = (start + self._capped(each) for each in row)
         at = self._backoff.rng.uniform(least, most)
-        floor = max(least, due) - now if at > due else None  # what is due decides, or the draw
+        floor = max(least, due) - now if at > due else None  # the due time decides, or the draw
         return Delay(base=max(most, due) - now, delay=max(at, due) - now, floor=floor)
 
     def dialled(self, endpoint: Endpoint, now: float) -> None:
-        """It is being dialled; should nothing answer, the next time is known already."""
+        """Record a dial, and when the next one is due if nothing answers."""
         self._times.note(endpoint, now)
         keep = min(self.keep(endpoint, self._round), self._policy.attempt_timeout)
         if keep <= self._policy.stagger or self._aided or self._spread:
@@ -190,7 +190,7 @@ class Polling:
         self._times.move(endpoint, at)
 
     def hang(self, attempts: Iterable[PendingAttempt], now: float) -> None:
-        """Those of these that have no answer after ``stagger``: their members are silent so far, or late."""
+        """Mark the members of attempts without an answer after ``stagger`` as silent, or late."""
         was_late, self._late = self._late, False
         for each in attempts:
             member, overdue = self._of(each.endpoint), each.syn_at + self._policy.stagger <= now
@@ -245,6 +245,6 @@ class Polling:
                 self._of(each).due_at = max(self._of(each).due_at, due_at)
 
     def usable(self, pending: PendingAttempt) -> None:
-        """Its member serves, and those that redirected there may be asked again."""
+        """Open the members that redirected to a member that serves: they may be dialled again."""
         for endpoint in pending.visited:
             self._times.open(endpoint)

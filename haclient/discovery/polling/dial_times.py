@@ -1,4 +1,4 @@
-"""When each endpoint was dialled last, by any search of a factory: what keeps dials apart.
+"""The times of the last dials of each endpoint, by any search of a factory: they keep dials apart.
 
 Rules
 -----

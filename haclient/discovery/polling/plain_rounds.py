@@ -1,6 +1,6 @@
 """The list in its order, and one delay between two rounds: every ``backoff_strategy`` but ``adaptive``.
 
-The counterpart of ``polling``, with the same methods: nothing here depends on what a member answered.
+The counterpart of ``by_answer``, with the same methods; the answers of members decide nothing here.
 """
 
 from __future__ import annotations

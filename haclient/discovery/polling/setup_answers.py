@@ -1,17 +1,17 @@
-"""Which attempts of this process a peer has answered: it may work through many, and be slow and not dead.
+"""The attempts of this process that a peer has answered: a peer that works through many is slow, not dead.
 
-A broker that sets up 40 connections a second needs 25 s for a thousand.  An attempt in the middle hears
-nothing for longer than ``attempt_timeout``; if it is dropped and made again, it is the last one in the queue,
-and the broker works for sockets that nobody reads.
+A broker that sets up 40 connections a second needs 25 s for a thousand.  An attempt in the middle gets no
+answer for longer than ``attempt_timeout``.  If the client repeated it, it would be the last in the queue, and
+the broker would work for sockets that are closed already.
 
 Rule
 ----
-The time of an attempt with TCP begins anew when the same peer answers another one that was not dialled later:
-by a frame of SASL, an Open or a Begin.  ActiveMQ Classic 5.17.6 sends most of a thousand clients the first
-frame of SASL before it sends any of them its Open.
+The time of an attempt with TCP begins anew when the same peer answers another attempt that was not dialled
+later: by a frame of SASL, an Open or a Begin.  ActiveMQ Classic 5.17.6 sends most of a thousand clients the
+first frame of SASL before it sends any of them its Open.
 
-An answer to a later attempt does not count: it says that this one was passed over.  So a peer that serves
-every new connection and never this one keeps it no longer than any other; and as only older attempts count,
+An answer to a later attempt does not count, because the peer has passed over this one.  So a peer that serves
+every new connection and never this one does not keep it longer than any other.  As only older attempts count,
 there is a last renewal.
 
 One object serves all factories of a process, whichever threads their event loops run on.
@@ -23,8 +23,8 @@ import math
 
 from haclient.cluster_url.endpoint import Endpoint
 
-# A broker answers in another order than that of the dials.  Of so many answers, one to an older attempt is
-# among them but for the very oldest, which are few.
+# A broker does not answer in the order of the dials.  Among so many answers there is one to an older attempt,
+# except for the few oldest attempts.
 _LATEST = 64
 _MOST = 256
 """Endpoints; as many as the topology keeps failures of."""

@@ -5,7 +5,7 @@ Rules
 1. One broken connection does not wait for the fleet: the first round after a loss dials the lost primary, and
    no other member.  With one address a client whose own moment comes before it could dial twice dials then
    instead.
-2. From then on it dials at its own moment of each period, with nothing drawn: that is what keeps the
+2. From then on it dials at its own moment of each period, with nothing drawn: this keeps the
    arrivals of a fleet even, and most clients at one attempt.
 3. A suspect has a full backlog, which few clients meet and for a short time: it is dialled sooner
    than a period, but ever more rarely.
@@ -26,7 +26,7 @@ from haclient.retry.policy import Policy
 _KEEP = 0.9
 """s; Linux repeats a SYN after one second."""
 _KEPT_LONG = 1 / 16
-"""Of the dials; so few that those who are kept when the primary serves again do not fill its backlog."""
+"""The part of SYNs that is kept; so small that they do not fill the backlog when the primary serves again."""
 _DIALS_UNTIL_DEADLINE = 3
 _SUSPECT = (1.15, 1 / 50, 1.6)
 """s at least; part of the period; growth."""
@@ -53,7 +53,7 @@ class Spread:
         return self.period > 0
 
     def use(self, fleet: FleetSize, poll: float) -> None:
-        """Take what is known of the fleet.
+        """Use a fleet.
 
         :param poll: seconds from one dial to the next without it.
         """
@@ -74,7 +74,7 @@ class Spread:
     def first_round(
         self, candidates: tuple[Endpoint, ...], lost: Endpoint | None, gap: float
     ) -> tuple[Endpoint, ...]:
-        """What the first round after a loss dials (rule 1).
+        """Return the endpoints that the first round after a loss dials (rule 1).
 
         :param gap: seconds that two dials of one endpoint are apart at least.
         """
