@@ -53,7 +53,10 @@ class Rates:
     long: float = 2.0
 
 
-NOT_YET: Mapping[str, Rates] = {}
+NOT_YET: Mapping[str, Rates] = {
+    "tests": Rates(words=30),
+    "docs": Rates(what=2.6, words=63),
+}
 """Folders that exceed the limits so far.  The numbers may only fall."""
 
 

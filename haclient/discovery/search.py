@@ -71,13 +71,13 @@ from haclient.retry.policy import Policy
 class Search:
     """One episode: from the start, or the loss of a connection, to the next usable one.
 
-    :param backoff: that of the connection; the driver resets it after ``policy.stable_after``.
+    :param backoff: the connection's backoff; the driver resets it after ``policy.stable_after``.
     :param now: monotonic seconds; the deadline counts from here.
-    :param first: whether this is the first connect, and not the search after a loss.
-    :param credentials: whether attempts send credentials, which a redirect could divert.
+    :param first: true for the first connect, false for a search after a loss.
+    :param credentials: true if attempts send credentials, which a redirect could divert.
     :param unstable: the member whose connection was lost before it was stable; it is dialled last.
-    :param peer_close: the member that closed the connection, and what its Close said.
-    :param refusals: the searches of a factory share them and ``dial_times``, those of a process ``answers``.
+    :param peer_close: the member that closed the connection, and its Close.
+    :param refusals: shared by the searches of a factory, as ``dial_times``; a process shares ``answers``.
     :ivar reservation: the time that a member has reserved for this connection.
     """
 
