@@ -171,11 +171,11 @@ def keys_table() -> str:
         required = _names(column for column in each.required if column not in common)
         optional = _names(column for column in each.optional if column not in _RESOURCE)
         also = "client" if client else "member" if each.subject else ""
-        wanted = ", ".join(filter(None, (f"*those of a {also}*" if also else "", required)))
+        wanted = ", ".join(filter(None, (f"*{also} keys*" if also else "", required)))
         rows.append(f"| `{each.kind}` | {wanted} | {optional} |")
     rows += [
-        "| *those of a client* | " + _names(_CLIENT) + " | |",
-        "| *those of a member* | " + _names(_MEMBER) + " | |",
+        "| *client keys* | " + _names(_CLIENT) + " | |",
+        "| *member keys* | " + _names(_MEMBER) + " | |",
     ]
     return "\n".join(rows) + "\n"
 
