@@ -161,7 +161,7 @@ class Polling:
             least, most = due, due + min(ceiling, self._capped(POLL[1]))
         elif number <= 1:
             least = max(free.values(), default=now)
-            most = least + self._capped(POLL[1])
+            most = max(least, min(least + self._capped(POLL[1]), now + self._policy.backoff_max))
         else:
             row = SECOND if len(self._listed) == 1 and number > AT_FIRST else POLL
             start = now if due <= now and now - began >= row[1] else began  # a round may last for long
