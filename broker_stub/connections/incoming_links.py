@@ -210,7 +210,7 @@ class IncomingLink(_MessageLink):
                 reject(link, delivery, RESOURCE_DELETED, f"{target.name} is deleted")
             else:
                 target.enqueue(data, self._done, delivery, envelope, producer=self._producer)
-        except Exception as error:  # noqa: BLE001 - it is logged there  # ``refuse`` logs it
+        except Exception as error:  # noqa: BLE001 - ``refuse`` logs it
             refuse(link, delivery, error)
 
     def _change_credit(self, change: int) -> None:
@@ -293,7 +293,7 @@ class AnonymousIncomingLink(_MessageLink):
                 target.request(data)
         except AddressRefusedError as refused:
             reject(self.link, delivery, refused.condition, refused.description)
-        except Exception as error:  # noqa: BLE001 - it is logged there  # ``refuse`` logs it
+        except Exception as error:  # noqa: BLE001 - ``refuse`` logs it
             refuse(self.link, delivery, error)
 
     def _hold(self, target: Queue | Route | Intake) -> None:
