@@ -143,10 +143,9 @@ docs:  ## the documentation site, into build/site; links, spelling and sentences
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs --quiet build
 	@$(PYTHON) -m codespell_lib *.md changes docs examples haclient broker_stub benchmarks/grid benchmarks/storm
 	@$(PYTHON) scripts/check_prose.py
-	@$(PYTHON) scripts/check_docstrings.py
 	@echo 'build/site/index.html; with search: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site'
 
-check: setup  ## ruff, ruff format, mypy --strict, the layers, unused code, words, addresses, notes of changes, workflows
+check: setup  ## ruff, ruff format, mypy --strict, the layers, unused code, words, docstrings, addresses, notes of changes, workflows
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy --strict haclient broker_stub benchmarks/grid benchmarks/storm
@@ -154,6 +153,7 @@ check: setup  ## ruff, ruff format, mypy --strict, the layers, unused code, word
 	@$(PYTHON) scripts/check_tree.py
 	@$(PYTHON) scripts/check_unused.py
 	@$(PYTHON) scripts/check_words.py
+	@$(PYTHON) scripts/check_docstrings.py
 	@$(PYTHON) scripts/check_urls.py
 	@$(PYTHON) scripts/check_changes.py
 	@$(CHECK_JSON) vendor.github-workflows .github/workflows/*.yml

@@ -73,7 +73,8 @@ class Text:
         """Return the sentences; a colon and a semicolon end one too."""
         for paragraph in _PARAGRAPH.split(self.text):
             if not _CODE.search(paragraph):
-                yield from _SENTENCE.split(" ".join(_FIELD.sub("", paragraph.strip()).split()))
+                text = " ".join(_FIELD.sub("", paragraph.strip()).split())
+                yield from filter(None, _SENTENCE.split(text))
 
 
 def texts(folder: str) -> Iterator[Text]:

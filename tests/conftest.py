@@ -73,9 +73,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Select a third of the files if asked to, and put the long files first."""
     day = config.getoption("third")
     if day is not None:
-        others = [each for each in items if zlib.crc32(_file_of(each)) % 3 != day % 3]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [each for each in items if zlib.crc32(_file_of(each)) % 3 == day % 3]
+        parts: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for item in items:
+            parts[zlib.crc32(_file_of(item)) % 3 == day % 3].append(item)
+        config.hook.pytest_deselected(items=parts[False])
+        items[:] = parts[True]
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
 
 

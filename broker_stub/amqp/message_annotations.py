@@ -20,6 +20,7 @@ from broker_stub.amqp.message_format import (
     MESSAGE_ANNOTATIONS,
     MalformedMessageError,
     before_body,
+    map_pairs,
 )
 from haclient.engine.amqp_values import walk
 from haclient.engine.amqp_values.walk import MalformedValue
@@ -72,10 +73,15 @@ def read_map(data: bytes, start: int = 0) -> dict[bytes, bytes]:
 
     :raises MalformedMessageError: if it is not a map.
     """
+    found = {}
     try:
-        return {_shortest(key): value for key, value in walk.pairs(data, start)}
+        for key, value in map_pairs(data, start):
+            if walk.value_end(value) > len(value):
+                raise MalformedMessageError("the annotations end within a value")
+            found[_shortest(key)] = value
     except MalformedValue as error:
         raise MalformedMessageError(str(error)) from error
+    return found
 
 
 def _shortest(key: bytes) -> bytes:

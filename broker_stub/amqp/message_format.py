@@ -306,18 +306,23 @@ def header_end(data: bytes) -> int:
 
 
 def _by_name(data: bytes, start: int) -> dict[bytes, bytes]:
-    """Return the map at ``start`` by its keys (short symbols), without their constructors.
+    """Return the map at ``start``; its keys are short symbols, given without their constructor."""
+    return {key[2:]: value for key, value in map_pairs(data, start)}
 
-    A last key without a value is ignored, because a store with such a message must be restored.
+
+def map_pairs(data: bytes, start: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the encoded keys and values of the map at ``start``.
+
+    A last key without a value is ignored: a store may have such a message, and must be restored.
+
+    :raises MalformedValue: if it is not a map, or a value is missing.
     """
     position, count, _ = first_item(data, start)
-    found = {}
     for _ in range(count // 2):
         after_key = value_end(data, position)
         after = value_end(data, after_key)
-        found[data[position + 2 : after_key]] = data[after_key:after]
+        yield data[position:after_key], data[after_key:after]
         position = after
-    return found
 
 
 def _property(data: bytes, index: int) -> bytes | None:
@@ -411,11 +416,11 @@ _UNSIGNED = frozenset((0x50, 0x60, 0x70, 0x52, 0x43, 0x80, 0x53, 0x44))
 def _expiry_and_group(data: bytes, start: int) -> tuple[int | None, bytes | None]:
     if first_item(data, start)[1] <= _EXPIRY:
         return None, None
-    fields = items(data, start)
-    expiry, group = fields[_EXPIRY], None
-    if len(fields) > _GROUP_ID:
-        group = content(fields[_GROUP_ID], walk.STRING8) or None
-    return int.from_bytes(expiry[1:], signed=True) if expiry[0] == _TIMESTAMP else None, group
+    # Other fields are not checked: a store may have such a message, and must be restored.
+    expiry, group = item(data, start, _EXPIRY), item(data, start, _GROUP_ID)
+    assert expiry is not None, "the count was compared"
+    name = None if group is None else content(group, walk.STRING8) or None
+    return int.from_bytes(expiry[1:], signed=True) if expiry[0] == _TIMESTAMP else None, name
 
 
 def _duplicate_id(data: bytes, start: int, end: int) -> bytes | None:

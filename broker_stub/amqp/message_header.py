@@ -26,6 +26,7 @@ def with_header(
     :param ttl_ms: remaining time to live, in milliseconds (part 3, section 3.2.1); ``None`` to write no new
         one.
     :param keep_ttl: without ``ttl_ms``: keep the sender's field.
+    :raises ValueError: if the message is malformed; ``inspect`` refuses such a message before.
     """
     fields: list[bytes] = []
     code, start, position = next(before_body(data), (0, 0, 0))

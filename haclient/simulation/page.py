@@ -127,11 +127,6 @@ def _layers(one: Arrivals, span: float, *, zoomed: bool = True) -> list[Any]:
     x = alt.X("s:Q", title=_TIME, axis=axis, scale=alt.Scale(domain=[0, span], nice=False))
     y_scale = alt.Scale(domain=[0, 3 * one.setup_rate], nice=False)
     y = alt.Y("setups:Q", title=None, axis=library.count_axis(), scale=y_scale)
-    hover = [
-        alt.Tooltip("s:Q", title="second"),
-        alt.Tooltip("setups:Q", title=_SETUPS, format=",.3~r"),
-        alt.Tooltip("attempts:Q", title=_ATTEMPTS, format=",.3~r"),
-    ]
     base = alt.Chart(library.named("seconds")) if zoomed else alt.Chart()
     setups = base.mark_rect(color=library.COLOURS[0], clip=True).encode(x=x, x2="e:Q", y=y, y2=alt.datum(0))
     attempts = base.mark_line(
@@ -139,8 +134,16 @@ def _layers(one: Arrivals, span: float, *, zoomed: bool = True) -> list[Any]:
     ).encode(x=x, y=alt.Y("drawn:Q", title=None, scale=y_scale))
     rate = _rule("y", one.setup_rate, [2, 3], library.SOFT)
     ideal = [_rule("x", one.ideal, [6, 4], library.INK)] if one.ideal <= span else []
-    seen = base.mark_rect(opacity=0).encode(x=x, x2="e:Q", tooltip=hover)
-    return [setups, attempts, rate, *ideal, *([seen.add_params(library.zoom())] if zoomed else [])]
+    layers = [setups, attempts, rate, *ideal]
+    if zoomed:
+        hover = [
+            alt.Tooltip("s:Q", title="second"),
+            alt.Tooltip("setups:Q", title=_SETUPS, format=",.3~r"),
+            alt.Tooltip("attempts:Q", title=_ATTEMPTS, format=",.3~r"),
+        ]
+        seen = base.mark_rect(opacity=0).encode(x=x, x2="e:Q", tooltip=hover)
+        layers.append(seen.add_params(library.zoom()))
+    return layers
 
 
 def _rule(axis: str, value: float, dash: list[int], colour: str) -> alt.Chart:

@@ -175,7 +175,29 @@ class TestRefusals:
         late = replace(FORCED, after=0.5, tcp=0.001)
         factory = lost({E[0]: Fails(), E[1]: late, E[2]: late}, 3, until=20.0, seed=seed)
         for member in E[:3]:
-            assert max(gaps(times(factory, member))[1:]) < 1.8 + 0.56 + 0.25
+            # Its row, the rest of a round of both late members, and the pause after it.
+            assert max(gaps(times(factory, member))[1:]) < 1.8 + 0.75 + 0.56
+
+    def test_others_are_dialled_at_once_when_a_full_member_is_passive_again(self) -> None:
+        """It has lost an election: another one may be promoted."""
+
+        def full(now: float) -> Behaviour:
+            return Fails() if 3 <= now < 6 else FORCED
+
+        for seed in range(20):
+            factory = lost({E[0]: Fails(), E[1]: full, E[2]: FORCED}, 3, until=9.0, seed=seed)
+            again = next(when for when in times(factory, E[1]) if when >= 6)
+            assert min(when for when in times(factory, E[2]) if when > again) <= again + 0.56 + 0.25
+
+    @pytest.mark.parametrize("stagger", [0.25, 1.0])
+    @pytest.mark.parametrize("seed", range(10))
+    def test_failures_in_a_row_count_whatever_the_stagger(self, stagger: float, seed: int) -> None:
+        """A far network needs a SYN that is kept, and an overloaded member longer and longer pauses."""
+        policy = replace(FOR_EVER, stagger=stagger)
+        silent = lost({E[0]: BlackHole()}, policy=policy, until=20.0, seed=seed)
+        assert any("within 3.9 s" in each for each in kept(silent))
+        dropped = lost({E[0]: closes("amqp:internal-error")}, policy=policy, seed=seed)
+        assert max(gaps(times(dropped, E[0]))) > 2
 
     @pytest.mark.parametrize("seed", range(5))
     def test_the_time_that_members_take_to_answer_does_not_make_the_period_longer(self, seed: int) -> None:

@@ -1,26 +1,26 @@
 """The order and the times of dials, by the last answer of each member: ``backoff_strategy=adaptive``.  Pure.
 
-The first round after a loss comes within ``backoff_base``: one broken connection must not cost its user a
-second.  If it fails, the outage is real, and the second is spread over the period of a poll, so that a fleet
-does not arrive together.  From then on ``ROWS`` has the time from dial to dial, at most ``backoff_max``:
+The first round after a loss begins within ``backoff_base``.  If it fails, the outage is real: the second one
+begins at a random time in the period of a poll, so that a fleet does not arrive together.  Then ``ROWS`` has
+the times from dial to dial; no poll is more frequent than ``backoff_base``, no pause above ``backoff_max``.
 
 ==========  =======================================  ===========  ============================================
 row         the last thing that the member did       next dial    why
 ==========  =======================================  ===========  ============================================
-full        spoke AMQP before, now refuses or hangs  0.9 - 1.8 s  the new primary, and its backlog is full
+full        was passive, now refuses or hangs        0.9 - 1.8 s  the new primary, and its backlog is full
 passive     closed with ``forced``, redirects        0.5 - .56 s  alive, and may be promoted at any time
 refused     RST, unreachable                         0.5 - .56 s  nothing listens: a poll costs nearly nothing
 overloaded  dropped the connection, or was too slow  full jitter  grows each time, by ``backoff_factor``
-silent      no answer, while others answer           3 - 4 s      its host is dead, and a round waits for it
+silent      no answer, while others answer           3 - 4 s      its host is dead: it starts in minutes
 ==========  =======================================  ===========  ============================================
 
-1. A SYN without an answer is closed after ``SYN``, before its kernel repeats it: so each comes at a time
-   that its client chose.  Every ``FAR``-th in a row is kept for ``KEPT_FAR``, for a network that is slow.
-2. Beside a full member the others are dialled as silent: none is the primary.  While one that spoke AMQP has
-   taken the connection and is late, it serves others first: the rest are dialled as full.
+1. A SYN without an answer is closed after ``SYN``, before its kernel repeats it: every SYN comes at a time
+   that the client chose.  Each ``FAR``-th in a row is kept for ``KEPT_FAR``, and the next dial follows later.
+2. *Was passive* means in this search.  Beside a full member the others are dialled as silent: none is the
+   primary.  While such a member has accepted TCP and is late, it is busy, and the others are dialled as full.
 3. ``SECOND`` replaces a row where a dead host looks like a full backlog: one address, or silence everywhere.
-4. Members that announce a generation and no fleet, or gave a hint (``retry-after``, parking), spread a fleet
-   better than a client: full jitter from ``backoff_base`` to a poll's period.  For a fleet see ``spread``.
+4. Members that gave a hint (``retry-after``, parking), or announce a generation and no fleet, spread clients
+   better than these can: full jitter from ``backoff_base`` to a poll's period.  For a fleet see ``spread``.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class Answer(enum.IntEnum):
     FULL, PASSIVE, NONE, OVERLOADED, REFUSED, SILENT = range(6)
 
 
-POLL = (0.504, 0.56)  # s; two of the shortest make the second in which ``dial_times`` allows two dials
+POLL = (0.504, 0.56)  # s; twice a second at most, and half of it passes until a primary is dialled
 SECOND = (0.9, 1.0)  # s; as often as the kernel repeats a SYN at first (RFC 6298)
 ROWS: Mapping[Answer, tuple[float, float]] = {
-    Answer.FULL: (REPEATS, 2 * REPEATS),  # s; a backlog of 128 takes 0.64 s at 200 setups a second
+    Answer.FULL: (REPEATS, 2 * REPEATS),  # s; 200 setups a second need 0.64 s for a backlog of 128
     Answer.PASSIVE: POLL,
     Answer.REFUSED: POLL,
     Answer.SILENT: (3.0, 4.0),  # s; a host takes longer than that to start
 }
 GAP = 0.4  # s; below it an operator takes a client for one that spins
-SYN, FAR, KEPT_FAR = 0.85, 3, 3.9  # s, times, s; a kernel's repeats: 1, 2, 3, 4 s; two satellites: 1.2 s
+SYN, FAR, KEPT_FAR = 0.85, 3, 3.9  # s; a kernel repeats it after 1 s; two satellites take the third 1.2 s
 AT_FIRST = 10  # rounds, or 5 s: most failovers have ended by then
 
 Endpoints = tuple[Endpoint, ...]
@@ -83,8 +83,8 @@ def answer_of(failure: Failure, *, connected: bool) -> Answer:
 class _Member:
     answer: Answer = Answer.NONE
     in_a_row: int = 0
-    spoke: bool = False  # AMQP
-    due_at: float = -math.inf  # from the list not before
+    was_passive: bool = False  # in this search
+    due_at: float = -math.inf  # no round dials it before
 
 
 class Polling:
@@ -95,17 +95,16 @@ class Polling:
         self._gap = min(GAP, GAP / POLL[1] * policy.backoff_max)
         self._members: dict[Endpoint, _Member] = {}
         self._listed: Endpoints = ()
-        self._round, self._aided, self._late = 0, False, False
+        self._round, self._kept, self._aided, self._late = 0, False, False, False
         self._spread = Spread(policy, backoff.rng, at)
 
     def order(self, topology: Topology, candidates: Endpoints, number: int) -> Endpoints:
         """The candidates in the order to try them in the round of that number."""
-        self._listed, self._round = candidates, number
+        self._listed, self._round, self._kept = candidates, number, self._first or number > 1
         if len(self._members) > len(candidates):
             self._members = {each: self._members[each] for each in candidates if each in self._members}
         self._aided |= topology.generation is not None and topology.fleet == NO_FLEET
-        fleet = NO_FLEET if self._aided or self._first else topology.fleet
-        self._spread.use(fleet, self._capped(POLL[1]))
+        self._spread.use(NO_FLEET if self._aided or self._first else topology.fleet, self._capped(POLL[1]))
         if self._spread and number <= 1:
             return self._spread.first_round(candidates, topology.former, self._gap)
         if self._aided or number <= 1:
@@ -118,7 +117,7 @@ class Polling:
 
     def _answer(self, endpoint: Endpoint) -> Answer:
         member = self._of(endpoint)
-        stopped = member.spoke and member.answer in {Answer.REFUSED, Answer.SILENT}
+        stopped = member.was_passive and member.answer in {Answer.REFUSED, Answer.SILENT}
         return Answer.FULL if stopped and len(self._listed) > 1 and not self._aided else member.answer
 
     def _capped(self, seconds: float) -> float:
@@ -142,11 +141,11 @@ class Polling:
 
     def keep(self, endpoint: Endpoint, number: int) -> float:
         """How long a SYN that nothing answers is kept in the round of that number, in seconds."""
-        if self._aided or (self._first and number == 1):
-            return math.inf
+        if self._aided or number == 1:
+            return math.inf if self._aided or self._first else self._policy.stagger
         member = self._of(endpoint)
         is_third = member.answer is Answer.SILENT and member.in_a_row % FAR == FAR - 1
-        return self._policy.stagger if number == 1 else KEPT_FAR if is_third else SYN
+        return KEPT_FAR if (self._spread.keeps_long() if self._spread else is_third) else SYN
 
     def pause(self, now: float, number: int, began: float) -> Delay:
         """The delay after a round that has failed; ``began`` is when that was."""
@@ -173,13 +172,13 @@ class Polling:
     def dialled(self, endpoint: Endpoint, now: float) -> None:
         """Record a dial, and when the next one is due if nothing answers."""
         self._times.note(endpoint, now)
-        keep = min(self.keep(endpoint, self._round), self._policy.attempt_timeout)
-        if keep <= self._policy.stagger or self._aided or self._spread:
+        if not self._kept or self._aided or self._spread:
             return
+        keep = min(self.keep(endpoint, self._round), self._policy.attempt_timeout)
         member = self._of(endpoint)
         others = {each.answer for where, each in self._members.items() if where != endpoint}
-        unknown = len(self._listed) == 1 or (not member.spoke and others <= {Answer.NONE, Answer.SILENT})
-        row = SECOND if unknown else ROWS[Answer.FULL if member.spoke else Answer.SILENT]
+        unknown = len(self._listed) == 1 or not (member.was_passive or others - {Answer.NONE, Answer.SILENT})
+        row = SECOND if unknown else ROWS[Answer.FULL if member.was_passive else Answer.SILENT]
         member.due_at = self._after(now + max(keep - SYN, 0.0), row)
 
     def _after(self, dialled: float, row: tuple[float, float]) -> float:
@@ -191,16 +190,15 @@ class Polling:
 
     def hang(self, attempts: Iterable[PendingAttempt], now: float) -> None:
         """Mark the members of attempts without an answer after ``stagger`` as silent, or late."""
-        was_late, self._late = self._late, False
+        was_late, self._late, changed = self._late, False, False
         for each in attempts:
             member, overdue = self._of(each.endpoint), each.syn_at + self._policy.stagger <= now
             if each.connected_at is not None:
                 member.due_at = -math.inf
-                self._late |= overdue and member.spoke and each.parked_at is None
+                self._late |= overdue and member.was_passive and each.parked_at is None
             elif overdue and member.answer is not Answer.SILENT:
-                member.answer, member.in_a_row = Answer.SILENT, 0
-                self._delay_others()
-        if self._late and not was_late:
+                member.answer, member.in_a_row, changed = Answer.SILENT, 0, True
+        if changed or (self._late and not was_late):
             self._delay_others()
 
     def ended(self, pending: PendingAttempt, failure: Failure, now: float) -> None:
@@ -219,16 +217,17 @@ class Polling:
         self._times.close(endpoint)
         if failure.retry_after is not None or (self._aided and self._round <= 1 and answer is Answer.PASSIVE):
             self._times.open(endpoint)
-        if failure.kind is not Reason.DISPLACED and pending.keep > self._policy.stagger:
+        if answer is not Answer.SILENT or (self._kept and failure.kind is not Reason.DISPLACED):
             member.in_a_row = member.in_a_row + 1 if member.answer is answer else 1
-        member.answer, member.spoke = answer, member.spoke or answer is Answer.PASSIVE
+        was_full = self._answer(endpoint) is Answer.FULL
+        member.answer, member.was_passive = answer, member.was_passive or answer is Answer.PASSIVE
         if answer is Answer.OVERLOADED:
             first = min(POLL[1], self._policy.backoff_base) if self._aided else POLL[1]
             ceiling = self._ceiling(first, member.in_a_row + self._backoff.failures)
             member.due_at = now + max(self._gap, self._backoff.rng.uniform(0, ceiling))
         elif answer is not Answer.SILENT:
             member.due_at = self._answered_due_at(endpoint, pending.syn_at)
-        if self._answer(endpoint) is Answer.FULL:
+        if was_full or self._answer(endpoint) is Answer.FULL:
             self._delay_others()
 
     def _answered_due_at(self, endpoint: Endpoint, dialled: float) -> float:
@@ -241,8 +240,9 @@ class Polling:
     def _delay_others(self) -> None:
         for each in self._listed:
             if self._answer(each) is not Answer.FULL:
-                due_at = self._answered_due_at(each, self._times.last(each))
-                self._of(each).due_at = max(self._of(each).due_at, due_at)
+                member, due_at = self._of(each), self._answered_due_at(each, self._times.last(each))
+                backs_off = member.answer in {Answer.SILENT, Answer.OVERLOADED}
+                member.due_at = max(member.due_at, due_at) if backs_off else due_at
 
     def usable(self, pending: PendingAttempt) -> None:
         """Open the members that redirected to a member that serves: they may be dialled again."""

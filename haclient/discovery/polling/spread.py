@@ -10,7 +10,7 @@ Rules
 3. A suspect has a full backlog, which few clients meet and for a short time: it is dialled sooner
    than a period, but ever more rarely.
 4. A SYN that nothing answers is closed before its kernel repeats it: repeats come at times that all
-   clients share.  Now and then it is kept as without a fleet, for a network that takes longer than that.
+   clients share.  Now and then it is kept for longer, for a network that takes more time than that.
 5. A period that is no longer than a poll is none.  It is at most ``max_spread``, and a third of
    ``deadline``: a client that gives up after that has dialled before.
 """
@@ -23,8 +23,6 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.retry.fleet import FleetSize, Slots
 from haclient.retry.policy import Policy
 
-_KEEP = 0.9
-"""s; Linux repeats a SYN after one second."""
 _KEPT_LONG = 1 / 16
 """The part of SYNs that is kept; so small that they do not fill the backlog when the primary serves again."""
 _DIALS_UNTIL_DEADLINE = 3
@@ -98,6 +96,6 @@ class Spread:
         self._suspected = min(self._suspected + 1, 64)
         return min(moment, now + sooner * self._rng.uniform(0.8, 1))
 
-    def keep(self, seconds: float) -> float:
-        """How long a SYN is kept that would be kept for so long without a fleet."""
-        return seconds if self._rng.random() < _KEPT_LONG else min(seconds, _KEEP)
+    def keeps_long(self) -> bool:
+        """Draw whether a SYN is kept for a far network (rule 4)."""
+        return self._rng.random() < _KEPT_LONG

@@ -244,3 +244,11 @@ def test_annotations_whose_last_key_has_no_value_are_read_without_it() -> None:
     inside = key + soon + key
     annotations = b"\x00\x53\x72\xc1" + bytes((len(inside) + 1, 3)) + inside
     assert inspect(annotations + b"\x00\x53\x75\xa0\x01x").deliver_at_ms == 7
+
+
+def test_a_malformed_property_that_the_broker_does_not_read_changes_nothing() -> None:
+    """A store may have such a message, and has to be restored."""
+    due = b"\x83" + (7000).to_bytes(8)
+    fields = b"\x40" * 8 + due + b"\x40" * 2  # of thirteen fields the last two are not there
+    properties = b"\x00\x53\x73\xc0" + bytes((len(fields) + 1, 13)) + fields
+    assert inspect(properties + b"\x00\x53\x75\xa0\x01x").expiry_ms == 7000
