@@ -99,7 +99,7 @@ class DeliveryCore:
 
     @property
     def comes_again(self) -> bool:
-        """Return whether the message will be redelivered: it is stale, or its accept was not confirmed."""
+        """Return whether the message may arrive again: it is unsettled and stale, or not confirmed."""
         if self._confirmation is not None:
             return self._confirmation.stale
         return not self.settled and self.stale is not None

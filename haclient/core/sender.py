@@ -358,7 +358,7 @@ class SenderCore:
         self.on_attached(link)
 
     def _limit_size(self, size: int) -> None:
-        """Give up messages larger than this primary allows: each would cost the link."""
+        """Give up messages larger than this primary allows: each would cost the link, and all behind it."""
         self._max_size = size
         for entry in [each for each in self.ledger if len(each.data) > size]:
             delivered = None if entry.sent else False
@@ -376,7 +376,7 @@ class SenderCore:
             self.fail(error)
 
     def credit_given(self, link: SenderLink) -> None:
-        """Send as the new credit allows; return unused credit if the peer drains."""
+        """Send as the new credit allows; return the rest if the peer drains and nothing is unsent."""
         if link is self._link:
             self.use_credit()
             if not self.ledger.unsent and link.drain:

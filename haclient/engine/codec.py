@@ -125,7 +125,7 @@ class Encoder:
     def encode_with_id(
         self, message: proton.Message, duplicate_id: str | bytes, *, durable: bool | None = None
     ) -> bytes:
-        """Return the encoded message, with the id that the application chose for this send.
+        """Return the encoded message with the id of this send, which replaces one in its properties.
 
         :raises TypeError: as in ``encode``.
         """

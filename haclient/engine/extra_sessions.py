@@ -6,15 +6,15 @@ Rules
   channel-max + 1 sessions.  proton does not expose the peer's handle-max, and sends nothing more after one
   link too many.  So each Attach first asks here for a session.
 * A link keeps its handle until its Detach is written, a session its channel until its End is written.  proton
-  writes an Attach before an earlier Detach.  So handles and channels are free only when proton's output is
-  empty (``written``).
+  writes an Attach or Begin before an earlier Detach or End.  So handles and channels are free only when
+  proton's output is empty (``written``).
 * A *separate* session (``apart``) has one link: the peer's End ends that link, and not the connection.  Every
   other session is *shared*, like the first one: its End ends the connection.  A separate session becomes
   shared when no handle is free elsewhere.
 * A channel is not used again for ``_CHANNEL_REUSE_DELAY`` seconds after the peer's End, if another one is
   free.  RabbitMQ 4.0.5 drops all that arrives on a channel, even a Begin, until the former session's process
   has ended.  So the answer to an End is delayed, because proton takes the lowest free channel.
-* A separate session whose link has ended stays open, and serves the next link.
+* A separate session whose link has ended stays open, and serves the next link, for the same reason.
 
 Source: AMQP 1.0 part 2, sections 2.4.1 (channel-max), 2.5.6 (ending a session) and 2.7.2 (handle-max).
 """
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
 
-# Half of the sessions that RabbitMQ 4.0.5 allows, where each is a process; 3.10.8 announces 32768.
+# Half of the sessions that RabbitMQ 4.0.5 allows, where each is a process; 3.10.8 announces 32768, and has
+# fewer.
 _MOST_SEPARATE = 32
 # Seconds: enough for a busy machine to schedule a process of the broker.
 _CHANNEL_REUSE_DELAY = 1.0

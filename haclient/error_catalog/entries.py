@@ -198,7 +198,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         # -- credentials
         "authentication": Entry(
             "The peer refuses the credentials, and asking again will not help. In a URL `@`, `:`, `/` and "
-            "`#` of a password are percent-encoded. A function as `credentials` is asked again for others.",
+            "`#` of a password are written `%40`, `%3A`, `%2F` and `%23`. A function as `credentials` is "
+            "asked again for others.",
             "Check user and password, and what the broker's log says.",
         ),
         "authentication-temporary": Entry(

@@ -35,7 +35,7 @@ class Fields:
         self._message: proton.Message | None = None
 
     def value(self, name: str) -> Value:
-        """Return the value of an identifier, ``None`` if it is unknown."""
+        """Return the value of an identifier; ``None`` if it is missing or cannot be compared."""
         message = self._message
         if message is None:
             message = self._message = _decode(self._data)

@@ -95,7 +95,7 @@ class Ingested:
     """Lines that were read.
 
     :param events: one row per line, without copies.
-    :param quarantine: lines that could not be read: ``file``, ``line``, ``error``.
+    :param quarantine: lines with an error, some of which are also events: ``file``, ``line``, ``error``.
     :param parsed: the cached source of both; the caller unpersists it after storing them.
     """
 
@@ -293,7 +293,7 @@ def _value(key: Key) -> Column:
 
 
 def quarantine_of(parsed: DataFrame) -> DataFrame:
-    """Return the bad lines of ``flat``: ``file``, ``line``, ``error``."""
+    """Return the lines of ``flat`` with an error, also good ones without a plausible time."""
     return parsed.where("error IS NOT NULL").select("file", "line", "error")
 
 

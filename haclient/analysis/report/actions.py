@@ -72,7 +72,7 @@ _NAMES = 3  # most services to name
 
 
 def actions(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
-    """Return all actions, with severity, problem, action and basis."""
+    """Return all actions: ``severity``, ``what`` (the problem), ``action``, ``basis``."""
     lost = text.first(tables.get("headline", ())).get("away")
     rows = [
         *_for_the_lost(tables),

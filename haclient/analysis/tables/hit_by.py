@@ -10,8 +10,8 @@ Rules
    connections.  All other values share one row, and connections without the attribute have one.
 4. A connection is hit if it had an outage.  Percentiles are computed as in the summary: an unfinished outage
    counts as longer than its time so far, and a percentile at its rank is a bound.
-5. A connection has ended if it never had an outage and wrote no line lately: its application closed it, or
-   its process ended.  In shares, a replaced process and its successor count as one.
+5. A connection has ended if it connected, never had an outage and wrote no line lately: its application
+   closed it, or its process ended.  In shares, a replaced process and its successor count as one.
 
 Counts are made for each combination first and then spread over the attributes: a few numbers per
 combination, instead of all of its outages.

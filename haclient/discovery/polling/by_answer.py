@@ -61,7 +61,7 @@ SYN, FAR, KEPT_FAR = 0.85, 3, 3.9  # s; a kernel repeats it after 1 s; two satel
 AT_FIRST = 10  # rounds, or 5 s: most failovers have ended by then
 
 Endpoints = tuple[Endpoint, ...]
-_PASSIVE = {"amqp:connection:forced", "amqp:not-found", "amqp:invalid-field", "amqp:not-allowed"}
+_PASSIVE = {"amqp:connection:forced", "amqp:not-found", "amqp:invalid-field", "amqp:not-allowed"}  # recovers
 
 
 def answer_of(failure: Failure, *, connected: bool) -> Answer:

@@ -209,8 +209,8 @@ if TYPE_CHECKING:
         """The application's id of the message, which AMQP calls ``message-id``; default ``None``.
         Section *properties* (part 3, section 3.2.4).
 
-        An ``int`` is 0 to 2^64 - 1.  The client does not set it.  It does not prevent duplicates: that is the
-        argument ``duplicate_id`` of ``send``.
+        An ``int`` is 0 to 2^64 - 1.  The client does not set it.  It does not prevent duplicates; the
+        argument ``duplicate_id`` of ``send`` does.
         """
 
         user_id: bytes

@@ -8,7 +8,8 @@ If proton itself runs TLS, the frames cannot be read, and this check is not used
 SASL EXTERNAL.
 
 The check also finds the Attaches and Begins, which have fields that proton does not expose.  A
-``SessionWindow`` reads Begins and Flows at once.  Bytes are copied only if a frame arrives in pieces.
+``SessionWindow`` reads Begins and Flows at once.  Beyond that, bytes are copied only if a frame arrives in
+pieces.
 
 Sources: AMQP 1.0 part 2, sections 2.2 and 2.3 (headers, frames); part 5, section 5.3.2 (SASL negotiation).
 """

@@ -75,7 +75,7 @@ class Greeting:
 
     @property
     def foreign(self) -> ForeignProtocol | None:
-        """Return the peer's protocol if it is foreign; ``None`` if it is not, or for too few bytes."""
+        """Return the peer's protocol if it is foreign; ``None`` while the bytes may begin a SASL header."""
         data = self.data
         if _SASL_HEADER.startswith(data[:_HEADER]):
             return None
