@@ -148,7 +148,7 @@ docs:  ## the documentation site, into build/site; links, spelling and sentences
 check: setup  ## ruff, ruff format, mypy --strict, the layers, unused code, words, docstrings, addresses, notes of changes, workflows
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
-	@$(PYTHON) -m mypy --strict haclient broker_stub benchmarks/grid benchmarks/storm
+	@$(PYTHON) -m mypy --strict haclient broker_stub benchmarks/grid benchmarks/storm scripts/generate
 	@.make-venv/bin/lint-imports --no-cache --no-logo
 	@$(PYTHON) scripts/check_tree.py
 	@$(PYTHON) scripts/check_unused.py

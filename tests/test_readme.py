@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from haclient import errors
-from haclient.cluster_url.reference import options_table
+from scripts.generate.option_reference import options_table
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 
 
 def test_every_option_is_in_the_table_with_its_default() -> None:
-    """``scripts/readme_tables.py`` writes it."""
+    """``python -m scripts.generate`` writes it."""
     assert options_table().strip() in (ROOT / "docs" / "options.md").read_text()
 
 

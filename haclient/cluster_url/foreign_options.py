@@ -12,17 +12,15 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from haclient.cluster_url.errors import ClusterURLError
-from haclient.cluster_url.option_values import as_text
-from haclient.cluster_url.options import OPTION_NAMES, Options, parse_options
+from haclient.cluster_url.options import Options, parse_options
 
 Written = tuple[tuple[str, str], ...]
 """Our options, each with the name by which the user spelt it."""
 
 _Pairs = Iterable[tuple[str, str]]
-_OURS = {each.name: as_text(each.default) for each in fields(Options)}
 _TRUE = {"true": True, "false": False}
 
 
@@ -181,16 +179,3 @@ def _translated(spelt: str, text: str, what: Counterpart | str, members: int) ->
     except ValueError as error:
         message = f"option {spelt!r}: {error}"
     raise ClusterURLError(message, spelt)
-
-
-def counterparts_table(counterparts: Mapping[str, Counterpart]) -> str:
-    """Return the options of another client and ours as a Markdown table."""
-    head = ("| theirs | default | ours | default | remark |", "|---|---|---|---|---|")
-    return "\n".join((*head, *(_row(name, each) for name, each in counterparts.items())))
-
-
-def _row(name: str, counterpart: Counterpart) -> str:
-    ours = counterpart.ours or ((name,) if name in OPTION_NAMES else ())
-    names, defaults = ", ".join(f"`{each}`" for each in ours), ", ".join(f"`{_OURS[each]}`" for each in ours)
-    theirs = f"`{counterpart.default}`" if counterpart.default else ""
-    return f"| `{name}` | {theirs} | {names} | {defaults} | {counterpart.remark} |"

@@ -1,6 +1,6 @@
 """The options of a cluster URL as keyword arguments, for type checkers.
 
-Generated from the table in ``options`` by ``scripts/readme_tables.py``; do not edit.
+Generated from the table in ``options`` by ``python -m scripts.generate``; do not edit.
 """
 
 from __future__ import annotations

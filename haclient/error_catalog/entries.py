@@ -6,7 +6,7 @@ class.  Codes do not change: scripts and alarms refer to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -360,13 +360,3 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
     }
 )
-
-
-def markdown() -> str:
-    """Return all entries for docs/errors.md, each below a heading with its code, which is its anchor."""
-    return "\n\n".join(_sections())
-
-
-def _sections() -> Iterator[str]:
-    for code, entry in ENTRIES.items():
-        yield f"### {code}\n\n{entry.meaning}\n\n**Do:** {entry.remedy}"

@@ -335,12 +335,6 @@ def ddl() -> str:
     return f"{outer}, data STRUCT<{inner}>"
 
 
-def attributes_table() -> str:
-    """Return the documentation's table of the resource attributes."""
-    rows = [f"| `{key.name}` | `{key.column}` |" for key in RESOURCE]
-    return "\n".join(("| attribute | column |", "|---|---|", *rows)) + "\n"
-
-
 def markdown_table() -> str:
     """Return the documentation's table of all keys."""
     rows = ["| key | column | type | unit | meaning |", "|---|---|---|---|---|"]

@@ -20,8 +20,8 @@ from haclient.cluster_url.options import (
     parse_options,
     with_overrides,
 )
-from haclient.cluster_url.reference import options_table
 from haclient.retry.policy import Policy
+from scripts.generate.option_reference import options_table
 
 GOOD = [
     ("deadline", "2.5", 2.5),

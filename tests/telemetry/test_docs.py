@@ -8,23 +8,22 @@ from pathlib import Path
 
 from haclient.telemetry import TelemetrySettings
 from haclient.telemetry.contract.check import schemas
-from haclient.telemetry.contract.event_types import keys_table, values_table
 from haclient.telemetry.jsonl import _NAMES
 from haclient.telemetry.schema import (
     DATA,
     KEYS,
     RESOURCE,
     Kind,
-    attributes_table,
     ddl,
     markdown_table,
 )
+from scripts.generate.tables import attributes_table, keys_table, values_table
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "telemetry.md").read_text()
 
 
 def test_the_table_of_keys_is_the_schema() -> None:
-    """``scripts/readme_tables.py`` writes it."""
+    """``python -m scripts.generate`` writes it."""
     assert f"<!-- keys -->\n{markdown_table()}<!-- /keys -->" in PAGE
     assert f"<!-- attributes -->\n{attributes_table()}<!-- /attributes -->" in PAGE
 

@@ -1,6 +1,6 @@
 """The contract as JSON Schema, draft 2020-12: a document for each type, and one for readers.
 
-``scripts/readme_tables.py`` writes the files of ``schemas/``; nothing at run time needs this module.
+``python -m scripts.generate`` writes the files of ``haclient/telemetry/contract/schemas/``.
 
 A reader accepts more than a writer may write: any value for a text key, and only indispensable keys are
 required.  ``line.json`` describes that.  No schema checks whether a time is plausible: that depends on the
@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from haclient.telemetry.contract.event_types import COLUMNS, EVENT_TYPES, REQUIRED_ENVELOPE, EventType
+from haclient.telemetry import contract
 from haclient.telemetry.schema import DATA, DATASCHEMA, ENVELOPE, FORMER_KEYS, VERSION, Key, Type
+from scripts.generate.event_types import COLUMNS, EVENT_TYPES, REQUIRED_ENVELOPE, EventType
 
-FOLDER = Path(__file__).resolve().parent / "schemas"
+FOLDER = Path(contract.__file__).parent / "schemas"
 READERS = "line"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"

@@ -9,10 +9,11 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from haclient.retry import strategies
 from haclient.telemetry.schema import DATA, ENVELOPE, RESOURCE, Key, Kind
 
 FAILURES = (
@@ -35,17 +36,17 @@ FAILURES = (
     "stopped",
 )
 LOSSES = ("close", "cut", "silence", "error")
-STRATEGIES = ("adaptive", "full", "equal", "decorrelated", "exponential", "constant")
+STRATEGIES = (*strategies.STRATEGIES, *strategies.REMOVED)  # files of earlier versions have the latter
 ROLES = ("connecting", "catchup", "ready", "recovering", "passive", "primary")
 ANOMALIES = ("duplicates", "gaps", "created", "parked", "taken", "copies", "gone", "malformed")
 
 _ENDPOINT = ("server_address", "server_port")
-_RESOURCE = tuple(key.column for key in RESOURCE if key.column not in {"service", "instance"})
-_CLIENT = (
+RESOURCE_COLUMNS = tuple(key.column for key in RESOURCE if key.column not in {"service", "instance"})
+CLIENT = (
     *("client_id", "service", "instance", "connection", "sequence", "monotonic"),
     *("outage_id", "outage"),
 )
-_MEMBER = ("service", "instance", "cluster", "member", "sequence", "monotonic", "role")
+MEMBER = ("service", "instance", "cluster", "member", "sequence", "monotonic", "role")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +77,16 @@ COLUMNS: Mapping[str, Key] = MappingProxyType({key.column: key for key in DATA})
 def _client(
     kind: Kind, *required: str, optional: tuple[str, ...] = (), **values: tuple[str, ...]
 ) -> EventType:
-    others = (*_RESOURCE, "cluster", *optional)
-    return EventType(kind=kind, required=(*_CLIENT, *required), optional=others, values=values)
+    others = (*RESOURCE_COLUMNS, "cluster", *optional)
+    return EventType(kind=kind, required=(*CLIENT, *required), optional=others, values=values)
 
 
 def _member(
     kind: Kind, *required: str, optional: tuple[str, ...] = (), **values: tuple[str, ...]
 ) -> EventType:
-    others = (*_RESOURCE, "generation", *_ENDPOINT, *optional)
+    others = (*RESOURCE_COLUMNS, "generation", *_ENDPOINT, *optional)
     known = {"role": ROLES, **values}
-    return EventType(kind=kind, required=(*_MEMBER, *required), optional=others, values=known)
+    return EventType(kind=kind, required=(*MEMBER, *required), optional=others, values=known)
 
 
 _ERROR_KEYS = ("error_type", "condition", "reason")
@@ -127,7 +128,7 @@ EVENT_TYPES = (
     EventType(
         kind=Kind.DROPPED,
         required=("service", "instance", "monotonic", "dropped"),
-        optional=_RESOURCE,
+        optional=RESOURCE_COLUMNS,
         values={},
         subject=False,
     ),
@@ -160,38 +161,3 @@ EVENT_TYPES = (
 )
 
 REQUIRED_ENVELOPE = tuple(key.name for key in ENVELOPE if key.name != "subject")
-
-
-def keys_table() -> str:
-    """Return the documentation's table of the keys of each type."""
-    rows = ["| type | required in `data` | may be there |", "|---|---|---|"]
-    for each in EVENT_TYPES:
-        client = each.kind.startswith("haclient.connection.")
-        common = _CLIENT if client else _MEMBER if each.subject else ()
-        required = _names(column for column in each.required if column not in common)
-        optional = _names(column for column in each.optional if column not in _RESOURCE)
-        also = "client" if client else "member" if each.subject else ""
-        wanted = ", ".join(filter(None, (f"*{also} keys*" if also else "", required)))
-        rows.append(f"| `{each.kind}` | {wanted} | {optional} |")
-    rows += [
-        "| *client keys* | " + _names(_CLIENT) + " | |",
-        "| *member keys* | " + _names(_MEMBER) + " | |",
-    ]
-    return "\n".join(rows) + "\n"
-
-
-def values_table() -> str:
-    """Return the documentation's table of the keys that have a few values."""
-    rows = ["| key | on | values |", "|---|---|---|"]
-    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for each in EVENT_TYPES:
-        for column, values in each.values.items():
-            found.setdefault((column, values), []).append(each.kind.rpartition(".")[2])
-    for (column, values), kinds in found.items():
-        where = "all of a member" if column == "role" else ", ".join(f"`{kind}`" for kind in kinds)
-        rows.append(f"| `{COLUMNS[column].name}` | {where} | {', '.join(f'`{value}`' for value in values)} |")
-    return "\n".join(rows) + "\n"
-
-
-def _names(columns: Iterable[str]) -> str:
-    return ", ".join(f"`{COLUMNS[column].name}`" for column in columns)

@@ -3,7 +3,7 @@
 It writes the tables of docs/, the signature of the options for type checkers, and the JSON Schemas of
 telemetry.
 
-.make-venv/bin/python scripts/readme_tables.py
+    .make-venv/bin/python -m scripts.generate
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from haclient.cluster_url.foreign_options import counterparts_table
 from haclient.cluster_url.jms_options import ACTIVEMQ_LIST, QPID_JMS_LIST, QPID_JMS_MEMBER
 from haclient.cluster_url.qpid_options import QPID_CPP
-from haclient.cluster_url.reference import option_types, options_table
-from haclient.error_catalog.entries import markdown as error_entries
-from haclient.telemetry.contract import json_schema
-from haclient.telemetry.contract.event_types import keys_table, values_table
-from haclient.telemetry.schema import attributes_table, markdown_table
+from haclient.telemetry.schema import markdown_table
+from scripts.generate import json_schema
+from scripts.generate.option_reference import option_types, options_table
+from scripts.generate.tables import (
+    attributes_table,
+    counterparts_table,
+    error_entries,
+    keys_table,
+    values_table,
+)
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 URLS = ROOT / "docs" / "urls.md"
 OPTION_TYPES = ROOT / "haclient" / "cluster_url" / "option_types.py"
 TABLES = (

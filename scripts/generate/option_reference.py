@@ -1,6 +1,6 @@
 """Texts generated from the table of options: the options page, and the signature for type checkers.
 
-``scripts/readme_tables.py`` writes both; tests check that both are current.  No other module imports this.
+``python -m scripts.generate`` writes both; tests check that both are current.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIELDS = {each.name: each for each in fields(Options)}
 _COLUMNS = ("option", "default", "unit", "meaning", "type", "range", "other clients")
 _HEAD = '''"""The options of a cluster URL as keyword arguments, for type checkers.
 
-Generated from the table in ``options`` by ``scripts/readme_tables.py``; do not edit.
+Generated from the table in ``options`` by ``python -m scripts.generate``; do not edit.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Pages, schemas and signatures that are generated from tables in the code."""
