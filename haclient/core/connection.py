@@ -375,7 +375,7 @@ class ConnectionCore:
     def _give_up(self, verdict: decide.GiveUp) -> None:
         attempts = (*self._events.unresolved_names.values(), *verdict.attempts)
         verdict = replace(verdict, attempts=attempts)
-        last = attempts[-1].failure if attempts else None
+        last = episodes.last_failure(attempts)
         self._events.unsettled(self.links.unsettled, _GAVE_UP)
         self._events.gave_up(verdict.detail, verdict.reason.value, last, attempts=self._attempts_made)
         if self._callable_error is not None and not self._first.done():

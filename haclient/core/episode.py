@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from haclient import errors
@@ -369,8 +369,17 @@ def _error_of(verdict: decide.GiveUp) -> ConnectionGaveUp:
         error = errors.ConnectionNotAllowed(f"the connection is not allowed: {verdict.detail}", attempts)
     else:
         error = ConnectionGaveUp(f"no primary was found: {verdict.detail}", attempts)
-    said = (record for record in attempts if record.failure.kind not in SELF_INFLICTED)
-    return _with_code(error, {record.endpoint: record for record in said}.values())
+    return _with_code(error, {record.endpoint: record for record in _of_members(attempts)}.values())
+
+
+def last_failure(attempts: Sequence[AttemptRecord]) -> Failure | None:
+    """Return why the last attempt failed that the client did not end itself, if there is one."""
+    said = _of_members(attempts) or attempts
+    return said[-1].failure if said else None
+
+
+def _of_members(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
+    return [record for record in attempts if record.failure.kind not in SELF_INFLICTED]
 
 
 def _at(record: AttemptRecord | None, verdict: decide.GiveUp) -> str:

@@ -267,6 +267,7 @@ class GaveUp:
     """The connection failed: no primary was found within the limits of the policy, or haclient has a defect.
 
     :param cause: in one word, see ``discovery.decision.GiveUpReason``, or ``INTERNAL_ERROR``.
+    :param last: why the last attempt failed that the client did not end itself.
     :param attempts: number of attempts made; ``duration``: seconds since the episode began.
     """
 

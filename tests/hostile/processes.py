@@ -1,8 +1,7 @@
 """The processor time and memory that a process has used, by the kernel's count.
 
 A waiting process uses no processor time. Its allowance depends on the data it receives: seconds for
-each frame and for each byte, and a share of the time for timers. A slow or busy machine only reduces
-its use.
+each frame and for each byte, and a share of the time for timers.
 """
 
 from __future__ import annotations

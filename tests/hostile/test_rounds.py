@@ -42,7 +42,7 @@ def _round(seconds: float) -> Round:
 @pytest.mark.parametrize(("defect", "found"), _PLANTED.items())
 async def test_a_round_finds_a_caller_that(defect: str, found: str) -> None:
     outcome = await rounds.run(
-        _round(0.7),
+        _round(3 if defect == "spins" else 0.7),  # beside others it gets only a part of a core
         caller=("tests.hostile.callers.planted", defect),
         patience=0.0 if defect == "hangs" else 30,
     )
@@ -50,8 +50,7 @@ async def test_a_round_finds_a_caller_that(defect: str, found: str) -> None:
 
 
 async def test_a_caller_that_behaves_has_no_defect() -> None:
-    # Long enough that connecting and closing on a slow machine is a small part of it.
-    outcome = await rounds.run(_round(2), caller=("tests.hostile.callers.planted", "behaves"))
+    outcome = await rounds.run(_round(1), caller=("tests.hostile.callers.planted", "behaves"))
     assert outcome.defects == []
     assert outcome.connections == 1
 
