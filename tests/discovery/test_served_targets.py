@@ -60,7 +60,7 @@ def test_the_one_that_served_last_is_the_first_of_them() -> None:
 
 
 def test_a_target_that_did_not_serve_is_no_candidate() -> None:
-    """Nor is a target that a lost primary merely named."""
+    """A target that a lost primary merely named did not serve either."""
     topology = served(Topology(seeds=(ROUTER,)), A, usable=False)
     assert topology.candidates() == (ROUTER,)
     refused = AttemptEnded(redirected(A), Failure(kind=FailureReason.REFUSED), 1)

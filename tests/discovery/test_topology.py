@@ -130,7 +130,7 @@ class TestPushedMembers:
 
 
 class TestGenerations:
-    """Which claims make a primary stale."""
+    """Claims that make a primary stale."""
 
     @pytest.mark.parametrize(
         ("generation", "cluster", "stale"),
@@ -155,7 +155,7 @@ class TestGenerations:
         assert claimed.primary == (None if stale else B)
 
     def test_generations_without_a_cluster_are_compared_with_each_other(self) -> None:
-        """All members without a cluster id count as one cluster, which may also announce no generation."""
+        """Members without a cluster id count as one cluster; they may also announce no generation."""
         topology = after(Topology(seeds=(A,)), Claimed(A, 5, None, 0))
         assert topology.is_stale(4, None)
         assert not topology.is_stale(None, None)
