@@ -62,8 +62,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "deadline-exceeded": Entry(
             "No member served as primary in time. The error lists the answer of each endpoint. The limit is "
-            "the `timeout` of `connect`, or the option `startup_deadline`. After a loss it is the option "
-            "`deadline`.",
+            "the `timeout` of `connect` or `startup_deadline`, after a loss `deadline`.",
             "Check by `haclient members URL` that one of the members is primary, and that the URL has all of "
             "them. If the cluster needs longer, raise the limit.",
         ),
@@ -91,14 +90,14 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "timed-out": Entry(
             "The endpoint did not answer within `attempt_timeout`. The text has the last step that "
-            "succeeded. Without a TCP connection, a firewall drops packets or the host is down. With one, "
-            "the process hangs or is stopped, or the port has another protocol.",
+            "succeeded. No TCP connection: a firewall drops packets, or the host is down. TCP connected: the "
+            "process hangs or is stopped, or the port has another protocol.",
             "Check the host and the firewall if there was no TCP connection, else the process and the port.",
         ),
         "ended": Entry(
-            "The peer closed the socket before the session was usable. Usual causes: it is starting or "
-            "crashing, it has too many connections, or a proxy lost its member. RabbitMQ 4 closes after SASL "
-            "if the user may not use the virtual host, or if a limit of connections is reached.",
+            "The peer closed the socket before the session was usable. It is starting or crashing, has too "
+            "many connections, or is a proxy without a member. RabbitMQ 4 closes after SASL if the user may "
+            "not use the virtual host, or if a limit of connections is reached.",
             "Look into the broker's log. If it was after SASL, check the option `vhost` and the user's "
             "rights.",
         ),
@@ -122,9 +121,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "lasts, there may be two primaries. A new `broker-stub pair` begins at generation 1 again, so a "
             "client of the former pair refuses it at first. If only such members serve for `refusal_timeout` "
             "(60 s), the client forgets the newer generation (event `GenerationsForgotten`) and connects. "
-            "The newer primary is then lost, or an impostor announced its generation. A member proves its "
-            "identity by SCRAM, or by a TLS certificate with a name that the URL allows. The generation of "
-            "an unproven member makes no proven member stale.",
+            "The newer primary is then lost, or an impostor announced its generation (docs/security.md).",
             "If it lasts, look at both members. After a new `broker-stub pair`, start the client anew, or "
             "keep the store (`--store`).",
         ),
@@ -265,8 +262,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         # -- messages
         "no-credit": Entry(
             "The primary gives the sender no credit, so nothing can be sent. The message was not sent, and "
-            "may be sent again. Usual causes: the queue is full, or the broker lacks memory or disk. Some "
-            "brokers give no credit while a node has no consumer.",
+            "may be sent again. The queue is full, or the broker lacks memory or disk. Some brokers give no "
+            "credit while a node has no consumer.",
             "Look at the queue's depth and limit, and at the broker's memory and disk. Then send the message "
             "again.",
         ),
@@ -279,8 +276,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "send-timeout": Entry(
             "The primary did not settle the message in time. If `delivered` is `None`, it was on the wire "
-            "and may have arrived. A broker with duplicate detection stores one message if both sends have "
-            "the same `duplicate_id`. If it happens often, the broker is slow.",
+            "and may have arrived. If both sends have one `duplicate_id`, a broker with duplicate detection "
+            "stores one message.",
             "Send the message again, with the `duplicate_id` of the error. If it happens often, look at the "
             "broker's disk and its backups.",
         ),
