@@ -127,7 +127,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "made-room": Entry(
             "The attempt had no TCP connection when `max_dials` was reached, and was ended for another one. "
-            "The members accept slowly.",
+            "If it happens often, members accept slowly.",
             "If it happens often, raise `max_dials`.",
         ),
         "lost-race": Entry(
@@ -292,8 +292,9 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Drain again, or close the receiver, which gives unsettled messages back to the queue.",
         ),
         "confirm-not-supported": Entry(
-            "The primary does not confirm accepts, and the receiver is closed. Its Attach has another "
-            "rcv-settle-mode than second. Without confirmation an accepted message may be delivered again.",
+            "The primary does not confirm accepts, and the receiver is closed. The primary's Attach has "
+            "another rcv-settle-mode than second. Without confirmation an accepted message may be delivered "
+            "again.",
             "Use a broker that confirms, such as broker-stub, or create the receiver without `confirm=True`.",
         ),
         "confirm-timeout": Entry(
@@ -307,14 +308,14 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Send the message again only if a second copy does no harm.",
         ),
         "not-accepted": Entry(
-            "The broker settled the message with another outcome than accepted, which the error has. "
-            "Rejected: the text has the condition, such as a full address or a message that is too large. "
-            "Released or modified: the node cannot take the message now.",
+            "The broker settled the message with another outcome than accepted (`error.outcome`). Rejected: "
+            "the text has the condition, such as a full address or a message that is too large. Released or "
+            "modified: the node cannot take the message now.",
             "If it was rejected, correct the cause that the condition names. Else send it again later.",
         ),
         "message-too-large": Entry(
-            "The message is larger than the primary takes. Either the text has both sizes, and this primary "
-            "got nothing. Or the primary ended each connection over which the message was sent.",
+            "The message is larger than the primary takes. If the text has both sizes, this primary got "
+            "nothing. Else it ended each connection over which the message was sent.",
             "Raise the broker's limit of the message size, or send less at a time. If only some members "
             "refuse it, set one limit for all.",
         ),
