@@ -13,7 +13,7 @@ _MAJOR_AND_MINOR = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})(?![0-9])", re.ASCII)
 
 
 class Quirk(enum.Enum):
-    """A deviation of a product; the value is its name in docs/broker-answers.md."""
+    """A deviation of a product; the value is its name in docs/internals/quirks.md."""
 
     FORGETS_CREDIT = "forgets-credit"
     """Forgets a receiver's credit when the leader of its queue moves; the client repeats it."""
