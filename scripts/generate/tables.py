@@ -66,16 +66,16 @@ def counterparts_table(counterparts: Mapping[str, Counterpart]) -> str:
     for name, each in counterparts.items():
         alone = name if _ours(name, each) else ""
         rows.setdefault((alone, each.default, each.remark), []).append(name)
-    head = ("| theirs | default | ours | default | remark |", "|---|---|---|---|---|")
+    head = ("| theirs (default) | ours (default) | remark |", "|---|---|---|")
     return "\n".join((*head, *(_row(names, counterparts[names[0]]) for names in rows.values())))
 
 
 def _row(theirs: Sequence[str], counterpart: Counterpart) -> str:
-    ours = _ours(theirs[0], counterpart)
-    names, defaults = ", ".join(f"`{each}`" for each in ours), ", ".join(f"`{_OURS[each]}`" for each in ours)
-    default = f"`{counterpart.default}`" if counterpart.default else ""
-    shown = ", ".join(f"`{each}`" for each in theirs)
-    return f"| {shown} | {default} | {names} | {defaults} | {counterpart.remark} |"
+    default = f" (`{counterpart.default}`)" if counterpart.default else ""
+    shown = ", ".join(f"`{each}`{default}" for each in theirs)
+    ours = ", ".join(f"`{each}` (`{_OURS[each]}`)" for each in _ours(theirs[0], counterpart))
+    remark = "; ".join(part for part in counterpart.remark.split("; ") if not part.endswith("is built in"))
+    return f"| {shown} | {ours} | {remark} |"
 
 
 def _ours(name: str, counterpart: Counterpart) -> tuple[str, ...]:
