@@ -254,10 +254,10 @@ def _print_grid(found: Sequence[Judged], policy: str) -> None:
     "--client-seconds",
     "most",
     type=click.FloatRange(min=0),
-    default=200_000,
+    default=50_000,
     show_default=True,
     help="Leave out cells that cost more: clients times outage and best possible time, over all seeds.  "
-    "2,000 take a second.",
+    "2,000 take a second, or longer if a client never comes back.",
 )
 @_JOBS
 @_CACHE

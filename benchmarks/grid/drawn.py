@@ -49,7 +49,7 @@ FIGURES: Mapping[str, Callable[[Outcome], float]] = {
 QUANTILES: Mapping[str, int] = {"0.1": 10, "0.5": 50, "0.9": 90, "worst": 100}
 """The quantiles of the cells to show, in percent."""
 
-_HORIZON = 2000.0  # seconds; far beyond the longest outage and N/mu
+_HORIZON = 2000.0  # seconds; a client that is not back by then never is
 _TOGETHER, _MOST_SEEDS = 200, 20
 
 

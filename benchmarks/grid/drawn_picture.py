@@ -1,7 +1,7 @@
 """Draws the ratios of drawn cells: a panel for each figure, a row for each policy.
 
 The bar of a row goes from the 0.1 to the 0.9 quantile, with the median in it, and a line to the worst cell.
-An infinite ratio is drawn at the edge of its panel.  Needs the extra ``plots``.
+The line of an infinite ratio goes to the edge of its panel.  Needs the extra ``plots``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _OURS, _OTHER, _INK, _SOFT = "#2a6fb0", "#8a97a5", "#16202b", "#536170"
 _WIDTH, _ROW, _COLUMNS = 330, 20, 2
 _LEGEND = (
     "Ratio to the best policy of each cell. Bar: the middle eight tenths of the cells; mark: the median; "
-    "line: to the worst."
+    "line: to the worst (the edge: never back)."
 )
-_NARROWEST = 1.5  # ratio at the right edge of a panel
+_EDGE = 1.5  # right edge of a panel, as a multiple of its highest finite ratio
 _MARKS = (1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -54,7 +54,7 @@ def _panel(figure: str, of_policy: Mapping[str, Sequence[float]]) -> Any:
     import altair as alt  # noqa: PLC0415  # the extra may be missing
 
     finite = (value for values in of_policy.values() for value in values if value < math.inf)
-    edge = max((_NARROWEST, *finite))
+    edge = _EDGE * max((1.0, *finite))
     rows = [_row(policy, values, edge) for policy, values in of_policy.items()]
     axis = alt.Axis(format="~g", values=[value for value in _MARKS if value <= edge])
     scale = alt.Scale(type="log", domain=[1, edge], nice=False)
