@@ -1,13 +1,15 @@
 """``python -m benchmarks.grid``: haclient beside the policies of other clients, in virtual time.
 
-``judge`` runs the grid, ``compare`` one storm with all clients, ``sweep`` one client with varied storms.
+``judge`` runs the grid, ``drawn`` storms that are drawn at random, ``compare`` one storm with all clients,
+``sweep`` one client with varied storms.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -20,10 +22,13 @@ from benchmarks.grid import cases, report, sweep
 from benchmarks.grid.brokers import BROKERS
 from benchmarks.grid.cache import Cache
 from benchmarks.grid.cells import Cell, Part, cells
+from benchmarks.grid.drawn import FIGURES, POLICIES, QUANTILES, drawn_cells, quantiles, ratios
+from benchmarks.grid.drawn_picture import write_drawn_picture
 from benchmarks.grid.known import compare as compare_with_known
 from benchmarks.grid.picture import write_picture
 from benchmarks.grid.presets import PRESETS
-from benchmarks.grid.run import Judged, grid
+from benchmarks.grid.run import Judged, finite, grid, outcomes
+from benchmarks.grid.run import Progress as Computed
 from haclient.analysis.io.session import spark_session
 from haclient.cli.commands.simulate import (
     COLUMNS,
@@ -97,6 +102,15 @@ _JSON = click.option(
 _STRATEGY = click.option(
     "--strategy", "strategies", type=click.Choice(list(STRATEGIES)), multiple=True, help="Of haclient."
 )
+_JOBS = click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: all processors]")
+_CACHE = click.option(
+    "--cache",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where results are kept, to go on there; what a change of the code concerns is computed again.",
+)
+_PICTURE = click.option(
+    "--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), help="Write a PNG or an SVG."
+)
 
 
 def _set(without: set[str]) -> Callable[[_F], _F]:
@@ -135,16 +149,10 @@ def main() -> None:
     help="Compare with what is known of the default options: exit with 1 when a cell does not hold "
     "that should, or holds that is known not to.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: all processors]")
-@click.option(
-    "--cache",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Where results are kept, to go on there; what a change of the code concerns is computed again.",
-)
+@_JOBS
+@_CACHE
 @_JSON
-@click.option(
-    "--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), help="Write a PNG or an SVG."
-)
+@_PICTURE
 def judge(
     *,
     part: Part,
@@ -200,15 +208,15 @@ def _cells(part: Part, axes: Mapping[str, Sequence[Any]], base: Mapping[str, Any
 def _judged(
     every: Sequence[Cell], ours: Mapping[str, Policy], path: Path | None, jobs: int | None
 ) -> list[Judged]:
+    with _computing(path) as (cache, progress):
+        return grid(every, ours, cache=cache, jobs=jobs, progress=progress)
+
+
+@contextmanager
+def _computing(path: Path | None) -> Iterator[tuple[Cache, Computed]]:
     with progress_bars() as bars, Cache(path) as cache:
         task = bars.add_task("cells and policies", total=None)
-        return grid(
-            every,
-            ours,
-            cache=cache,
-            jobs=jobs,
-            progress=lambda done, total: bars.update(task, completed=done, total=total),
-        )
+        yield cache, lambda done, total: bars.update(task, completed=done, total=total)
 
 
 def _compare_with_known(found: Sequence[Judged], policy: str, *, to_stderr: bool) -> None:
@@ -219,10 +227,13 @@ def _compare_with_known(found: Sequence[Judged], policy: str, *, to_stderr: bool
         raise click.exceptions.Exit(LESS)
 
 
-def _print_grid(found: Sequence[Judged], policy: str) -> None:
+def _console() -> Console:
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDE)
+    return console if console.is_terminal else Console(width=_WIDE)
+
+
+def _print_grid(found: Sequence[Judged], policy: str) -> None:
+    console = _console()
     table = Table(box=None, pad_edge=False)
     for name in report.COLUMNS:
         table.add_column(name, justify="left" if name in report.TEXTS else "right", no_wrap=True)
@@ -231,6 +242,80 @@ def _print_grid(found: Sequence[Judged], policy: str) -> None:
     console.print(table)
     console.print(report.summary(found, policy))
     console.print(report.politeness(found, policy))
+
+
+# -- storms drawn at random ------------------------------------------------------------------------------
+
+
+@main.command()
+@click.option("--seed", type=int, required=True, help="Of the draw; take one that was not looked at.")
+@click.option("--cells", "count", type=click.IntRange(min=1), default=200, show_default=True, help="To draw.")
+@click.option(
+    "--client-seconds",
+    "most",
+    type=click.FloatRange(min=0),
+    default=50_000,
+    show_default=True,
+    help="Leave out cells that cost more: clients times outage and best possible time, over all seeds.  "
+    "2,000 take a second, or longer if a client never comes back.",
+)
+@_JOBS
+@_CACHE
+@_JSON
+@_PICTURE
+def drawn(
+    *,
+    seed: int,
+    count: int,
+    most: float,
+    jobs: int | None,
+    cache: Path | None,
+    as_json: str | None,
+    picture: Path | None,
+) -> None:
+    """Draw storms at random, and compare haclient's default with the policies of others in each.
+
+    Shows quantiles over the cells, of each policy's ratio to the best one in the cell.  Storms have 5 to
+    5,000 clients, 20 to 2,000 setups a second, outages of 0.3 to 60 s, a backlog of 16 to 4,096 that
+    resets or is silent, round trips of 0.1 to 200 ms, one address or three, a dead process or host.
+    """
+    every = drawn_cells(count, seed)
+    chosen = [cell for cell in every if cell.client_seconds <= most]
+    if not chosen:
+        raise click.UsageError(f"all {count} cells have more than {most:,.0f} client-seconds")
+    need_for(picture, None)
+    with _computing(cache) as (results, progress):
+        found = outcomes(chosen, POLICIES, cache=results, jobs=jobs, progress=progress)
+    by_figure = {name: ratios(found, figure) for name, figure in FIGURES.items()}
+    said = (
+        f"{len(chosen)} of {count} cells drawn with seed {seed}; "
+        f"{count - len(chosen)} left out, of more than {most:,.0f} client-seconds"
+    )
+    if as_json is not None:
+        rows = [
+            {**asdict(cell.first), "policies": {name: asdict(each) for name, each in of_cell.items()}}
+            for cell, of_cell in zip(chosen, found, strict=True)
+        ]
+        with click.open_file(as_json, "w", encoding="utf-8") as file:
+            file.write(json.dumps(finite({"drawn": said, "cells": rows}), indent=1) + "\n")
+    if as_json != "-":
+        _print_ratios(by_figure, said)
+    if picture is not None:
+        write_drawn_picture(by_figure, picture, title=said)
+
+
+def _print_ratios(by_figure: Mapping[str, Mapping[str, Sequence[float]]], said: str) -> None:
+    console = _console()
+    for figure, of_policy in by_figure.items():
+        console.print(f"{figure}: ratio to the best of each cell")
+        table = Table(box=None, pad_edge=False)
+        table.add_column("policy", no_wrap=True)
+        for name in QUANTILES:
+            table.add_column(name, justify="right", no_wrap=True)
+        for policy, values in of_policy.items():
+            table.add_row(policy, *map(report.number, quantiles(values).values()))
+        console.print(table)
+    console.print(said)
 
 
 # -- one storm -------------------------------------------------------------------------------------------

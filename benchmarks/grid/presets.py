@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count, repeat
 from typing import Literal
 
@@ -181,18 +182,14 @@ def mongodb(_: random.Random) -> Iterator[float]:
 _AWS_BASE, _AWS_CAP = 0.005, 2.0
 
 
-def _aws_ceilings() -> Iterator[float]:
-    yield from doubling(2 * _AWS_BASE, _AWS_CAP)
+def full_jitter(cap: float, rng: random.Random) -> Iterator[float]:
+    """Evenly from 0 to the ceiling, which doubles from 10 ms to ``cap``."""
+    return (rng.uniform(0, ceiling) for ceiling in doubling(2 * _AWS_BASE, cap))
 
 
-def aws_full(rng: random.Random) -> Iterator[float]:
-    """Evenly from 0 to the ceiling, which doubles from 10 ms to 2 s."""
-    return (rng.uniform(0, ceiling) for ceiling in _aws_ceilings())
-
-
-def aws_equal(rng: random.Random) -> Iterator[float]:
+def equal_jitter(cap: float, rng: random.Random) -> Iterator[float]:
     """Evenly from half the ceiling to the ceiling."""
-    return (ceiling / 2 + rng.uniform(0, ceiling / 2) for ceiling in _aws_ceilings())
+    return (ceiling / 2 + rng.uniform(0, ceiling / 2) for ceiling in doubling(2 * _AWS_BASE, cap))
 
 
 def aws_decorrelated(rng: random.Random) -> Iterator[float]:
@@ -308,14 +305,14 @@ PRESETS: Mapping[str, Preset] = {
             client="AWS, full jitter",
             parameters=_AWS_PARAMETERS,
             source=_AWS,
-            delays=aws_full,
+            delays=partial(full_jitter, _AWS_CAP),
         ),
         Preset(
             name="aws-equal",
             client="AWS, equal jitter",
             parameters=_AWS_PARAMETERS,
             source=_AWS,
-            delays=aws_equal,
+            delays=partial(equal_jitter, _AWS_CAP),
         ),
         Preset(
             name="aws-decorrelated",
@@ -327,3 +324,21 @@ PRESETS: Mapping[str, Preset] = {
         ),
     )
 }
+
+
+def _jitter(name: str, draw: Callable[[float, random.Random], Iterator[float]], cap: float) -> Preset:
+    return Preset(
+        name=f"{name} jitter, {cap:g} s",
+        client=f"AWS, {name} jitter",
+        parameters=f"base 5 ms, cap {cap:g} s, factor 2; attempt timeout 10 s",
+        source=_AWS,
+        delays=partial(draw, cap),
+    )
+
+
+JITTERS: Sequence[Preset] = tuple(
+    _jitter(name, draw, cap)
+    for name, draw in (("full", full_jitter), ("equal", equal_jitter))
+    for cap in (1.0, 2.0, 10.0)
+)
+"""The jitters of AWS with other caps beside theirs of 2 s."""

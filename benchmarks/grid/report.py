@@ -36,14 +36,14 @@ def row(judged: Judged, policy: str) -> tuple[str, ...]:
         cell.kind,
         f"{cell.clients:,}",
         f"{cell.outage:g}",
-        _number(cell.best),
+        number(cell.best),
         bars.fastest,
-        _number(first.last),
-        _number(first.attempts),
-        f"{_number(bars.last)} / {_number(bars.attempts)}",
-        _number(ours.last),
-        _number(ours.attempts),
-        _number(ours.before),
+        number(first.last),
+        number(first.attempts),
+        f"{number(bars.last)} / {number(bars.attempts)}",
+        number(ours.last),
+        number(ours.attempts),
+        number(ours.before),
         "; ".join(judged.broken[policy]),
     )
 
@@ -76,8 +76,8 @@ def _figures(judged: Judged, policy: str) -> str:
     why = KNOWN.get(key(cell))
     return (
         f"{cell.clients:,} clients, {addresses}, {cell.kind}, outage {cell.outage:g} s: the last after "
-        f"{_number(ours.last)} s of {_number(limits.last)}, {_number(ours.attempts)} attempts of "
-        f"{_number(limits.attempts)}; {'; '.join(judged.broken[policy]) or 'nothing broken'}"
+        f"{number(ours.last)} s of {number(limits.last)}, {number(ours.attempts)} attempts of "
+        f"{number(limits.attempts)}; {'; '.join(judged.broken[policy]) or 'nothing broken'}"
         + (f" ({why})" if why else "")
     )
 
@@ -88,12 +88,13 @@ def politeness(found: Sequence[Judged], policy: str) -> str:
     gap = min((judged.ours[policy].smallest_gap for judged in found), default=math.inf)
     impolite = sum(not judged.ours[policy].is_polite for judged in found)
     return (
-        f"SYNs of one client at one address: at most {most} within a second, and {_number(gap)} s apart at "
+        f"SYNs of one client at one address: at most {most} within a second, and {number(gap)} s apart at "
         f"least; more than 2, or less than 0.4 s apart, in {impolite} cells"
     )
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a number with the digits that matter; ``never`` for an infinite time."""
     if not math.isfinite(value):
         return "never"
     return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"

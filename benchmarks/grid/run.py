@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.grid.bars import Bars, Outcome, bars, broken, outcome
 from benchmarks.grid.cache import Cache, Figures
@@ -24,6 +24,17 @@ Progress = Callable[[int, int], None]
 """Called after each computation with the number done and the total."""
 
 _SLOWER = 30  # factor by which simulating our own clients takes longer than a preset
+
+
+class Storm(Protocol):
+    """A cell of some grid: one scenario, simulated with several seeds."""
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """Return the seeds."""
+
+    def scenario(self, seed: int) -> Scenario:
+        """Return the scenario of one seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +61,7 @@ class Judged:
             "broken": {name: list(words) for name, words in self.broken.items()},
             "policies": {name: asdict(each) for name, each in policies.items()},
         }
-        plain: dict[str, Any] = _finite(found)
+        plain: dict[str, Any] = finite(found)
         return plain
 
 
@@ -76,29 +87,38 @@ def grid(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[Judged]:
-    """Compute and judge some cells.
+    """Compute some cells with our policies, by name, and all presets, and judge them; see ``outcomes``."""
+    clients: dict[str, Policy | Preset] = {**ours, **PRESETS}
+    found = outcomes(every, clients, cache=cache, jobs=jobs, progress=progress)
+    return [_judge(cell, of_cell, ours) for cell, of_cell in zip(every, found, strict=True)]
 
-    :param ours: our policies by name.
+
+def outcomes(
+    every: Sequence[Storm],
+    clients: Mapping[str, Policy | Preset],
+    *,
+    cache: Cache,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, Outcome]]:
+    """Compute the outcome of each client, by name, in each cell.
+
     :param cache: results that are there already, and the place for new ones.
     :param jobs: processes; all processors without it, this process alone with 1.
     """
-    clients: dict[str, Policy | Preset] = {**ours, **PRESETS}
-    keys = {(cell, name): _unit(cell, client, cache) for cell in every for name, client in clients.items()}
-    missing = {unit.key: unit for unit in keys.values() if cache.get(unit.key) is None}
-    total = len({unit.key for unit in keys.values()})
-    done = total - len(missing)
-    for key, figures in _compute(sorted(missing.values(), key=lambda unit: -unit.weight), jobs):
+    units = [{name: _unit(cell, client, cache) for name, client in clients.items()} for cell in every]
+    by_key = {unit.key: unit for of_cell in units for unit in of_cell.values()}
+    missing = [unit for unit in by_key.values() if cache.get(unit.key) is None]
+    done = len(by_key) - len(missing)
+    for key, figures in _compute(sorted(missing, key=lambda unit: -unit.weight), jobs):
         cache.put(key, figures)
         done += 1
         if progress is not None:
-            progress(done, total)
-    return [
-        _judge(cell, {name: outcome(cache.get(keys[cell, name].key) or ()) for name in clients}, ours)
-        for cell in every
-    ]
+            progress(done, len(by_key))
+    return [{name: outcome(cache.get(unit.key) or ()) for name, unit in of_cell.items()} for of_cell in units]
 
 
-def _unit(cell: Cell, client: Policy | Preset, cache: Cache) -> _Unit:
+def _unit(cell: Storm, client: Policy | Preset, cache: Cache) -> _Unit:
     scenarios = tuple(cell.scenario(seed) for seed in cell.seeds)
     return _Unit(cache.key(scenarios, client), scenarios, client)
 
@@ -150,9 +170,12 @@ def _judge(cell: Cell, outcomes: Mapping[str, Outcome], ours: Mapping[str, Polic
     )
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Replace infinite numbers by ``None``, for JSON."""
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [finite(each) for each in value]
     if isinstance(value, float):
         return value if value < float("inf") else None
     return value

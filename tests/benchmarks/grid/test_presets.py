@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 from proton import _reactor
 
-from benchmarks.grid.presets import PRESETS, Preset, redis_delay
+from benchmarks.grid.presets import JITTERS, PRESETS, Preset, redis_delay
 from tests.benchmarks.grid import kolmogorov
 
 SAMPLES = 4000
@@ -67,6 +67,17 @@ def test_a_draw_is_even_within_its_bounds(name: str, place: int, low: float, hig
     assert low <= min(sample)
     assert max(sample) <= high
     assert kolmogorov.distance(sample, kolmogorov.uniform(low, high)) < kolmogorov.limit(SAMPLES)
+
+
+@pytest.mark.parametrize("preset", JITTERS, ids=lambda preset: preset.name)
+def test_a_jitter_grows_to_its_cap_and_is_even_below(preset: Preset) -> None:
+    name, cap = preset.name.removesuffix(" s").split(" jitter, ")
+    share = 0.5 if name == "equal" else 0.0
+    for place, ceiling in ((3, 0.08), (20, float(cap))):
+        rng = random.Random(place)
+        sample = [next(islice(preset.delays(rng), place, None)) for _ in range(SAMPLES)]
+        even = kolmogorov.uniform(share * ceiling, ceiling)
+        assert kolmogorov.distance(sample, even) < kolmogorov.limit(SAMPLES)
 
 
 @pytest.mark.parametrize("place", [1, 2, 4])
