@@ -15,11 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Failure
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.discovery.polling.setup_answers import SetupAnswers
 
 # Enough for the list in an error; about a day of rounds at the longest delay per member.
 HISTORY = 1000
+_MOST_DOUBLINGS = 64
+LONGEST = 60.0
+"""Seconds to which the limit of an attempt grows; Qpid JMS waits as long for the answer to its Open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +105,23 @@ class PendingAttempts:
     :ivar claimed: whether a session is usable.
     """
 
-    __slots__ = ("_answers", "_pending", "_records", "_undialled", "claimed", "parked", "surplus", "total")
+    __slots__ = (
+        "_answers",
+        "_pending",
+        "_records",
+        "_slow",
+        "_undialled",
+        "claimed",
+        "parked",
+        "surplus",
+        "total",
+    )
 
     def __init__(self, answers: SetupAnswers | None = None) -> None:
         self._answers = answers
         self._pending: dict[int, PendingAttempt] = {}
         self._records: dict[int, AttemptRecord] = {}
+        self._slow: dict[Endpoint, int] = {}  # attempts in a row that had TCP and ran out of time
         self._undialled = 0
         self.total = 0
         self.parked: PendingAttempt | None = None
@@ -143,17 +157,25 @@ class PendingAttempts:
     def overdue(self, limit: float, now: float) -> tuple[PendingAttempt, float] | None:
         """Return an attempt that has run out of time, and its limit in seconds.
 
-        The limit is ``limit`` seconds for an attempt that is not parked, and its ``keep`` for an unanswered
-        SYN.
+        An attempt that is not parked has ``limit`` seconds, and an unanswered SYN its ``keep``.  ``limit``
+        doubles, up to ``LONGEST``, with each attempt in a row at the endpoint that had TCP and ran out of
+        time.  A broker with a long backlog works through the connections of clients that gave up; if all of
+        them gave up after the same time, it would never reach one that still waits.
         """
         for pending in self._pending.values():
-            if pending.parked_at is None and pending.ends_at(limit) <= now:
+            most = self._limit(pending, limit)
+            if pending.parked_at is None and pending.ends_at(most) <= now:
                 self._renew(pending, now)
-                if pending.ends_at(limit) <= now:
-                    return pending, limit
+                if pending.ends_at(most) <= now:
+                    return pending, most
             if pending.connected_at is None and pending.syn_at + pending.keep <= now:
                 return pending, pending.keep
         return None
+
+    def _limit(self, pending: PendingAttempt, limit: float) -> float:
+        if pending.connected_at is None:
+            return limit
+        return max(limit, min(limit * 2 ** self._slow.get(pending.endpoint, 0), LONGEST))
 
     def _renew(self, pending: PendingAttempt, now: float) -> None:
         """Restart the time limit of an attempt with TCP if its peer has answered other attempts."""
@@ -171,7 +193,7 @@ class PendingAttempts:
             times.append(self.parked.parked_at + park_limit)
         for pending in self._pending.values():
             if pending.parked_at is None:
-                times += (pending.ends_at(limit), pending.dialled_at + stagger)
+                times += (pending.ends_at(self._limit(pending, limit)), pending.dialled_at + stagger)
             if pending.connected_at is None:
                 times += (pending.syn_at + stagger, pending.syn_at + pending.keep)
         return times
@@ -244,6 +266,12 @@ class PendingAttempts:
             return None
         if pending.parked_at is not None:
             self._unpark(pending)
+        if failure.kind is FailureReason.TIMED_OUT and pending.connected_at is not None:
+            self._slow[pending.endpoint] = min(self._slow.pop(pending.endpoint, 0) + 1, _MOST_DOUBLINGS)
+            if len(self._slow) > HISTORY:  # a peer may redirect to any number of endpoints
+                del self._slow[next(iter(self._slow))]
+        elif failure.kind is not FailureReason.STOPPED:
+            self._slow.pop(pending.endpoint, None)
         if self.claimed:
             self.claimed = any(other.claim for other in self._pending.values())
         if len(self._records) == HISTORY:

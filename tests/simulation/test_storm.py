@@ -118,6 +118,14 @@ def test_clients_whose_syn_is_lost_try_again_by_tcp_or_by_themselves() -> None:
 
 
 @pytest.mark.slow
+def test_a_primary_that_works_for_clients_that_gave_up_reaches_the_others_in_the_end() -> None:
+    """The last would wait 30 s in the backlog, and an attempt has 10 s at first: 40 of 60 were never back."""
+    scenario = replace(SMALL, clients=60, setup_rate=2, backlog=1000, retry_after=False, horizon=300.0)
+    result = simulate(scenario, Policy())
+    assert result.not_back == 0
+    assert result.ratio <= 3.0
+
+
 def test_the_work_of_refusals_makes_the_storm_longer() -> None:
     costs = [simulate(replace(STORM, refusal_cost=cost), Policy()).ratio for cost in (0.0, 0.2, 1.0)]
     assert costs == sorted(costs)
