@@ -13,7 +13,7 @@ import pytest
 
 import haclient
 import haclient.testing
-from scripts.site_hooks import moves_table, with_titles_and_paths
+from scripts.site_hooks import moves_table, with_labels, with_titles_and_paths
 from tests.docs.pages import DOCS, ROOT
 
 # Runs `python -m mkdocs` in a process that cannot open connections.
@@ -86,3 +86,15 @@ def test_a_link_to_a_page_has_its_title_and_one_to_a_file_outside_its_path() -> 
 def test_a_state_diagram_is_a_table() -> None:
     table = moves_table("stateDiagram-v2\n    [*] --> idle\n    idle --> found: session <usable>\n")
     assert "<tr><td>idle</td><td>session &lt;usable&gt;</td><td>found</td></tr>" in table
+
+
+def test_each_cell_of_a_wide_table_has_the_header_of_its_column() -> None:
+    header = '<table><tr><th>option</th><th>usable?</th><th>"a" <code>b</code></th></tr>'
+    rows = "<tr><td>a</td><td>1</td><td>s</td></tr><tr><td>b</td><td>2</td><td></td></tr></table>"
+    labelled = with_labels(header + rows)
+    assert labelled.startswith("<table data-rows>")
+    assert (
+        '<tr><td>b</td><td data-label="usable">2</td><td data-label="&quot;a&quot; b"></td></tr>' in labelled
+    )
+    narrow = "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>"
+    assert with_labels(narrow) == narrow
