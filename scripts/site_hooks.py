@@ -9,6 +9,7 @@
   in the site would need a script from another host.
 * Each cell of a table with three columns or more gets a label.  On a phone ``site.css`` shows the rows of
   these tables as lists.
+* In ``api.md`` the descriptions of names replace the tables of names that a git host shows.
 """
 
 from __future__ import annotations
@@ -29,18 +30,24 @@ _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEADER = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
 _NARROW = 2  # columns that fit a phone
+_API = re.compile(r"<!-- api\n(.*?)-->\n.*?<!-- /api -->\n", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: object) -> str:
     """Adapt the text of a page; MkDocs calls it for each page."""
     page.meta["hide"] = ["navigation"] if page.is_homepage else [] if "\n## " in markdown else ["toc"]
     titles = {each.src_uri: _title(each.content_string) for each in files.documentation_pages()}
-    return with_titles_and_paths(markdown, page.file.src_uri, titles)
+    return with_descriptions(with_titles_and_paths(markdown, page.file.src_uri, titles))
 
 
 def on_page_content(content: str, **_: object) -> str:
     """Adapt the HTML of a page; MkDocs calls it for each page."""
     return with_labels(content)
+
+
+def with_descriptions(markdown: str) -> str:
+    """Replace each table of names by the directives of mkdocstrings in the comment above it."""
+    return _API.sub(r"\1", markdown)
 
 
 def with_labels(content: str) -> str:
