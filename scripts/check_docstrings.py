@@ -54,7 +54,6 @@ class Rates:
 
 
 NOT_YET: Mapping[str, Rates] = {
-    "tests": Rates(words=30),
     "docs": Rates(what=2.6, words=42),
 }
 """Folders that exceed the limits so far.  The numbers may only fall."""

@@ -6,10 +6,9 @@
         primary.kill()
         passive.promote()
 
-Every call returns when its effect is complete: the process listens, is stopped, or is gone.
-Calls block, so a test on an event loop that must go on meanwhile puts them on a thread.  A
-member that a test forgets is killed, by its pid, at the end; and the kernel kills it when the
-tests die.
+Every call blocks until its effect is complete: the process listens, is stopped, or has ended.  A test whose
+event loop must run meanwhile makes the calls on a thread.  Members that a test leaves running are killed at
+the end, by their pid; if the test process dies, the kernel kills them.
 """
 
 from __future__ import annotations
@@ -215,7 +214,7 @@ class Member:
         return self.ask(lambda admin: admin.demote(parse_endpoint(successor.url)))
 
     def depth(self, queue: str) -> int:
-        """Count the messages in a queue, including those that a consumer holds."""
+        """Count the messages in a queue, including the messages that consumers hold."""
         queues = self.status().facts["queues"]
         return next((int(each["depth"]) for each in queues if each["name"] == queue), 0)
 
@@ -274,7 +273,7 @@ class Members:
         self._spawner = ThreadPoolExecutor(1, thread_name_prefix="spawner")
 
     def start(self, name: str, **arguments: Any) -> Member:
-        """Start a new member; ``arguments`` are those for ``Member``."""
+        """Start a new member; ``arguments`` are the parameters of ``Member``."""
         member = self.make(name, **arguments)
         member.start()
         return member
@@ -292,7 +291,7 @@ class Members:
     def pair(self, *, advertised: bool = False, **arguments: Any) -> tuple[Member, Member]:
         """Start a primary, and a passive member that knows it.
 
-        :param told: True if both announce the members to clients in their Open.
+        :param advertised: whether both announce the members to clients in their Open.
         """
         where = free_addresses((Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", 0)))
         scheme = "amqps" if arguments.get("certificate") else "amqp"

@@ -1,11 +1,11 @@
-"""A disk of a few megabytes for tests: a tmpfs in a mount namespace of its own, which can be filled.
+"""A disk of a few megabytes that a test can fill: a tmpfs in its own mount namespace.
 
     with SmallDisk(tmp_path / "a", "64m") as disk:
         member.process = MemberProcess(..., wrapper=disk.wrapper)
         disk.fill()
 
-The mount is seen by what is started with the wrapper, and ends with the namespace.  The test sees it below
-``inside``.  Only root can do that; where root cannot, the test fails and says what is missing.
+Only commands that are started with the wrapper see the mount, which ends with the namespace.  The test sees
+it below ``inside``.  Without root the test is skipped; if root may not mount, it fails with the reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOOLS = ("unshare", "nsenter", "mount", "sleep")
 class SmallDisk:
     """A small disk, mounted at a path.
 
-    :param size: as ``mount`` takes it.
+    :param size: as in the option ``size`` of a tmpfs.
     """
 
     def __init__(self, path: Path, size: str) -> None:
@@ -48,7 +48,7 @@ class SmallDisk:
         said = self._holder.stdout.readline()
         assert said == "ready\n", f"no tmpfs can be mounted in a namespace (CAP_SYS_ADMIN): {said}"
         self.wrapper = ("nsenter", "--target", str(self._holder.pid), "--mount")
-        """Starts a command that sees the disk."""
+        """The prefix of a command that sees the disk."""
         self.inside = Path(f"/proc/{self._holder.pid}/root") / path.relative_to("/")
 
     @property
@@ -61,7 +61,7 @@ class SmallDisk:
         return found.f_bavail * found.f_frsize
 
     def fill(self, leave: int = 0) -> None:
-        """Fill it except for this many bytes; with none left, a write of one byte fails."""
+        """Fill the disk except for this many bytes; with none left, a write of one byte fails."""
         with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while not leave or self.free > leave:
                 file.write(_BLOCK[: max(1, min(len(_BLOCK), self.free - leave))])

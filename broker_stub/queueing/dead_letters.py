@@ -17,8 +17,8 @@ Rules
   messages.  Each ``retry`` tries again.  After a restart or a failover the message is available again.
 * A dead letter has no time to live, no delay and no failed deliveries.  Its bare message is unchanged, so its
   ``absolute-expiry-time`` still applies.
-* Without a dead-letter address, a message that was rejected or has reached the limit of deliveries is
-  removed, as in ActiveMQ Artemis and RabbitMQ.
+* Without a dead-letter address, the dispatcher removes a message that was rejected or has reached the limit
+  of deliveries, as in ActiveMQ Artemis and RabbitMQ.  The queue drops expired messages.
 
 Source: the annotations ``x-opt-ORIG-...`` are from ActiveMQ Artemis, "Undelivered messages".
 """
@@ -109,9 +109,11 @@ class DeadLetters:
     def move(
         self, queue: Queue, message: Message, reason: DeadLetterReason, description: str, gone: Call
     ) -> None:
-        """Move a message that no consumer holds.
+        """Move a message that no consumer holds; its queue has a dead-letter address.
 
-        :param gone: called when the message has left its queue.
+        If that is not possible now, the message waits for ``retry``.
+
+        :param gone: called when the message has moved; not if it leaves otherwise, as with a deleted queue.
         """
         message.state = MessageState.LEAVING
         self._move(_DeadLetter(queue, message, reason, description, gone))

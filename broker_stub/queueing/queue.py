@@ -138,12 +138,12 @@ class Queue:
 
     @property
     def depth(self) -> int:
-        """The number of messages in the queue, acquired ones included."""
+        """The number of messages in the queue: available, acquired, held and delayed ones."""
         return len(self._messages)
 
     @property
     def held(self) -> int:
-        """The number of messages that no consumer gets yet, because they are not complete."""
+        """The number of messages that wait until they and all before them are complete; all if suspended."""
         return len(self._messages) if self._dispatcher.suspended else len(self._held)
 
     @property
@@ -187,21 +187,21 @@ class Queue:
         self.observers = (*self.observers, observer)
 
     def unobserve(self, observer: Observer) -> None:
-        """Remove an observer."""
+        """Remove an observer, if it is registered."""
         self.observers = tuple(other for other in self.observers if other is not observer)
 
     def when_not_full(self, call: Callable[[], None]) -> None:
-        """Call once when this queue and the total are below their low watermarks, or the queue is deleted."""
+        """Call once, later, when there may be credit again or the queue is deleted; check ``full`` then."""
         self._watermarks.wait(call)
         if self.site_listener is not None and self.site_listener.full:
             self.site_listener.when_not_full(self.ask_again)
 
     def ask_again(self) -> None:
-        """Call every callback that waits for credit."""
+        """Call every waiting callback of ``when_not_full`` now, each once."""
         self._watermarks.notify()
 
     def stop_waiting(self, call: Callable[[], None]) -> None:
-        """Cancel a callback."""
+        """Cancel a callback of ``when_not_full``, if it still waits."""
         self._watermarks.waiting.pop(call, None)
 
     def close(self) -> None:
@@ -226,7 +226,7 @@ class Queue:
         *,
         producer: str | None = None,
     ) -> Message | None:
-        """Add a message; return ``None`` for a second copy.
+        """Add a message, if necessary held or delayed, and return it; return ``None`` for a second copy.
 
         :param done: called with ``token`` when the producer's transfer may be settled.
         :param lifetime: seconds until the message expires; its own time to live by default.
@@ -279,6 +279,7 @@ class Queue:
     ) -> Consumer:
         """Add a consumer; call ``ready`` when it has capacity.
 
+        :param settles: each message leaves the queue when the consumer gets it (at-most-once).
         :param selects: returns True for messages that it takes; ``None`` for all.
         """
         return self._dispatcher.subscribe(sink, browsing=browsing, settles=settles, selects=selects)
@@ -292,7 +293,7 @@ class Queue:
         self._dispatcher.ready(consumer)
 
     def idle_for(self, consumer: Consumer) -> bool:
-        """Return True if there is nothing now that the consumer could get."""
+        """Return True if no available message can be for this consumer now; see ``Dispatcher``."""
         return self._dispatcher.idle_for(consumer)
 
     def suspend_delivery(self) -> None:
@@ -319,7 +320,7 @@ class Queue:
         """Remove a message that the consumer found invalid, to the dead-letter address if there is one.
 
         :param description: the consumer's reason.
-        :param gone: called when the message has left.
+        :param gone: called when the message has left; at once if the consumer does not hold it.
         """
         self._dispatcher.reject(consumer, message, description, gone)
 
@@ -336,7 +337,7 @@ class Queue:
         undeliverable_here: bool = False,
         annotations: bytes = b"",
     ) -> None:
-        """Return a message to its position with the consumer's modifications; see ``Outcome``."""
+        """Return a message to its position, modified (``Outcome``); remove it at the limit of deliveries."""
         if annotations and message in consumer.held:
             former = message.annotations
             self.annotate(message.number, combined(former, annotations))
@@ -345,7 +346,7 @@ class Queue:
         self._dispatcher.modify(consumer, message, failed=delivery_failed, refused=undeliverable_here)
 
     def annotate(self, number: int, annotations: bytes) -> Message | None:
-        """Set the consumers' annotations of a message; return the message if it is still in the queue."""
+        """Replace a message's annotations without informing observers; return it if it is in the queue."""
         message = self._messages.get(number)
         if message is not None:
             growth = len(annotations) - len(message.annotations)
@@ -371,7 +372,11 @@ class Queue:
         return self._messages.get(number)
 
     def insert(self, number: int, data: bytes, envelope: Envelope, count: int, expires_at_ms: int) -> None:
-        """Add a message from another member or the store; its number must be the highest."""
+        """Add a message from another member or the store, with the delivery count ``count``.
+
+        :param expires_at_ms: end of its time to live by this member's wall clock; 0 if it has none.
+        :raises ValueError: if its number is not above all present ones.
+        """
         if self._messages and number <= next(reversed(self._messages)):
             raise ValueError(f"message {number} is not behind the last one of {self.name!r}")
         message = Message(number, data, envelope)
@@ -414,7 +419,7 @@ class Queue:
     # -- expiry ---------------------------------------------------------------------------------
 
     def expire(self) -> int:
-        """Drop the expired available messages; return how many."""
+        """Drop the expired messages that are available or delayed; return how many."""
         count = 0
         for number in self.expiry.overdue():
             message = self._messages.get(number)
@@ -449,7 +454,7 @@ class Queue:
     # -- records --------------------------------------------------------------------------------
 
     def record_progress(self) -> Message:
-        """Have the observers record the changed site progress; the returned message completes with it."""
+        """Have the observers record the site progress; return a placeholder that completes with it."""
         completion = Message(0, b"", PLAIN)
         for observer in self.observers:
             observer.progress_changed(self, completion)
@@ -487,7 +492,7 @@ class Queue:
             self._watermarks.shrunk(len(self._messages), self.size)
 
     def _compact(self) -> None:
-        """Forget messages that left the queue while no consumer took any."""
+        """Remove stale entries of messages that have left the queue from all lists."""
         self._dispatcher.compact(len(self._messages))
         self.expiry.compact(self._messages)
         if self._delays is not None:

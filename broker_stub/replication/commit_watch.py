@@ -43,7 +43,11 @@ class CommitWatch:
         self._idle = 0
 
     def tick(self) -> bool:
-        """Check the store once; return whether it hangs."""
+        """Check the store, once for each tick of a timer; return whether it hangs.
+
+        The store hangs after ``TICKS`` consecutive ticks without progress, until a tick finds progress.
+        A store that has committed all its operations does not hang.
+        """
         store = self._store
         moved = store.committed == store.sequence or store.committed != self._committed
         self.commit_goes_on = not moved and self._commit_progressed()

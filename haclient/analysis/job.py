@@ -103,7 +103,10 @@ class Job:
 
 
 def job_of(given: Mapping[str, Any], *, remote: bool = False, replay: Replay | None = None) -> Job:
-    """Build the job from a command's options."""
+    """Build the job from a command's options.
+
+    :param given: parsed values by name: ``source`` and the options of ``OPTIONS``; ``slo`` in per cent.
+    """
     return Job(
         source=given["source"],
         out=given["out"],
@@ -126,7 +129,7 @@ def silent(stage: str, number: int, stages: int) -> None:
 def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
     """Run the whole job and return the summary.
 
-    :raises InputError: if there is nothing to analyse.
+    :raises InputError: if there is nothing to analyse, or the baseline cannot be read.
     """
     former(job)  # raises on a bad baseline before anything that takes long
     job.out.mkdir(parents=True, exist_ok=True)
@@ -146,9 +149,11 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
 
 
 def read(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame]:
-    """Return the parsed lines and the quarantined ones.
+    """Return the parsed lines without duplicates, and the quarantined ones.
 
-    :raises InputError: if no line could be parsed.
+    Lines far outside the job's period are left out; ``narrowed`` applies its exact limits.
+
+    :raises InputError: if no line is left.
     """
     found = ingest.read(spark, local_source(job), ingest.Period(job.since, job.until))
     events, quarantine = _stored(spark, found.events, job), found.quarantine
@@ -195,7 +200,12 @@ def local_source(job: Job) -> str:
 
 
 def is_light(job: Job) -> bool:
-    """Report whether the input is on this machine and small enough for a light session."""
+    """Report whether the input is on this machine and small enough for a light session.
+
+    The limit is 32 MiB of JSON lines, estimated from the sizes of the files.
+
+    :raises OSError: if the input does not exist; ``local_source`` checks that.
+    """
     if job.remote or "://" in job.source:
         return False
     path = Path(job.source)
@@ -258,7 +268,12 @@ def compute(
 
 
 def conclude(made: Mapping[str, DataFrame], events: DataFrame, job: Job) -> Summary:
-    """Write the summary and the report of the stored tables to ``job.out``; return the summary."""
+    """Write the summary, ``hit_by.json`` and the report to ``job.out``; return the summary.
+
+    Without the packages for drawing (``jinja2``, ``altair``, ``vl_convert``), there is no report.
+
+    :param made: the stored tables, from ``compute``.
+    """
     found = summarize(made)
     hit = [row.asDict() for row in made["hit_by"].collect()]  # at most some hundred rows per attribute
     _replace(job.out / HIT_BY, json.dumps(hit, indent=2) + "\n")
@@ -315,7 +330,11 @@ def _replace(path: Path, text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job for ``spark-submit``; return the exit code."""
+    """Run the job for ``spark-submit``, and print the summary as JSON; return the exit code.
+
+    It is ``BROKEN`` if the summary breaks a threshold of ``--fail-if``, and ``UNUSABLE`` after an
+    ``AnalysisError``, whose text is printed.
+    """
     given = _parser().parse_args(arguments)
     job = job_of(vars(given))
     try:

@@ -97,7 +97,11 @@ def _judgement(group: Group, p_value: float, p_adjusted: float) -> Judgement:
 
 
 def p_values(groups: Sequence[Group]) -> list[float]:
-    """Return the exact p value of each group's distance."""
+    """Return the exact p value of each group's distance.
+
+    :param groups: groups with a distance.
+    :raises ImportError: if scipy is not installed.
+    """
     from scipy.stats import kstwo  # noqa: PLC0415  # takes half a second, and may not be installed
 
     return [float(kstwo.sf(each.distance, each.judged)) for each in groups]

@@ -1,9 +1,9 @@
-"""The stream's state of outages that have not ended, and the alerts for them.
+"""The stream's state of recent outages, and the alerts for the ones that have not ended.
 
 Rules
 -----
-* The state holds unmatched events of outages: a loss whose end was not seen, or an end whose loss was not.
-  The first to arrive waits for its counterpart, because the files of a fleet arrive in any order.
+* The state has one row per outage.  A loss waits there for its end, and an end for its loss, because the
+  files of a fleet arrive in any order.
 * A newer process with the same client id or instance replaces the older one.  The older one's losses then
   no longer count as down, unless it writes again, as in the batch job (``episodes``, rule 4).  The
   beginning of a process waits for losses that arrive later.
@@ -51,9 +51,11 @@ _POSITION = {"lost_at": "timestamp"} | dict.fromkeys(OUTAGE, "string") | {"conne
 
 
 def unmatched_events(events: DataFrame, now: datetime) -> DataFrame:
-    """Return one row per outage whose loss or end is in ``events``, with its times and place.
+    """Return one row per outage whose loss or end is in ``events``, ended or not; the first connect is none.
 
-    Add one row per connection, without ``outage_id``: the time of its last line and its process's start.
+    A row has the times of the loss and of the end, null if the line is missing.  From the loss it also has
+    cluster, service, server and reason.  There is another row per connection, without ``outage_id``: the time
+    of its last line, and the beginning of its first connect.
 
     :param now: time of reading.
     """
@@ -88,7 +90,10 @@ def unmatched_events(events: DataFrame, now: datetime) -> DataFrame:
 
 
 def merged(before: DataFrame, rows: DataFrame, now: datetime) -> DataFrame:
-    """Merge a batch into the state; keep the events that are still unmatched.
+    """Merge a batch into the state, and drop rows that are too old.
+
+    A loss without an end stays for ``GIVE_UP``.  Other rows stay for ``FORGET``: ended outages, ends without
+    a loss, and connections with a beginning.
 
     :param before: state before the batch; former versions wrote no ``read_at``, or no ``source``.
     :param rows: from ``unmatched_events``.
@@ -140,7 +145,11 @@ def _with_successors(whole: DataFrame, now: datetime) -> DataFrame:
 
 
 def bounded(state: DataFrame) -> DataFrame:
-    """Keep the newest part of a stored state: ``MOST`` losses and ``MOST`` other rows, or one whole batch."""
+    """Keep the newest batches of a state of more than ``MOST`` rows.
+
+    Losses without an end and other rows are limited separately, to ``MOST`` rows each.  Of each, a batch is
+    kept or dropped as a whole, and the newest batch is always kept.
+    """
     if state.count() <= MOST:
         return state
     read_at = sf.unix_micros("read_at").alias("read_at")
@@ -173,7 +182,9 @@ def losses_given_up(before: DataFrame, remaining: DataFrame, now: datetime) -> i
 
 
 def down_since(state: DataFrame, time: datetime, after: Alert | None = None) -> list[Alert]:
-    """Return one page of the outages that began before ``time`` and have not ended, the oldest first.
+    """Return the next ``_PAGE`` outages that began before ``time``, the oldest first.
+
+    Outages that have ended are left out, and so are losses of a process that was replaced.
 
     :param after: last outage of the previous page.
     """
@@ -203,7 +214,9 @@ class Alerts:
     def of(self, state: DataFrame, time: datetime) -> list[Alert]:
         """Record and return new alerts: outages that began before ``time`` and have none yet.
 
-        One call handles one page of the state.  Alerts of outages that left the state may be forgotten.
+        One call handles one page of the state, and the next call the next page.  After the last page, the
+        next call begins again.  If the object then remembers more than ``MOST`` alerts, it forgets the ones
+        whose outage was on no page.
         """
         down = down_since(state, time, self._last)
         self._last = down[-1] if len(down) == _PAGE else None

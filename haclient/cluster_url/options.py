@@ -144,7 +144,7 @@ class Options:
     pushed_members: PushedMembers = field(
         default=_POLICY.pushed_members,
         metadata=_about(
-            one_of(get_args(PushedMembers)), "what a `failover-server-list` does to the known members"
+            one_of(get_args(PushedMembers)), "effect of a `failover-server-list` on the known members"
         ),
     )
     backoff_base: float = field(
@@ -165,7 +165,7 @@ class Options:
         default=_POLICY.backoff_strategy,
         metadata=_about(
             one_of(tuple(STRATEGIES), REMOVED),
-            "what decides about delays ([strategies](storms.md#delays))",
+            "choice of the delays ([strategies](storms.md#delays))",
         ),
     )
     max_retry_after: float = field(
@@ -220,7 +220,7 @@ class Options:
         default="at-least-once",
         metadata=_about(
             one_of(get_args(Delivery)),
-            "what happens to messages that were unsettled when a connection is lost",
+            "if a connection is lost, send its unsettled messages again, or not",
         ),
     )
     duplicate_detection: bool = field(
@@ -271,7 +271,7 @@ class Options:
     )
     tls_ca: str | None = field(
         default=None,
-        metadata=_about(PATH, "certificates to trust, PEM; none: those of the system", optional=True),
+        metadata=_about(PATH, "certificates to trust, PEM; none: the system's", optional=True),
     )
     tls_cert: str | None = field(
         default=None,
@@ -295,7 +295,7 @@ class Options:
         default=None,
         metadata=_about(
             NAMESERVER,
-            "DNS server, as host, host:port or [v6]:port; none: those of the system",
+            "DNS server, as host, host:port or [v6]:port; none: the system's",
             optional=True,
         ),
     )
@@ -334,7 +334,7 @@ class Options:
         metadata=_about(
             DIRECTORY,
             "directory for the events of connections, see `docs/telemetry.md`; empty: nowhere;"
-            " when not given: that of the variable `HACLIENT_TELEMETRY`",
+            " not given: the directory in the variable `HACLIENT_TELEMETRY`",
             in_signature=False,
         ),
     )
@@ -342,7 +342,7 @@ class Options:
         default=None,
         metadata=_about(
             ATTRIBUTES,
-            "what telemetry is grouped by, as `service.version=1.4,cloud.region=eu`, over those of"
+            "groups of telemetry, as `service.version=1.4,cloud.region=eu`; they win over"
             " `OTEL_RESOURCE_ATTRIBUTES`; see `docs/telemetry.md`",
             optional=True,
         ),

@@ -397,7 +397,7 @@ def _at(record: AttemptRecord | None, verdict: decide.GiveUp) -> str:
 
 # Reason of a refusal, for mechanisms without a password.
 _REFUSALS = {
-    "ANONYMOUS": "it lets nobody in without a user",
+    "ANONYMOUS": "it requires a user and a password",
     "EXTERNAL": "it does not accept the certificate of this client",
 }
 

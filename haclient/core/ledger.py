@@ -94,20 +94,26 @@ class Ledger(Generic[W]):
         return len(self._entries) >= self.window
 
     def add(self, data: bytes, waiter: W) -> Entry[W]:
-        """Add a message.  The caller sends it or puts it into ``unsent``."""
+        """Add a message, even if the ledger is ``full``.
+
+        The caller checks ``full`` before, and afterwards sends the entry or puts it into ``unsent``.
+        """
         entry = Entry(data, waiter)
         self._entries[entry] = entry
         return entry
 
     def remove(self, entry: Entry[W]) -> bool:
-        """Remove a settled or withdrawn entry; return ``False`` if it was removed before."""
+        """Remove a settled or withdrawn entry, not from ``unsent``; return ``False`` if removed before."""
         if self._entries.pop(entry, None) is None:
             return False
         entry.data, entry.delivery = b"", None
         return True
 
     def withdraw(self, entry: Entry[W]) -> bool:
-        """Remove an entry that the application withdraws; return ``False`` if it was removed before."""
+        """Remove an entry that the application withdraws, sent or not; return ``False`` if removed before.
+
+        Unlike ``remove``, this clears ``unsent`` of withdrawn entries when they are many.
+        """
         removed, unsent = self.remove(entry), self.unsent
         # Searching ``unsent`` for each entry would be slow: remove all withdrawn entries at once, now and
         # then.
@@ -118,7 +124,9 @@ class Ledger(Generic[W]):
         return removed
 
     def on_disconnected(self, *, keep_sent: bool) -> list[Entry[W]]:
-        """Prepare the entries for the next connection.
+        """Prepare the entries for the next connection: put all that will be sent into ``unsent``, in order.
+
+        An entry whose waiter is done, such as one that the application cancelled, is removed instead.
 
         :param keep_sent: send again the entries that were sent (at-least-once), instead of giving them up.
         :returns: the entries given up; whether they were delivered is unknown.

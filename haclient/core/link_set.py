@@ -148,7 +148,8 @@ class LinkSet:
     ) -> ReceiverCore:
         """Create a receiver; its ``opened`` is done when the primary accepts the link.
 
-        :param credit: 0 lets the application grant all credit.
+        :param credit: ``None`` for the option ``credit``; 0 lets the application grant all credit.
+        :param confirm: ask the peer to confirm accepted deliveries (rcv-settle-mode *second*).
         :raises ValueError: if the connection has a receiver of this name, the credit is out of range, or a
             dynamic node is given an address.
         :raises TypeError: for an argument of an invalid type.
@@ -187,9 +188,9 @@ class LinkSet:
         configure: Callable[[proton.Receiver], None] | None,
         confirm: bool = False,
     ) -> ReceiverCore:
-        """Create a receiver of a subscription.
+        """Create a receiver of a subscription; only a durable or shared one has a name.
 
-        :raises ValueError: if the name or the client id is missing, or the name is in use.
+        :raises ValueError: if the name or client id is missing, or the name is useless, invalid or in use.
         :raises TypeError: for an argument of an invalid type.
         """
         check_text("topic", topic)
@@ -212,7 +213,8 @@ class LinkSet:
     def unsubscribe(self, name: str, topic: str | None) -> subscriptions.Removal:
         """Begin to remove a durable subscription.
 
-        :raises ValueError: if the connection has a receiver of it, or its name alone does not identify it.
+        :param topic: topic of a global subscription, which needs it; otherwise ``None``.
+        :raises ValueError: if its receiver is open, the name is invalid, or topic and client id are missing.
         """
         check_text("name", name, optional=True)
         check_text("topic", topic, optional=True)
@@ -294,22 +296,22 @@ class LinkSet:
 
     @property
     def unsettled(self) -> int:
-        """Number of messages without an outcome."""
+        """Number of messages of all senders without an outcome."""
         return sum(link.unsettled for link in tuple(self._links))  # any thread may ask
 
     @property
     def senders(self) -> int:
-        """Number of open senders."""
+        """Number of senders that have not ended, attached or not."""
         return sum(isinstance(link, SenderCore) for link in tuple(self._links))
 
     @property
     def receivers(self) -> int:
-        """Number of open receivers."""
+        """Number of receivers that have not ended, attached or not."""
         return sum(isinstance(link, ReceiverCore) for link in tuple(self._links))
 
     @property
     def pin_container_id(self) -> bool:
-        """Return whether after a loss a receiver continues state that the peer keeps for its container id."""
+        """Return whether the container id must stay: a receiver may have state under it at the peer."""
         return any(link.pins_container_id for link in self._links if isinstance(link, ReceiverCore))
 
     @property
@@ -324,7 +326,7 @@ class LinkSet:
 
     @property
     def waiting(self) -> int:
-        """Number of calls that wait on a link."""
+        """Number of calls that wait to open, send, flush or receive; waits for outcomes do not count."""
         return sum(link.waiting for link in self._links)
 
     async def flush(self) -> None:
@@ -337,7 +339,7 @@ class LinkSet:
     # -- the connection's side ----------------------------------------------------------------
 
     def attach_ahead(self, engine: Engine, session: proton.Session) -> None:
-        """Attach links over a parked connection, as many as a member parks with it."""
+        """Attach up to ``MAX_PARKED_LINKS`` links over a parked connection; others wait for its Begin."""
         links = () if self._suspects.one_by_one else self._links
         ready = (link for link in links if link.may_attach_ahead and not self._reattachment.is_apart(link))
         self._attached_ahead = dict.fromkeys(itertools.islice(ready, MAX_PARKED_LINKS), engine)

@@ -93,7 +93,9 @@ class MessageEncoder:
     ) -> bytes:
         """Return the encoded message, or body; see ``engine.codec`` for the errors.
 
-        :param duplicate_id: the application's id, which overrides any other; ``None`` for a new one.
+        :param duplicate_id: the application's id, which overrides any other.  With ``None`` an id
+            that the application set in the message's properties stays.  Without one, duplicate detection
+            makes a new id, if the rules allow it.
         :param durable: whether this message is durable; ``None`` for the sender's setting.
         """
         encode: Callable[..., bytes] = self._encode

@@ -65,7 +65,7 @@ class Standby:
         self._try: _StandbyAttempt | None = None
 
     def start(self, primary: Endpoint) -> None:
-        """Start the standby beside a live connection to this primary."""
+        """Start the standby beside a live connection to this primary, if the policy asks for one."""
         if self._policy.standby == "warm":
             self._task = self._loop.create_task(self._run(primary), name=f"haclient standby beside {primary}")
 

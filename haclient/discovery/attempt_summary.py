@@ -31,6 +31,9 @@ class _Found:
 def summarize(attempts: Sequence[AttemptRecord], now: float) -> list[str]:
     """Return one line for each endpoint that was tried.
 
+    After ``_MOST_ENDPOINTS`` of them, a line gives the number of the others.  If the records lack earlier
+    attempts, the last line says how many of all attempts they cover.
+
     :param now: monotonic seconds, on the clock of the records.
     """
     found: dict[str, _Found] = {}
@@ -50,7 +53,7 @@ def summarize(attempts: Sequence[AttemptRecord], now: float) -> list[str]:
 
 
 def describe_failures(failures: Iterable[tuple[Endpoint, Failure]]) -> str:
-    """Return the given failures of endpoints on one line, in their order."""
+    """Return the given failures of endpoints on one line, in their order: ``_MOST_ENDPOINTS`` at most."""
     each = [f"{endpoint_text(endpoint)}: {reason_of(failure)}" for endpoint, failure in failures]
     return "; ".join(_at_most(_MOST_ENDPOINTS, each, "endpoints"))
 
@@ -62,7 +65,10 @@ def endpoint_text(endpoint: Endpoint) -> str:
 
 
 def reason_of(failure: Failure) -> str:
-    """Return why an attempt failed, on one line: the failure's detail if it has one."""
+    """Return why an attempt failed, on one line: the failure's detail, or else the peer's condition.
+
+    The kind of failure precedes it, unless the text contains it.  It stands alone if there is no text.
+    """
     text = " ".join(failure.detail.split()) or failure.condition or ""
     kind = failure.kind.value
     if not text:

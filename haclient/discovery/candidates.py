@@ -42,7 +42,10 @@ class Candidates:
         self.other_site_at = now + policy.dr_after if policy.dr else math.inf
 
     def of(self, topology: Topology, now: float, barred: Collection[Endpoint]) -> tuple[Endpoint, ...]:
-        """Return the endpoints that may be dialled now, in order; the unstable member is last."""
+        """Return the endpoints that may be dialled now, in the topology's order.
+
+        If the unstable member is among them, the order is rotated to make it the last.
+        """
         candidates = topology.candidates(other_site=now >= self.other_site_at)
         if barred:
             candidates = tuple(each for each in candidates if each not in barred)

@@ -53,7 +53,11 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Cancel this attempt.  The attempt has ended, and its dial is free, at once."""
+    """Cancel this attempt.  The attempt has ended, and its dial is free, at once.
+
+    :param kind: the reason, such as ``TIMED_OUT``, ``LOST_RACE`` or ``STOPPED``.
+    :param detail: one sentence for people.
+    """
 
     attempt: int
     kind: FailureReason
@@ -61,7 +65,7 @@ class Abandon:
 
     @property
     def failure(self) -> Failure:
-        """Return the failure to report to the topology."""
+        """Return the failure to report to the topology: ``kind`` and ``detail`` of this decision."""
         return Failure(kind=self.kind, detail=self.detail)
 
 

@@ -81,7 +81,10 @@ class Failure:
 
     @property
     def is_reservation(self) -> bool:
-        """Return whether a full primary reserved a time for this client, ``retry_after`` seconds from now."""
+        """Return whether a full primary reserved a time for this client, ``retry_after`` seconds from now.
+
+        It does so by a Close or End with ``amqp:resource-limit-exceeded`` and a valid ``retry_after``.
+        """
         is_full = self.kind is FailureReason.CLOSED and self.condition == RESOURCE_LIMIT
         return is_full and valid_retry_after(self.retry_after) is not None
 

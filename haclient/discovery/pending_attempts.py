@@ -50,7 +50,9 @@ class PendingAttempt:
     """One pending attempt.
 
     :param chain: the members that redirected to this endpoint, in order.
-    :param syn_at: when the SYN was sent; infinite while credentials or an address are still missing.
+    :param syn_at: when the SYN was sent, in monotonic seconds; infinite while credentials or an address are
+        still missing.  ``keep`` counts from it.  With ``adaptive`` a member without an answer ``stagger``
+        later is silent.
     :param keep: how long an unanswered SYN is kept, in seconds.
     :param connected_at: when TCP was connected, in monotonic seconds.
     :param parked_at: when the member parked the connection, in monotonic seconds.

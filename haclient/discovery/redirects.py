@@ -21,7 +21,13 @@ from haclient.retry.policy import Policy
 def targets(
     pending: PendingAttempt, target: Endpoint, topology: Topology, policy: Policy, *, credentials: bool
 ) -> tuple[Target, ...] | str:
-    """Return the targets to dial for a redirect, or the reason to refuse it, for people."""
+    """Return the targets to dial for a redirect, or the reason to refuse it, for people.
+
+    There is one target for each known address of the name, except the ones that the chain has visited.
+
+    :param pending: the attempt that was redirected.
+    :param target: the endpoint that the redirect names.
+    """
     fresh = tuple(address for address in _addresses(target, topology) if address not in pending.visited)
     if not fresh:
         return f"loop: {target} is in this chain already"
@@ -62,7 +68,12 @@ class Redirects:
     def check(
         self, topology: Topology, attempts: PendingAttempts, tried: Round, reservation: Reservation
     ) -> None:
-        """Refuse forbidden redirects; queue the targets of the others, or reserve them."""
+        """Process the redirects recorded since the last call.
+
+        A forbidden redirect becomes a failure of its attempt.  The targets of any other are queued.  If it
+        carries a ``retry-after``, they are reserved for that time instead, unless this round has already
+        followed a redirect to all of them.
+        """
         for pending, failure, target in self._arrived:
             found = targets(pending, target, topology, self._policy, credentials=self._credentials)
             if isinstance(found, str):
@@ -78,7 +89,12 @@ class Redirects:
         self._arrived.clear()
 
     def next(self, is_open: Callable[[Endpoint], bool], tried: Round) -> Target | None:
-        """Return the next target to dial, after dropping targets that may not be dialled any more."""
+        """Return the next target to dial without removing it; ``None`` if there is none.
+
+        Targets are dropped if they are not open, or if a redirect led to them earlier in this round.
+
+        :param is_open: returns whether the search may dial an endpoint now.
+        """
         while self._targets:
             target = self._targets[0]
             if is_open(target.endpoint) and target.endpoint not in tried.redirected:
@@ -91,5 +107,8 @@ class Redirects:
         self._targets = [target for target in self._targets if target.endpoint != endpoint]
 
     def clear(self) -> None:
-        """Drop the targets: only the search owner follows redirects without a reservation."""
+        """Drop the queued targets: only the search owner follows redirects without a reservation.
+
+        Redirects that were not checked yet stay.
+        """
         self._targets.clear()

@@ -44,7 +44,7 @@ class Round:
     candidates: tuple[Endpoint, ...] | None = None
 
     def note(self, endpoint: Endpoint, failure: Failure) -> None:
-        """Remember how an attempt ended."""
+        """Remember how an attempt failed, and the delay that the member asked for if it is no reservation."""
         self.failures[endpoint] = failure
         if failure.retry_after is not None and not failure.is_reservation:
             seconds = valid_retry_after(failure.retry_after)
@@ -52,13 +52,16 @@ class Round:
                 self.retry_after[endpoint] = seconds
 
     def following(self, candidates: tuple[Endpoint, ...]) -> Round:
-        """The round after this one."""
+        """Return the next round: empty, except for the last answers of these candidates."""
         answers = self.earlier | self.failures
         return Round(self.number + 1, earlier={each: answers[each] for each in candidates if each in answers})
 
     @property
     def answers(self) -> dict[Endpoint, Failure]:
-        """The last answer of each member; a round skips members that are not due yet."""
+        """Return the last failure of each member: of this round, or of an earlier one.
+
+        An earlier one counts if this round has not dialled the member: rounds skip members that are not due.
+        """
         return {**{e: each for e, each in self.earlier.items() if e not in self.dialled}, **self.failures}
 
     def take_retry_after(self) -> float | None:
@@ -68,7 +71,10 @@ class Round:
         return longest
 
     def has_failed_elsewhere(self, endpoint: Endpoint) -> bool:
-        """Return whether the last failure was at another name; addresses of one name count as one."""
+        """Return whether this round's last failure was at another name or port; False without a failure.
+
+        Addresses of one name count as one.
+        """
         last = next(reversed(self.failures), None)
         return last is not None and (last.tls_name, last.port) != (endpoint.tls_name, endpoint.port)
 
@@ -78,7 +84,11 @@ class Round:
         return known is not None and candidates is not known and not set(candidates) <= set(known)
 
     def next_listed(self, candidates: tuple[Endpoint, ...], pending: Container[Endpoint]) -> Endpoint | None:
-        """Return the next candidate that this round has not dialled yet."""
+        """Return the next candidate to dial: not dialled in this round, and not pending.
+
+        Return ``None`` if there is none, or if the round has dialled twice the greatest length of the list.
+        The caller records the dial.
+        """
         self.longest = max(self.longest, len(candidates))
         if self.listed >= 2 * self.longest:
             return None
@@ -102,7 +112,7 @@ class DialledPrimaries:
         return version == self._version and primary in self._endpoints
 
     def add(self, primary: Endpoint, version: int) -> None:
-        """It is being dialled; the primaries of an older version are forgotten."""
+        """Record a primary that is being dialled; forget the primaries of another version."""
         if self._version != version:
             self._version = version
             self._endpoints = frozenset()

@@ -3,6 +3,7 @@
 The driver reports facts (``tcp_connected``, ``parked``, ``usable``, ``attempt_ended``) and asks ``next``
 after each fact, after each answer other than ``Wait``, ``Found`` and ``GiveUp``, when a ``Wait`` ends,
 and when the topology, the search owner or the free dials changed.  There is no I/O and no clock here.
+The states, and every move between them, are in ``states``.
 
 Rules
 -----
@@ -31,13 +32,11 @@ Rules
    Close that ended the connection: its ``retry_after`` is the delay before the first attempt.
 10. The members of the site that is not in use become candidates when the episode has lasted ``dr_after``,
     behind the others.  The search follows a redirect to one of them at once, as any other.
-11. With ``adaptive`` names hold up no round after a loss (``Limits``), and a new address ends the pause.
+11. A round waits for names; with ``adaptive``, after a loss, only ``stagger``.  A new address ends its pause.
 12. An attempt that a member parked holds no dial and has no deadline.  The search still dials the rest of
     the list of that round: the primary may be alive, and the cause of the earlier failures gone.  Then the
     round stays open until the parked attempt ends, a redirect or a newly known primary arrives, or
     ``park_timeout`` has passed; after that the search starts rounds again.  Two are never parked at once.
-
-The states, and every move between them, are in ``states``.
 """
 
 from __future__ import annotations
@@ -171,7 +170,7 @@ class Search:
 
     @property
     def attempts(self) -> int:
-        """All attempts of this episode, ended or not."""
+        """The number of attempts in this episode, ended or not; an attempt given to ``resume`` is one."""
         return self._pending.total
 
     @property
@@ -181,16 +180,17 @@ class Search:
 
     @property
     def dials(self) -> int:
-        """The dials of the factory that this search holds; a parked attempt holds none."""
+        """The number of the factory's dials in use here: one for each pending attempt that is not parked."""
         return self._pending.dials
 
     @property
     def may_park(self) -> bool:
-        """Whether an attempt that is dialled now should ask to be parked.
+        """Return whether the attempt that was dialled last should ask to be parked.
 
-        Only when a round has failed: a member that parks every client that asks would otherwise not redirect
-        it to a living primary.  Not for a reservation: the primary keeps that time for the client it refused.
-        And not while a member refuses the credentials: it may be the primary, and is to be asked again.
+        Not with ``standby=none``, or while another is parked.  Not before a round has failed: a member that
+        parks every client that asks would not redirect it to a living primary.  Not for a reservation: the
+        primary keeps that time for the client it refused.  And not while a member refuses the credentials: it
+        may be the primary, and is to be asked again.
         """
         if self._policy.standby == "none" or self._pending.parked is not None or self._limits.refusing:
             return False
@@ -204,14 +204,14 @@ class Search:
         return attempt
 
     def syn_sent(self, attempt: int, at: float) -> None:
-        """When an attempt sends its SYN; infinite while it waits for credentials or an address."""
+        """Record when the attempt sends its SYN; see ``PendingAttempt.syn_at``.  Ignored if it has ended."""
         pending = self._pending.get(attempt)
         if pending is not None:
             pending.syn_at = at
             self._polling.syn_sent(pending.endpoint, at)
 
     def tcp_connected(self, attempt: int, now: float) -> None:
-        """TCP is connected: the attempt does not free its dial for others any more."""
+        """Record that TCP is connected: the search no longer abandons the attempt to free its dial."""
         self._pending.connected(attempt, now)
 
     def parked(self, attempt: int, now: float) -> None:
@@ -260,7 +260,7 @@ class Search:
 
         :param search_owner: whether this search dials the list for the factory; one search at a time does.
         :param free_dials: dials still free in the factory; ``None`` for no limit.
-        :param resolving: whether names are being resolved.
+        :param resolving: whether names are being resolved: no round ends meanwhile, but see ``Limits``.
         """
         if self._ended is not None:
             return self._ended

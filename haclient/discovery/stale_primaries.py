@@ -41,7 +41,10 @@ class StalePrimaries:
         self._up: set[int] = set()
 
     def connected(self, connection: int) -> None:
-        """Record an open connection to a primary that has a generation and is not stale."""
+        """Record an open connection to a primary that has a generation and is not stale.
+
+        While one is open, ``served`` returns False and restarts the count.
+        """
         self._up.add(connection)
 
     def disconnected(self, connection: int) -> None:
@@ -49,14 +52,15 @@ class StalePrimaries:
         self._up.discard(connection)
 
     def accepted(self, claim: Claimed) -> None:
-        """Restart the count: a primary with a generation that is not stale serves."""
+        """Restart the count if the claim has a generation: a primary that is not stale serves."""
         if claim.generation is not None:
             self._streak.restart()
 
     def served(self, now: float) -> bool:
         """Count a stale primary that serves.
 
-        :returns: whether to forget the generations, as only stale primaries have served for long.
+        :returns: whether to forget the generations, as only stale primaries have served for long (rule 3).
+            It stays true until the count restarts.
         """
         if self._up:
             self._streak.restart()

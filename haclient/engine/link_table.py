@@ -133,7 +133,7 @@ class LinkTable:
         self._remove(engine, link, condition)
 
     def credit_given(self, endpoint: proton.Sender | proton.Receiver) -> None:
-        """Handle the peer's Flow."""
+        """Handle the peer's Flow: call a sender link's owner, or ``on_flow`` of a receiver link."""
         link = self.by_pointer.get(endpoint._impl)
         if isinstance(link, ReceiverLink):
             link.flowed()
@@ -146,7 +146,10 @@ class LinkTable:
         A server ends all of them.  A client whose connection ends too ends only the links that the End
         refuses.  The others are dead, and stay in their senders and receivers, as after a lost connection.
 
-        :param apart: the client's connection continues.
+        The End refuses the first link whose Attach has no answer, or all links if each has one.  It refuses
+        none if it has no condition, or one of ``_PEER_PROBLEMS``.
+
+        :param apart: the client's connection continues; then all links of the session end.
         """
         condition = peer_fields.condition(session)
         links = [link for pn, link in self.by_pointer.items() if lib.pn_link_session(pn) == session._impl]
@@ -163,12 +166,15 @@ class LinkTable:
                 self._remove(engine, link, condition)
 
     def take_ended(self) -> EndedLinks:
-        """Return the links that ended in ``session_ended``, for ``free_session``."""
+        """Return, once, weak references to the links of the last ``session_ended``, for ``free_session``."""
         ended, self._session_links = self._session_links, []
         return ended
 
     def free_session(self, engine: Engine, session: proton.Session, links: EndedLinks) -> None:
         """Free a session that both sides have ended, which would otherwise stay until the Close.
+
+        If its links are still referenced, ``free_sessions`` frees it later.  If too many sessions wait for
+        that, the connection is aborted.
 
         The session must outlive references to its links.  proton regards a link without a Detach as attached
         for ever.  If its last reference is dropped after all others to the session, proton frees both, and
@@ -232,8 +238,9 @@ def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -
 
 
 def repeat_credit(engine: Engine) -> None:
-    """Send a Flow with the credit of each receiver link again.
+    """Repeat the credit of each receiver link in a Flow, for a peer that forgets it.
 
+    A link that is draining, or has no credit for further messages, is left out.
     proton sends a Flow only for a change, so the credit is lowered by one, and restored at once.
     """
     links = [pn for pn in _receivers(engine.connection) if lib.pn_link_credit(pn) > lib.pn_link_queued(pn)]

@@ -105,7 +105,7 @@ ENVELOPE = (
         Type.STRING,
         "the process that wrote it: `/haclient/` or `/broker_stub/` and its instance id",
     ),
-    Key("type", "type", Type.STRING, "what happened; see the types"),
+    Key("type", "type", Type.STRING, "type of the event; see the types"),
     Key(
         "time",
         "time",
@@ -119,13 +119,12 @@ ENVELOPE = (
 )
 
 RESOURCE = (
-    Key("service.name", "service", Type.STRING, "the application, as it says itself (`OTEL_SERVICE_NAME`)"),
+    Key("service.name", "service", Type.STRING, "name of the application (`OTEL_SERVICE_NAME`)"),
     Key(
         "service.instance.id",
         "instance",
         Type.STRING,
-        "instance of the application, as it says itself; else id of the process, new at each start and after "
-        "a fork",
+        "id of the application's instance; default: id of the process, new at each start and after a fork",
     ),
     Key("service.version", "service_version", Type.STRING, "version of the application"),
     Key("haclient.version", "client_version", Type.STRING, "version of haclient that wrote the line"),
@@ -213,7 +212,7 @@ DATA = (
         "error.type",
         "error_type",
         Type.STRING,
-        "why an attempt failed: the kind of failure; null on an attempt that succeeded",
+        "kind of failure; null on an attempt that succeeded",
     ),
     Key("haclient.close.condition", "condition", Type.STRING, "AMQP condition of the close"),
     Key(
@@ -234,8 +233,8 @@ DATA = (
         "haclient.backoff.floor",
         "backoff_floor",
         Type.DOUBLE,
-        "the least that the delay could have been: it was drawn evenly from there to the ceiling; the "
-        "ceiling itself where nothing was drawn; null where something else than the draw decided",
+        "lower bound of the even draw; the ceiling itself if nothing was drawn; null if the draw did not "
+        "decide the delay",
         "s",
     ),
     Key("haclient.backoff.delay", "backoff_delay", Type.DOUBLE, "the delay that was drawn", "s"),
@@ -275,7 +274,7 @@ DATA = (
         "lines",
     ),
     Key("haclient.member.name", "member", Type.STRING, "name of the member that writes"),
-    Key("haclient.member.role", "role", Type.STRING, "what it is now"),
+    Key("haclient.member.role", "role", Type.STRING, "current role of the member"),
     Key("haclient.replica.name", "replica", Type.STRING, "name of the backup that a line is about"),
     Key("messaging.destination.name", "queue", Type.STRING, "name of the queue that a line is about"),
     Key("haclient.site.link", "site_link", Type.STRING, "name of a link; null for the events of this site"),
@@ -283,7 +282,7 @@ DATA = (
         "haclient.site.sequence",
         "site_sequence",
         Type.LONG,
-        "last sequence that was given, or carried out; on `anomaly` that of the last one",
+        "sequence of the last event that was sent, or applied; on `anomaly` of the last one of the case",
     ),
     Key(
         "haclient.site.lag.events",
@@ -296,7 +295,7 @@ DATA = (
         "haclient.site.lag.seconds",
         "site_lag_seconds",
         Type.DOUBLE,
-        "age of the oldest of them; of a link, how old the last event was when it was carried out",
+        "age of the oldest of them; of a link, age of the last event when it was applied",
         "s",
     ),
     Key("haclient.site.duplicates", "site_duplicates", Type.LONG, "duplicate events, which were dropped"),
@@ -306,7 +305,7 @@ DATA = (
         "haclient.site.count",
         "site_count",
         Type.LONG,
-        "how many events of that case since the last line of it",
+        "number of events of that case since its last line",
         "events",
     ),
 )

@@ -75,7 +75,7 @@ async def test_an_unauthorized_open_is_one_attempt_at_each_member_and_one_error(
     assert (error.code, error.mechanism, error.safe_to_retry) == ("unauthorized", "ANONYMOUS", False)
     first_line = str(error).splitlines()[0]
     said = f"amqp:unauthorized-access: {NOBODY.description}"
-    assert f"(ANONYMOUS): it lets nobody in without a user: {said}" in first_line
+    assert f"(ANONYMOUS): it requires a user and a password: {said}" in first_line
 
 
 async def test_an_unauthorized_open_bars_that_member_after_a_loss(api: API) -> None:

@@ -1,4 +1,4 @@
-"""What attempts found: one line for each endpoint, however many attempts there were."""
+"""The summary of failed attempts has one line for each endpoint, however many attempts there were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default strategy: what each member answered decides when it is dialled again."""
+"""The default backoff strategy: the last answer of a member decides when it is dialled again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FORCED = closes("amqp:connection:forced")
 def lost(
     world: World, members: int = 1, *, until: float = 60.0, seed: int = 0, policy: Policy = FOR_EVER
 ) -> Factory:
-    """One connection that lost the first member at time 0, in a cluster that gives no hints."""
+    """Run one connection that lost the first member at time 0, in a cluster that gives no hints."""
     factory = Factory(world, E[:members], policy=policy, seed=seed)
     factory.topology = update(factory.topology, Claimed(E[0], None, None, 0))
     factory.topology = update(factory.topology, PrimaryLost(E[0], 0))
@@ -52,7 +52,7 @@ def lost(
 
 
 def times(factory: Factory, where: Endpoint) -> list[float]:
-    """When it was dialled."""
+    """Return the times at which an endpoint was dialled."""
     return [when for when, endpoint in factory.dials() if endpoint == where]
 
 
@@ -86,18 +86,18 @@ class TestTheFirstRounds:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_a_broker_that_is_alive_has_its_client_back_at_once(self, seed: int) -> None:
-        """Only the connection broke."""
+        """Only the connection broke; the broker is alive."""
         assert lost({E[0]: Serves()}, seed=seed).now <= 0.1 + 0.01
 
     def test_after_the_first_round_a_fleet_is_spread_over_a_whole_poll(self) -> None:
-        """Evenly from 0.4 to 0.96 s after the first dial."""
+        """The second dials are spread evenly, from 0.4 to 0.96 s after the first."""
         spread = [gaps(times(lost({E[0]: Fails()}, seed=seed, until=2.0), E[0]))[0] for seed in range(400)]
         assert 0.4 <= min(spread) < 0.41
         assert 0.94 < max(spread) <= 0.96
         assert sum(spread) / len(spread) == pytest.approx(0.68, abs=0.03)
 
     def test_a_silent_member_is_left_after_a_stagger_and_dialled_again_at_a_time_of_its_own(self) -> None:
-        """The kernels of a fleet would otherwise repeat their SYNs together."""
+        """Otherwise the kernels of all clients would repeat their SYNs at the same time."""
         factory = lost({}, until=1.2)
         first, second = times(factory, E[0])
         assert factory.of_type(Abandon)[0].kind is FailureReason.TIMED_OUT
@@ -106,7 +106,7 @@ class TestTheFirstRounds:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_failover_every_four_seconds_has_the_delays_of_the_first(seed: int) -> None:
-    """Two members serve in turn; the former primary's port is closed."""
+    """Two members serve in turn; the port of the former primary is closed."""
 
     def member(place: int, now: float) -> Behaviour:
         left = 4 - now % 4 - 0.01
@@ -122,10 +122,10 @@ def test_a_failover_every_four_seconds_has_the_delays_of_the_first(seed: int) ->
 
 
 class TestRefusals:
-    """The client stays near."""
+    """The client keeps polling members that refuse."""
 
     def test_one_address_is_polled_every_second_when_the_outage_is_long(self) -> None:
-        """After ten rounds, of which the first two are those of a loss."""
+        """The longer period begins after ten rounds; the first two of them follow other rules."""
         polls = gaps(times(lost({E[0]: Fails()}), E[0]))[1:]
         assert len(polls) > 50
         assert all(0.5 <= poll <= 0.57 for poll in polls[:9])
@@ -133,7 +133,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("seed", range(5))
     def test_each_of_two_that_refuse_is_polled_nearly_twice_a_second(self, seed: int) -> None:
-        """A pair of Artemis while its backup takes over."""
+        """A pair of Artemis brokers while the backup takes over."""
         factory = lost({E[0]: Fails(), E[1]: Fails()}, 2, until=20.0, seed=seed)
         for member in E[:2]:
             polls = gaps(times(factory, member))[1:]
@@ -145,7 +145,7 @@ class TestRefusals:
     def test_each_of_several_is_polled_so_often_that_its_primary_is_found_soon(
         self, answer: Fails, seed: int
     ) -> None:
-        """The second of three serves after 7 s."""
+        """The second of three members serves after 7 s."""
         world: World = {E[0]: Fails(), E[1]: lambda now: answer if now < 7 else Serves(), E[2]: FORCED}
         factory = lost(world, 3, seed=seed)
         assert 7.0 <= factory.dials()[-1][0] <= 7.6
@@ -153,7 +153,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_a_round_dials_passive_members_first(self, seed: int) -> None:
-        """Those that spoke AMQP come before those that refuse, when the rounds have found their period."""
+        """After the first rounds, members that answered by AMQP precede members that refuse TCP."""
         factory = lost({E[0]: Fails(), E[1]: FORCED, E[2]: FORCED}, 3, seed=seed, until=20.0)
         dialled = [endpoint for when, endpoint in factory.dials() if when > 2.5]
         dialled = dialled[dialled.index(E[1]) :]
@@ -161,7 +161,7 @@ class TestRefusals:
         assert dialled == [(E[1], E[2], E[0])[place % 3] for place in range(len(dialled))]
 
     def test_the_polls_of_a_full_member_fill_its_period(self) -> None:
-        """A passive member is promoted, and its backlog resets: clients in step would leave it idle."""
+        """A promoted member refuses with a full backlog: if all clients dialled in step, it would idle."""
         promoted = partial(lambda now: FORCED if now < 3 else Fails())
         world: World = {E[0]: Fails(), E[1]: promoted, E[2]: FORCED}
         dials = [times(lost(world, 3, seed=seed, until=6.0), E[1]) for seed in range(200)]
@@ -171,15 +171,15 @@ class TestRefusals:
 
     @pytest.mark.parametrize("seed", range(5))
     def test_a_passive_member_that_answers_late_holds_the_others_for_a_full_period(self, seed: int) -> None:
-        """Broker-J on a busy machine: TCP connects, and the Close comes after half a second."""
+        """Broker-J on a busy machine: TCP connects, and the Close arrives after half a second."""
         late = replace(FORCED, after=0.5, tcp=0.001)
         factory = lost({E[0]: Fails(), E[1]: late, E[2]: late}, 3, until=20.0, seed=seed)
         for member in E[:3]:
-            # Its row, the rest of a round of both late members, and the pause after it.
+            # Its period, the rest of a round with both late members, and the pause after it.
             assert max(gaps(times(factory, member))[1:]) < 1.8 + 0.75 + 0.56
 
     def test_others_are_dialled_at_once_when_a_full_member_is_passive_again(self) -> None:
-        """It has lost an election: another one may be promoted."""
+        """The member has lost an election, so another one may be promoted."""
 
         def full(now: float) -> Behaviour:
             return Fails() if 3 <= now < 6 else FORCED
@@ -192,7 +192,7 @@ class TestRefusals:
     @pytest.mark.parametrize("stagger", [0.25, 1.0])
     @pytest.mark.parametrize("seed", range(10))
     def test_failures_in_a_row_count_whatever_the_stagger(self, stagger: float, seed: int) -> None:
-        """A far network needs a SYN that is kept, and an overloaded member longer and longer pauses."""
+        """A distant member needs a SYN that is kept for long, and an overloaded member ever longer pauses."""
         policy = replace(FOR_EVER, stagger=stagger)
         silent = lost({E[0]: BlackHole()}, policy=policy, until=20.0, seed=seed)
         assert any("within 3.9 s" in each for each in kept(silent))
@@ -201,14 +201,14 @@ class TestRefusals:
 
     @pytest.mark.parametrize("seed", range(5))
     def test_the_time_that_members_take_to_answer_does_not_make_the_period_longer(self, seed: int) -> None:
-        """Three nodes of Broker-J during an election: TCP connects, and the Close comes after 150 ms."""
+        """Three nodes of Broker-J during an election: TCP connects, and the Close arrives after 150 ms."""
         late = replace(FORCED, after=0.15, tcp=0.001)
         factory = lost(dict.fromkeys(E[:3], late), 3, until=20.0, seed=seed)
         for member in E[:3]:
             assert max(gaps(times(factory, member))[1:]) <= 0.62
 
     def test_an_address_that_dns_finds_meanwhile_is_dialled_at_once(self) -> None:
-        """The pause between two rounds ends."""
+        """The new address ends the pause between two rounds."""
         name = Endpoint("broker.example.com", 5672)
         factory = Factory({E[0]: Fails(), E[1]: Serves()}, [name], policy=Policy(backoff_base=5.0))
         factory.topology = update(factory.topology, Resolved(name, (E[0],)))
@@ -231,7 +231,7 @@ class TestRefusals:
         assert len(times(factory, E[0])) >= 2
 
     def test_a_first_connect_waits_for_the_names(self) -> None:
-        """What every member refuses is known when all names are."""
+        """A refusal by every member is known only when all names are resolved."""
         name = Endpoint("broker.example.com", 5672)
         missing = closes("amqp:not-found")
         factory = Factory({E[0]: Serves(), E[1]: missing}, [name, E[1]], names={name: (5.0, (E[0],))})
@@ -241,7 +241,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("count", [50])
     def test_many_new_addresses_are_dialled_once_each_in_a_round(self, count: int) -> None:
-        """One before, fifty after it."""
+        """DNS returns one address before the round, and fifty later."""
         name = Endpoint("broker.example.com", 5672)
         many = tuple(Endpoint(f"10.1.0.{number}", 5672) for number in range(count))
         factory = Factory(
@@ -254,15 +254,15 @@ class TestRefusals:
 
 
 def kept(factory: Factory) -> list[str]:
-    """How the attempts at silent members ended."""
+    """Return the details of the attempts that timed out at silent members."""
     return [each.detail for each in factory.of_type(Abandon) if each.kind is FailureReason.TIMED_OUT]
 
 
 class TestSilence:
-    """Each SYN comes at a time of the client, and every third is for a network that is slow."""
+    """The client chooses the time of each SYN, and keeps every third SYN longer for slow networks."""
 
     def test_every_third_syn_is_kept_longer(self) -> None:
-        """Of one address: one SYN a second, by the client or its kernel."""
+        """With one address, about one SYN a second is sent, by the client or by its kernel."""
         factory = lost({}, until=60)
         seconds = [detail.split(" s:")[0].rpartition(" ")[2] for detail in kept(factory)[1:]]
         assert seconds[:6] == ["0.85", "0.85", "3.9", "0.85", "0.85", "3.9"]
@@ -274,21 +274,21 @@ class TestSilence:
         assert "within 2 s" in kept(factory)[3]
 
     def test_a_dead_host_is_dialled_less_often_while_others_answer(self) -> None:
-        """Every 3 to 4 s, and after a SYN that was kept for longer by as much more."""
+        """Every 3 to 4 s; the next dial after a SYN that was kept longer is later by as much."""
         factory = lost({E[1]: FORCED}, 2, until=60)
         polls = gaps(times(factory, E[0]))[1:]
         assert all(3.0 <= poll <= 4.0 + 0.56 or 6.0 <= poll <= 7.0 + 0.56 for poll in polls)
         assert any(poll > 5 for poll in polls)
 
     def test_the_other_members_are_dialled_meanwhile(self) -> None:
-        """The host of the lost one is dead."""
+        """The host of the lost member is dead."""
         world: World = {E[1]: lambda now: FORCED if now < 9 else Serves(), E[2]: FORCED}
         factory = lost(world, 3)
         assert 9.0 <= factory.dials()[-1][0] <= 9.6
 
     @pytest.mark.parametrize("seed", range(5))
     def test_a_backlog_that_fills_up_gets_the_next_syn_before_the_kernel_repeats_it(self, seed: int) -> None:
-        """One address refuses, and is silent from the second second on."""
+        """One address refuses at first, and is silent from the time of 2 s on."""
         world: World = {E[0]: lambda now: Fails() if now < 2 else BlackHole()}
         dials = [when for when in times(lost(world, seed=seed, until=60), E[0]) if when >= 2]
         assert 0.9 <= gaps(dials)[0] <= 1.01
@@ -309,14 +309,14 @@ class TestSilence:
 
     @pytest.mark.parametrize("seed", range(5))
     def test_a_member_that_is_late_holds_the_others_for_a_full_period_at_most(self, seed: int) -> None:
-        """It may be the new primary, with a hundred clients before this one.  It closes after 0.8 s."""
+        """The late member closes after 0.8 s.  A new primary that serves a hundred clients looks the same."""
         late = replace(FORCED, after=0.8, tcp=0.001)
         world: World = {E[0]: Fails(), E[1]: lambda now: FORCED if now < 3 else late, E[2]: FORCED}
         polls = gaps(times(lost(world, 3, seed=seed, until=20), E[2]))[1:]
-        assert max(polls) <= 1.8 + 0.56 + 0.25  # and a poll, and a stagger of its round
+        assert max(polls) <= 1.8 + 0.56 + 0.25  # Plus a poll and a stagger of its round.
 
     def test_the_syn_of_a_lone_member_survives_until_it_answers(self) -> None:
-        """A slow line: connected after half a second, usable after one."""
+        """On a slow network the session is usable after one second."""
         factory = lost({E[0]: Serves(after=1.0)})
         assert factory.of_type(Found)
 
@@ -325,7 +325,7 @@ class TestSilence:
     def test_a_primary_that_answered_before_and_is_far_away_now_is_reached(
         self, members: int, seed: int
     ) -> None:
-        """Its traffic goes over another line: a SYN that is closed after 0.85 s never connects."""
+        """Traffic takes a longer route now: a SYN that is closed after 0.85 s never connects."""
         far = Serves(tcp=1.2, after=4.8)
         world: World = {E[0]: lambda now: FORCED if now < 3 else far, E[1]: FORCED, E[2]: FORCED}
         factory = lost(world, members, seed=seed)
@@ -335,20 +335,20 @@ class TestSilence:
     @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("answer", [FORCED, Fails(), lambda now: FORCED if now < 1.5 else Fails()])
     def test_a_primary_that_is_more_than_a_second_away_is_reached(self, answer: Script, seed: int) -> None:
-        """Only the connection broke; the backup is near.  Its answers must not make every SYN too short."""
+        """Only the connection broke.  The answers of the near backup must not shorten every SYN."""
         factory = lost({E[0]: Serves(tcp=1.2, after=4.8), E[1]: answer}, 2, seed=seed)
         assert factory.of_type(Found)
         assert factory.dials()[-1][0] <= 30
 
 
 class TestOverload:
-    """Alive, and too busy."""
+    """Members that are alive, but too busy."""
 
     @pytest.mark.parametrize(
         "answer", [closes(), Fails(Failure(kind=FailureReason.ENDED)), closes(RESOURCE_LIMIT)]
     )
     def test_the_pauses_grow_to_the_longest(self, answer: Fails) -> None:
-        """Full jitter: ten minutes at a ceiling of ten seconds."""
+        """Ten minutes of full jitter, with a ceiling of ten seconds."""
         polls = times(lost({E[0]: answer}, until=600), E[0])
         assert len(polls) < 180
         assert max(gaps(polls)) > 8
@@ -359,12 +359,12 @@ class TestOverload:
 
 
 def test_a_member_that_redirects_to_ever_new_ports_does_not_make_the_client_grow() -> None:
-    """An hour of an outage, with another target in each round."""
+    """An outage of an hour, with another target in each round."""
     ports = iter(range(10_000, 65_000))
     targets = (Endpoint(E[0].host, port) for port in ports)
 
     class Redirecting(dict[Endpoint, Script]):
-        """Every target refuses."""
+        """A world in which the first member redirects and every target refuses."""
 
         def get(self, where: Endpoint, default: object = None) -> Script:  # type: ignore[override]
             del default
@@ -380,7 +380,7 @@ def test_a_member_that_redirects_to_ever_new_ports_does_not_make_the_client_grow
 
 
 class TestHints:
-    """Members of the pair: nothing is slower than with full jitter."""
+    """Members that give hints: the client is never slower than with full jitter."""
 
     def test_a_passive_member_is_asked_to_park_the_client_soon(self) -> None:
         for seed in range(20):
@@ -395,7 +395,7 @@ class TestHints:
     def test_a_member_that_was_not_due_in_the_round_that_parked_the_client_is_dialled_when_it_is(
         self, seed: int
     ) -> None:
-        """It was overloaded.  The search waits for the parked attempt, and sleeps until it is due."""
+        """The member was overloaded.  The search waits for the parked attempt until the member is due."""
         world: World = {E[0]: lambda now: closes() if now < 0.3 else Serves(), E[1]: Parks(FORCED)}
         factory = lost(world, 2, seed=seed)
         assert factory.of_type(Found)
@@ -427,7 +427,7 @@ LIVES = st.lists(st.tuples(st.sampled_from([0.05, 0.3, 1.0, 3.0]), ANSWERS), min
 
 
 def script(life: list[tuple[float, Behaviour]]) -> list[tuple[float, Behaviour]]:
-    """The answers, each from when on."""
+    """Return the answers of a member, each with the time from which it holds."""
     starts, now = [], 0.0
     for seconds, answer in life:
         starts.append((now, answer))
@@ -436,7 +436,7 @@ def script(life: list[tuple[float, Behaviour]]) -> list[tuple[float, Behaviour]]
 
 
 def bound(factory: Factory) -> None:
-    """At most two SYNs a second at one address, and never two within 0.4 s; repeats by the kernel count."""
+    """Check that one address gets at most two SYNs a second and never two within 0.4 s, repeats included."""
     for where in {endpoint for _, endpoint in factory.dials()}:
         syns = sorted(sent(factory, where))
         assert all(gap >= 0.4 - 1e-9 for gap in gaps(syns)), (where, syns)
@@ -444,7 +444,7 @@ def bound(factory: Factory) -> None:
 
 
 def sent(factory: Factory, where: Endpoint) -> list[float]:
-    """The SYNs of all dials at one address; those of dials that nobody answers are repeated."""
+    """Return the times of the SYNs to one address, with the repeats of the kernel for unanswered dials."""
     found: list[float] = []
     for step in factory.trace:
         if isinstance(step.decision, Dial) and step.decision.endpoint == where:
@@ -472,7 +472,7 @@ def test_whatever_members_answer_two_syns_a_second_are_the_most(
     max_dials: int,
     attempt_timeout: float,
 ) -> None:
-    """They alternate, redirect in circles and hang; several connections look for a primary at once."""
+    """Members change their answers, redirect in circles and hang while several connections search."""
     policy = replace(FOR_EVER, max_dials=max_dials, attempt_timeout=attempt_timeout)
     world: World = {E[place]: player(script(life)) for place, life in enumerate(lives)}
     factory = Factory(world, E[: len(lives)], policy=policy, seed=seed)
@@ -492,7 +492,7 @@ def test_whatever_members_answer_two_syns_a_second_are_the_most(
 def test_a_member_that_refused_is_dialled_soon_after_it_accepts(
     lives: list[list[tuple[float, Behaviour]]], place: int, seed: int, at: float
 ) -> None:
-    """Whatever the others do; it refused before, and never spoke.  Beside a full one it rests for a while."""
+    """The others do anything.  The primary never spoke AMQP: beside a full member it is polled rarely."""
     primary = E[place % len(lives)]
     world: World = {E[each]: player(script(life)) for each, life in enumerate(lives)}
     world = {**world, primary: lambda now: Fails() if now < at else Serves()}
@@ -505,13 +505,13 @@ def test_a_member_that_refused_is_dialled_soon_after_it_accepts(
 
 
 def may_be_full(life: list[tuple[float, Behaviour]]) -> bool:
-    """Whether it speaks AMQP at times, and refuses or is silent at others."""
+    """Return whether a member with this script answers by AMQP at times, and not at other times."""
     spoke = [isinstance(answer, Fails) and answer.failure is not REFUSED for _, answer in life]
     return len(set(spoke)) > 1
 
 
 def player(starts: list[tuple[float, Behaviour]]) -> Callable[[float], Behaviour]:
-    """What a member with this script does at a time; it begins anew after its end."""
+    """Return the behaviour of a member that repeats this script for ever."""
     length = starts[-1][0] + 1.0
 
     def answer(now: float) -> Behaviour:
@@ -536,7 +536,7 @@ PLACES_OF: dict[str, tuple[World, int]] = {
 
 @pytest.mark.parametrize("world", PLACES_OF)
 def test_a_pause_that_was_drawn_lies_evenly_between_the_bounds_that_it_says(world: str) -> None:
-    """scipy is the judge; a pause that something else decided says so."""
+    """The Kolmogorov-Smirnov test of scipy decides.  A pause without a floor was not drawn."""
     waits = [
         wait for seed in range(150) for wait in lost(*PLACES_OF[world], until=6.0, seed=seed).of_type(BackOff)
     ]

@@ -1,4 +1,4 @@
-"""Rules 1 to 3 of discovery: rounds and delays, deadlines and staggering, what is usable."""
+"""Rules 1 to 3 of discovery: rounds and their delays, deadlines and staggering, usable sessions."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from .virtual import (
 
 
 class TestRule1TheListInTurn:
-    """No delay within a round, a jittered one between rounds."""
+    """No delay within a round, and a jittered delay between rounds."""
 
     def test_the_first_attempt_is_made_at_once(self) -> None:
-        """And a primary that answers is found in one attempt."""
+        """If that member is the primary, one attempt is enough."""
         factory = ran({E[0]: Serves()}, 1)
         assert factory.dials() == [(0.0, E[0])]
         assert factory.trace[-1].decision == Found(1)
@@ -50,7 +50,6 @@ class TestRule1TheListInTurn:
         assert [when for when, _ in factory.dials()] == pytest.approx([0, 0.001, 0.002, 0.003])
 
     def test_rounds_are_apart_by_a_growing_jittered_delay(self) -> None:
-        """Each delay is announced once."""
         policy = Policy(startup_deadline=20, backoff_strategy="full")
         factory = ran({E[0]: Fails(), E[1]: Fails()}, 2, policy)
         waits = factory.of_type(BackOff)
@@ -80,17 +79,17 @@ class TestRule1TheListInTurn:
     def test_a_member_that_did_not_stay_usable_is_the_last_to_be_dialled(
         self, lost: int, order: list[int]
     ) -> None:
-        """It would keep the others from their turn."""
+        """Dialled first, such a member would delay the attempts at all others."""
         topology = Topology(seeds=tuple(E[:3]))
         assert first_round(search(first=False, unstable=E[lost]), topology) == order
 
     def test_nor_does_it_matter_when_it_is_no_member_any_more(self) -> None:
-        """Its name has another address now."""
+        """The name of the unstable member has a new address now."""
         topology = Topology(seeds=tuple(E[:2]))
         assert first_round(search(first=False, unstable=E[5]), topology) == [0, 1]
 
     def test_the_largest_retry_after_of_a_round_decides_over_its_delay(self) -> None:
-        """The server knows when it can take this client."""
+        """Only the server knows when it can accept this client."""
         factory = ran({E[0]: closes(retry_after=2.0), E[1]: closes(retry_after=3.0)}, 2, until=3.2)
         wait = factory.of_type(BackOff)[0]
         assert wait.delay.retry_after == 3.0
@@ -98,7 +97,7 @@ class TestRule1TheListInTurn:
         assert dialled(factory) == [0, 1, 0, 1]
 
     def test_an_open_and_drop_peer_makes_no_hot_loop(self) -> None:
-        """At most ten connections in three seconds, and fewer and fewer, until one is stable."""
+        """At most ten connections in three seconds, at a falling rate, until one connection is stable."""
         rates = []
         for seed in range(300):
             factory = Factory({E[0]: Serves(after=0.0, drops_after=0.0)}, E[:1], seed=seed)
@@ -111,22 +110,22 @@ class TestRule1TheListInTurn:
         assert first > 2 * second > 2 * last
 
     def test_a_stable_connection_starts_over_with_the_first_ceiling(self) -> None:
-        """Usable for six seconds at a time: every loss is a new incident."""
+        """Each connection is usable for six seconds, so every loss is a new incident."""
         factory = ran({E[0]: Serves(drops_after=6.0)}, 1)
         assert {wait.delay.base for wait in factory.of_type(BackOff)} == {0.1}
 
 
 class TestRule2OneDeadlineAndStaggering:
-    """Hanging attempts do not hold up the others."""
+    """Hanging attempts do not delay the others."""
 
     def test_three_black_holes_cost_three_staggers(self) -> None:
-        """The fourth member is dialled beside them."""
+        """The search dials the fourth member while the three attempts hang."""
         factory = ran({E[3]: Serves()}, 4)
         assert factory.trace[-1].decision == Found(4)
         assert factory.now == pytest.approx(3 * 0.25 + 0.01)
 
     def test_a_long_list_of_black_holes_is_walked_in_steps_of_stagger(self) -> None:
-        """The oldest frees its dial for the next, four at a time."""
+        """At most four attempts are pending: the oldest one frees its dial for the next."""
         factory = ran({E[20]: Serves()}, 21)
         assert [when for when, _ in factory.dials()] == pytest.approx([0.25 * n for n in range(21)])
         assert [a.attempt for a in factory.of_type(Abandon) if a.kind is FailureReason.DISPLACED] == list(
@@ -135,14 +134,14 @@ class TestRule2OneDeadlineAndStaggering:
         assert factory.trace[-1].decision == Found(21)
 
     def test_an_attempt_with_tcp_does_not_make_room(self) -> None:
-        """A member that is slow to authenticate keeps its place; the younger one goes."""
+        """A member that is slow to authenticate keeps its dial; the search abandons one without TCP."""
         policy = Policy(max_dials=2)
         factory = ran({E[0]: BlackHole(tcp=0.01), E[3]: Serves()}, 4, policy)
         displaced = [a.attempt for a in factory.of_type(Abandon) if a.kind is FailureReason.DISPLACED]
         assert displaced == [2, 3]
 
     def test_when_nobody_can_make_room_the_search_waits_for_a_deadline(self) -> None:
-        """All dials are held by members that accept and stay silent."""
+        """Members that accept TCP and stay silent hold all dials."""
         policy = Policy(max_dials=2, attempt_timeout=5)
         factory = ran({E[0]: BlackHole(tcp=0.01), E[1]: BlackHole(tcp=0.01), E[2]: Serves()}, 3, policy)
         assert [when for when, _ in factory.dials()] == pytest.approx([0, 0.25, 5.0])
@@ -158,7 +157,7 @@ class TestRule2OneDeadlineAndStaggering:
         assert phase in order.detail
 
     def test_a_failure_lets_the_next_be_dialled_at_once(self) -> None:
-        """The stagger is for silence only."""
+        """The stagger is for silent members only."""
         factory = ran({E[1]: Fails(after=0.01), E[2]: Serves()}, 3)
         assert [when for when, _ in factory.dials()] == pytest.approx([0, 0.25, 0.26])
 
@@ -169,20 +168,19 @@ class TestRule2OneDeadlineAndStaggering:
         assert [(a.attempt, a.kind) for a in factory.of_type(Abandon)] == [(1, FailureReason.LOST_RACE)]
 
     def test_a_hanging_attempt_does_not_hold_up_the_next_round(self) -> None:
-        """The other member is dialled again, the hanging attempt stays pending."""
+        """The search dials the other member again, and the hanging attempt stays pending."""
         factory = ran({E[0]: BlackHole(tcp=0.01), E[1]: lambda now: Fails() if now < 2 else Serves()}, 2)
         assert factory.now < 10
         assert dialled(factory).count(0) == 1
         assert dialled(factory).count(1) > 2
 
     def test_when_all_members_hang_their_deadlines_are_waited_for(self) -> None:
-        """There is nobody else to ask."""
         factory = ran({}, 2, until=7.0)
         assert dialled(factory) == [0, 1]
         assert factory.of_type(BackOff) == []
 
     def test_addresses_that_are_found_during_a_round_are_dialled_in_it(self) -> None:
-        """The resolver takes half a second; meanwhile the literal seed is tried."""
+        """The resolver takes half a second; meanwhile the search tries the literal seed."""
         name = Endpoint("broker.example.com", 5672)
         factory = Factory({E[0]: Fails(), E[1]: Serves()}, [name, E[0]], names={name: (0.5, (E[1],))})
         factory.connect()
@@ -191,7 +189,7 @@ class TestRule2OneDeadlineAndStaggering:
         assert len(factory.of_type(StartRound)) == 1
 
     def test_a_moved_name_is_followed_in_the_same_round(self) -> None:
-        """All old addresses are dialled before the new answer is there, and the new ones after it."""
+        """The search dials all old addresses before the new answer arrives, and the new ones afterwards."""
         name = Endpoint("broker.example.com", 5672)
         names = {name: (0.1, (E[2], E[3]))}
         world: World = {E[0]: Fails(), E[1]: Fails(), E[2]: Fails(), E[3]: Serves()}
@@ -212,7 +210,7 @@ class TestRule2OneDeadlineAndStaggering:
         assert "no address is known" in verdict(factory).detail
 
     def test_a_search_without_room_waits_for_it(self) -> None:
-        """The dials of the factory are taken by others."""
+        """Other searches hold all dials of the factory."""
         crowded = search()
         topology = Topology(seeds=(E[0],))
         assert crowded.next(0.0, topology, free_dials=0) == StartRound(1)
@@ -220,7 +218,7 @@ class TestRule2OneDeadlineAndStaggering:
         assert crowded.next(1.0, topology, free_dials=1) == Dial(1, E[0])
 
     def test_at_the_cap_of_the_factory_an_own_attempt_makes_room_once_a_stagger(self) -> None:
-        """Should another search take the dial, the search does not give away all it has at once."""
+        """If another search takes the freed dial, this one must not free all its dials at once."""
         crowded = search()
         topology = Topology(seeds=tuple(E[:5]))
         crowded.next(0.0, topology)
@@ -234,10 +232,10 @@ class TestRule2OneDeadlineAndStaggering:
 
 
 class TestRule3Usable:
-    """A stale primary is none."""
+    """A stale primary is not usable."""
 
     def test_an_old_generation_is_a_failure_and_the_new_primary_is_found(self) -> None:
-        """The old primary woke up and still thinks that it is one."""
+        """The former primary was suspended, and still claims to be the primary."""
         world: World = {E[0]: Serves(generation=4, cluster="x"), E[1]: Serves(generation=5, cluster="x")}
         factory = Factory(world, E[:2])
         factory.topology = update(factory.topology, Claimed(E[9], 5, "x", 0))
@@ -248,7 +246,7 @@ class TestRule3Usable:
         assert factory.topology.primary == E[1]
 
     def test_of_two_claims_in_one_instant_the_higher_generation_wins(self) -> None:
-        """Even though the topology has seen neither."""
+        """This holds even if the topology has seen neither claim."""
         race = search(Policy(stagger=0.1))
         topology = Topology(seeds=(E[0], E[1]))
         race.next(0.0, topology)

@@ -1,4 +1,4 @@
-"""Refused credentials and wrong certificates after a loss: the primary had none of them (rule 6)."""
+"""Refused credentials and wrong certificates after a loss, which the primary did not refuse (rule 6)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ wrong = pytest.mark.parametrize(("failure", "reason"), WRONG, ids=["password", "
 
 
 def lost(world: World, members: int = 2, *, until: float = 400.0, **options: object) -> Factory:
-    """One connection that was just lost, in this world, without a deadline."""
+    """Run one connection that was just lost, in this world, without a deadline."""
     factory = Factory(world, E[:members], policy=Policy(**options))  # type: ignore[arg-type]
     factory.connect(first=False)
     factory.run(until)
@@ -47,7 +47,7 @@ def lost(world: World, members: int = 2, *, until: float = 400.0, **options: obj
 def test_a_primary_that_starts_again_is_waited_for(
     failure: Failure, reason: GiveUpReason, away: Fails | BlackHole, seconds: float
 ) -> None:
-    """The other member has refused this client for weeks, and nobody noticed."""
+    """The other member has refused this client for weeks, unnoticed."""
     world: World = {E[0]: Fails(failure), E[1]: lambda now: away if now < seconds else Serves()}
     factory = lost(world)
     assert factory.of_type(Found)
@@ -68,7 +68,7 @@ def test_every_member_that_refuses_is_the_answer_at_once(failure: Failure, reaso
 def test_the_answer_is_final_when_the_others_do_not_serve_for_so_long(
     failure: Failure, reason: GiveUpReason, seconds: float
 ) -> None:
-    """The password was changed, and the other member is gone for good."""
+    """The password was changed, and the other member never comes back."""
     factory = lost({E[0]: Fails(failure), E[1]: Fails(REFUSED)}, refusal_timeout=seconds)
     end = verdict(factory)
     assert end.reason is reason
@@ -78,7 +78,7 @@ def test_the_answer_is_final_when_the_others_do_not_serve_for_so_long(
 
 
 def test_without_a_refusal_timeout_the_deadline_ends_it_and_says_why() -> None:
-    """In its text; the attempts are listed as ever."""
+    """The text of the error has the reason; its list of attempts is complete."""
     world: World = {E[0]: Fails(WRONG_PASSWORD), E[1]: Fails(REFUSED)}
     assert not lost(world, refusal_timeout=None).of_type(GiveUp)
     factory = lost(world, refusal_timeout=None, deadline=90)
@@ -87,7 +87,7 @@ def test_without_a_refusal_timeout_the_deadline_ends_it_and_says_why() -> None:
 
 
 def test_the_members_of_the_second_site_still_get_their_turn() -> None:
-    """Whose users are others, perhaps."""
+    """The second site may have other users."""
     policy = Policy(dr=("b",), dr_after=30.0)
     made = Factory({E[0]: Fails(WRONG_PASSWORD), E[10]: Serves()}, E[:1], policy=policy)
     made.topology = replace(made.topology, dr=(E[10],))
@@ -97,7 +97,7 @@ def test_the_members_of_the_second_site_still_get_their_turn() -> None:
 
 
 def test_the_first_connect_ends_with_the_round() -> None:
-    """Somebody looks, and a wrong password is the likeliest reason."""
+    """A user probably watches the first connect, and a wrong password is the most likely reason."""
     factory = Factory({E[0]: Fails(WRONG_PASSWORD), E[1]: Fails(REFUSED)}, E[:2])
     factory.connect()
     factory.run()
@@ -106,7 +106,7 @@ def test_the_first_connect_ends_with_the_round() -> None:
 
 
 def test_the_connections_of_a_factory_give_up_together() -> None:
-    """Each asks the member once, and none waits a minute after the one before."""
+    """Each connection tries the member once, and they do not wait a minute one after the other."""
     factory = Factory({E[0]: Fails(WRONG_PASSWORD), E[1]: Fails(REFUSED)}, E[:2])
     for number in range(10):
         factory.connect(str(number), first=False)
@@ -127,7 +127,7 @@ backups = pytest.mark.parametrize("other", [PASSIVE, Parks(PASSIVE)], ids=["refu
     ids=["refuses", "parks"],
 )
 def test_a_password_that_a_function_returns_later_is_tried(other: Fails | Parks) -> None:
-    """The new primary knows it already, and the function does not; the other member waits for its turn."""
+    """The new primary has the new password before the function returns it; the other member is passive."""
     world: World = {E[0]: lambda now: Fails(UNCHANGED) if now < 20.0 else Serves(), E[1]: other}
     factory = lost(world)
     assert factory.of_type(Found)

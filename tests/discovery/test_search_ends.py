@@ -1,4 +1,4 @@
-"""Rules 7 and 8 of discovery: giving up, and the connections of a factory together."""
+"""Rules 7 and 8 of discovery: the end of a search, and searches that share a factory."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from .virtual import (
 
 
 class TestRule7GivingUp:
-    """Deadlines and counts."""
+    """Deadlines, and the limit on attempts."""
 
     @pytest.mark.parametrize("world", [{}, {E[0]: Fails(), E[1]: Fails()}], ids=["hanging", "refusing"])
     def test_the_startup_deadline_ends_the_first_connect(self, world: World) -> None:
-        """To the moment, with every attempt listed and nothing left pending."""
+        """At exactly that time, with every attempt in the error and none pending."""
         factory = ran(world, 2, Policy(startup_deadline=7, attempt_timeout=3))
         end = verdict(factory)
         assert (end.reason, factory.now) == (GiveUpReason.DEADLINE, 7.0)
@@ -51,7 +51,6 @@ class TestRule7GivingUp:
         )
 
     def test_without_a_deadline_a_later_search_goes_on(self) -> None:
-        """The startup deadline is for the first connect only."""
         factory = Factory({E[0]: Fails()}, E[:1])
         factory.connect(first=False)
         factory.run(until=300)
@@ -59,18 +58,18 @@ class TestRule7GivingUp:
         assert len(factory.dials()) > 30
 
     def test_a_wait_never_outlasts_the_deadline(self) -> None:
-        """Not even for a ``retry_after``."""
+        """Not even a ``retry_after`` extends it."""
         factory = ran({E[0]: closes(retry_after=50.0)}, 1, Policy(startup_deadline=7))
         assert (verdict(factory).reason, factory.now) == (GiveUpReason.DEADLINE, 7.0)
 
     def test_the_number_of_attempts_is_an_end(self) -> None:
-        """Redirects count; the last attempt is waited for."""
+        """Redirects count, and the search waits for its last attempt."""
         factory = ran({E[0]: redirects(E[1]), E[1]: Fails(after=0.5)}, 3, Policy(max_attempts=3))
         assert len(factory.dials()) == 3
         assert verdict(factory).reason is GiveUpReason.MAX_ATTEMPTS
 
     def test_a_search_without_a_dial_says_that(self) -> None:
-        """And whether another one searched meanwhile, or has all dials of the factory."""
+        """The error also names the cause: another search was the owner, or other searches held all dials."""
         topology, deadline = Topology(seeds=(E[0],)), Policy().startup_deadline
         assert deadline is not None
         waiting, following, dialling = search(), search(), search()
@@ -103,11 +102,11 @@ class TestRule7GivingUp:
         assert "1 attempts in 60 s; it waits for one of the 4 dials of its factory (max_dials)" in end.detail
 
     def test_an_empty_seed_list_is_an_end(self) -> None:
-        """Nothing could ever bring a candidate."""
+        """No event could ever add a candidate."""
         assert verdict(ran({}, 0)).reason is GiveUpReason.NO_ENDPOINTS
 
     def test_the_end_stays_the_end(self) -> None:
-        """Whatever the driver reports afterwards."""
+        """The search ignores later facts."""
         done = search()
         topology = Topology(seeds=(E[0], E[1]))
         done.next(0.0, topology)
@@ -120,7 +119,7 @@ class TestRule7GivingUp:
         assert done.history == ()
 
     def test_facts_about_ended_and_unknown_attempts_are_ignored(self) -> None:
-        """Cancelling takes a moment, and the driver may hear of the attempt once more."""
+        """Cancelling an attempt takes a moment, so the driver may report it once more."""
         late = search()
         topology = Topology(seeds=(E[0], E[1]))
         late.next(0.0, topology)
@@ -145,10 +144,10 @@ class TestRule7GivingUp:
 
 
 class TestRule8OneSearchOwner:
-    """The connections of a factory share what they know."""
+    """The connections of a factory share their knowledge."""
 
     def test_followers_wait_for_the_leader_and_go_to_the_primary(self) -> None:
-        """Ten connections, and every passive member is asked once."""
+        """With ten connections, the factory dials every passive member once."""
         world: World = {E[0]: Fails(), E[1]: Fails(), E[2]: Serves()}
         factory = Factory(world, E[:3])
         for number in range(10):
@@ -158,7 +157,7 @@ class TestRule8OneSearchOwner:
         assert sorted(dialled(factory)) == [0, 1] + [2] * 10
 
     def test_the_factory_never_dials_more_than_the_cap_at_once(self) -> None:
-        """Ten followers go to a slow primary four at a time; the driver checks the cap at every dial."""
+        """Ten followers dial a slow primary, four at a time; the driver checks the cap at every dial."""
         factory = Factory({E[0]: Serves(after=0.2)}, E[:1], policy=Policy(max_dials=4))
         for number in range(10):
             factory.connect(str(number))
@@ -167,7 +166,7 @@ class TestRule8OneSearchOwner:
         assert factory.now == pytest.approx(4 * 0.2)
 
     def test_a_follower_waits_out_its_own_delay_after_a_loss(self) -> None:
-        """The primary is known already, but all others go there as well."""
+        """The primary is known already, but all other clients connect to it as well."""
         follower = search(first=False)
         topology = update(Topology(seeds=(E[0],)), Claimed(E[0], 1, "x", 0))
         wait = follower.next(0.0, topology, search_owner=False)
@@ -176,7 +175,7 @@ class TestRule8OneSearchOwner:
         assert follower.next(wait.until, topology, search_owner=False) == Dial(1, E[0])
 
     def test_a_follower_does_not_ask_the_same_primary_twice_without_news(self) -> None:
-        """It waits for a new version, or to become the search owner; two dials are never that close."""
+        """The follower waits for a new version or for the ownership; dials are 0.4 s apart anyway."""
         follower = search()
         topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
         assert follower.next(0.0, topology, search_owner=False) == Dial(1, E[0])
@@ -189,7 +188,7 @@ class TestRule8OneSearchOwner:
         assert follower.next(0.5, topology, search_owner=False) == Wait(60.0)
 
     def test_a_follower_leaves_redirects_to_the_leader(self) -> None:
-        """Else all connections of a factory would follow the same one; the search owner goes at once."""
+        """Otherwise all connections would follow the same redirect.  The search owner follows it at once."""
         topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
         for search_owner, expected in (
             (False, Wait(60.0)),
@@ -201,7 +200,7 @@ class TestRule8OneSearchOwner:
             assert follower.next(0.3, topology, search_owner=search_owner) == expected
 
     def test_a_new_leader_gives_the_primary_a_stagger_before_it_walks_the_list(self) -> None:
-        """The round begins during the dial that is under way, as within a round."""
+        """The round begins while that dial is pending, and treats it like one of its own."""
         follower = search()
         topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
         assert follower.next(0.0, topology, search_owner=False) == Dial(1, E[0])
@@ -210,7 +209,7 @@ class TestRule8OneSearchOwner:
         assert follower.next(0.25, topology) == Dial(2, E[1])
 
     def test_a_follower_that_becomes_the_search_owner_begins_its_round(self) -> None:
-        """The search owner has given up or was closed."""
+        """The previous search owner gave up or was closed."""
         follower = search()
         topology = Topology(seeds=(E[0],))
         assert follower.next(0.0, topology, search_owner=False) == Wait(60.0)
@@ -218,7 +217,7 @@ class TestRule8OneSearchOwner:
         assert follower.next(1.0, topology, search_owner=True) == Dial(1, E[0])
 
     def test_a_follower_honors_the_retry_after_of_the_primary(self) -> None:
-        """The primary gives it a reservation, as any other client."""
+        """The primary makes a reservation for this connection, as for any other client."""
         follower = search()
         topology = update(Topology(seeds=(E[0],)), Claimed(E[0], 1, "x", 0))
         follower.next(0.0, topology, search_owner=False)
@@ -231,7 +230,7 @@ class TestRule8OneSearchOwner:
         assert follower.next(wait.until, topology, search_owner=False) == Dial(2, E[0])
 
     def test_a_search_that_backs_off_goes_to_a_newly_known_primary_at_once(self) -> None:
-        """Another connection has found it, so that it may be dialled again so soon."""
+        """Another connection has found the primary, so its address may be dialled again so soon."""
         times = DialTimes()
         waiting = search(Policy(backoff_base=5.0), dial_times=times)
         topology = Topology(seeds=(E[0], E[1]))
@@ -246,7 +245,7 @@ class TestRule8OneSearchOwner:
         assert waiting.next(0.3, topology) == Dial(3, E[1])
 
     def test_a_retry_after_is_waited_out_even_when_the_primary_becomes_known(self) -> None:
-        """``retry_after`` says when the member takes this client."""
+        """``retry_after`` is the time at which the member accepts this client."""
         waiting = search()
         topology = Topology(seeds=(E[0],))
         waiting.next(0.0, topology)
@@ -258,7 +257,7 @@ class TestRule8OneSearchOwner:
         assert waiting.next(0.3, topology) == Wait(wait.until)
 
     def test_a_search_owner_that_flaps_does_not_restart_rounds(self) -> None:
-        """Otherwise it would bypass the delay between rounds."""
+        """Otherwise the search would bypass the delay between rounds."""
         flapping = search(Policy(startup_deadline=None))
         topology = Topology(seeds=(E[0],))
         dials = 0
@@ -271,7 +270,7 @@ class TestRule8OneSearchOwner:
 
 
 def test_no_wait_is_infinite_when_there_is_something_to_wait_for() -> None:
-    """A wait without an end is only for a search that hangs on the word of others."""
+    """Only a search that depends on facts from outside waits without a limit."""
     idle = search(Policy(startup_deadline=None))
     assert idle.next(0.0, Topology(seeds=(E[0],)), search_owner=False) == Wait(None)
     idle.next(0.0, Topology(seeds=(E[0],)))

@@ -1,4 +1,4 @@
-"""Rules 4 to 6 of discovery: redirects, passive members, and what asking again cannot mend."""
+"""Rules 4 to 6 of discovery: redirects, passive members, and failures that a retry cannot repair."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ from .virtual import (
 
 
 class TestRule4Redirects:
-    """At once, ahead of the list, and never for ever."""
+    """Redirects are followed at once, ahead of the list, but never for ever."""
 
     def test_a_redirect_goes_ahead_of_the_list(self) -> None:
-        """Without waiting for the stagger."""
+        """The search does not wait for the stagger."""
         factory = ran({E[0]: redirects(E[3]), E[3]: Serves()}, 4)
         assert [(when, where) for when, where in factory.dials()] == [(0.0, E[0]), (0.001, E[3])]
         dial = factory.of_type(Dial)[1]
         assert (dial.hops, dial.endpoint.origin) == (1, Origin.REDIRECT)
 
     def test_two_members_that_redirect_to_each_other_do_not_hide_the_primary(self) -> None:
-        """The loop is refused and the list goes on."""
+        """The search refuses the loop and continues with the list."""
         factory = ran({E[0]: redirects(E[1]), E[1]: redirects(E[0]), E[2]: Serves()}, 3)
         assert dialled(factory) == [0, 1, 2]
         assert isinstance(factory.trace[-1].decision, Found)
 
     def test_a_loop_ends_in_backoff_and_not_in_a_spin(self) -> None:
-        """Two dials a round, when there is no primary."""
+        """Two dials a round if there is no primary."""
         factory = ran({E[0]: redirects(E[1]), E[1]: redirects(E[0])}, 2, Policy(startup_deadline=30))
         rounds = len(factory.of_type(StartRound))
         assert len(factory.dials()) == 2 * rounds
@@ -73,7 +73,7 @@ class TestRule4Redirects:
         assert len(factory.dials()) == len(factory.of_type(StartRound))
 
     def test_a_chain_of_eight_is_cut_and_the_listed_primary_found(self) -> None:
-        """Five hops are followed, the sixth is not."""
+        """The search follows five hops, but not the sixth."""
         world: World = {E[n]: redirects(E[n + 1]) for n in range(10, 18)} | {E[1]: Serves()}
         factory = Factory(world, [E[10], E[1]])
         connection = factory.connect()
@@ -85,7 +85,7 @@ class TestRule4Redirects:
         assert "chain longer than 5" in looking.history[-1].failure.detail
 
     def test_a_redirect_by_name_reaches_the_known_address(self) -> None:
-        """A member that the list has by address is not dialled twice because a redirect names it."""
+        """The list has the member by address: a redirect to its name does not cause a second dial."""
         name = Endpoint("broker.example.com", 5672)
         factory = Factory(
             {E[0]: redirects(name), E[1]: Serves()}, [name, E[0]], names={name: (0.0005, (E[1],))}
@@ -96,19 +96,19 @@ class TestRule4Redirects:
         assert factory.of_type(Dial)[1].endpoint.tls_name == name.host
 
     def test_a_target_in_flight_is_not_dialled_twice(self) -> None:
-        """The primary is slow; the passive member names it meanwhile."""
+        """The primary answers slowly; meanwhile the passive member redirects to it."""
         factory = ran({E[0]: Serves(after=1.0), E[1]: redirects(E[0])}, 2)
         assert dialled(factory).count(0) == 1
         assert factory.of_type(Found) == [Found(1)]
 
     def test_a_redirect_is_newer_than_a_failure_but_only_once_a_round(self) -> None:
-        """The primary refused a moment ago, two members say that it is the one."""
+        """The primary has just refused, and two members redirect to it."""
         factory = ran({E[0]: Fails(), E[1]: redirects(E[0]), E[2]: redirects(E[0])}, 3, until=0.5)
         assert dialled(factory) == [0, 1, 2, 0]
         assert factory.dials()[-1][0] == pytest.approx(0.4), "as soon as two dials may follow each other"
 
     def test_a_redirect_does_not_override_a_retry_after(self) -> None:
-        """The primary gave a reservation; a redirect to it by others changes nothing."""
+        """The primary made a reservation; redirects of other members to it change nothing."""
         factory = ran({E[0]: closes(retry_after=3.0), E[1]: redirects(E[0])}, 2, until=2.0)
         assert dialled(factory) == [0, 1]
         assert factory.of_type(BackOff)[0].delay.retry_after == 3.0
@@ -117,12 +117,12 @@ class TestRule4Redirects:
     def test_credentials_do_not_go_to_a_foreign_target(
         self, *, credentials: bool, expected: list[int]
     ) -> None:
-        """Without credentials the redirect is harmless."""
+        """Without credentials, the redirect is harmless."""
         world: World = {E[0]: redirects(E[9]), E[9]: Serves(), E[1]: Serves()}
         assert dialled(ran(world, 2, credentials=credentials)) == expected
 
     def test_a_redirect_without_tls_is_refused_by_a_secure_connection(self) -> None:
-        """Even without credentials."""
+        """This holds even without credentials."""
         secure = replace(E[0], tls=True)
         factory = Factory(
             {secure: redirects(E[1]), E[1]: Serves()}, [secure], policy=Policy(startup_deadline=1)
@@ -133,7 +133,7 @@ class TestRule4Redirects:
         assert verdict(factory).attempts[0].failure.kind is FailureReason.REDIRECT_REFUSED
 
     def test_a_redirect_makes_room_at_the_cap_of_the_factory(self) -> None:
-        """Another search has taken the dial that the redirecting member freed."""
+        """Another search has taken the dial that became free when the member redirected."""
         crowded = search()
         topology = Topology(seeds=(E[0], E[1], E[2]))
         crowded.next(0.0, topology)
@@ -146,7 +146,7 @@ class TestRule4Redirects:
         assert crowded.next(0.3, topology, free_dials=1) == Dial(3, E[5], hops=1)
 
     def test_a_redirect_that_waits_for_room_keeps_the_round_open(self) -> None:
-        """It is dialled when a dial is free, before any delay."""
+        """The search dials the target when a dial is free, before any delay."""
         crowded = search()
         topology = Topology(seeds=(E[0],))
         crowded.next(0.0, topology)
@@ -156,7 +156,7 @@ class TestRule4Redirects:
         assert crowded.next(0.7, topology, free_dials=1) == Dial(2, E[5], hops=1)
 
     def test_a_peer_that_keeps_pushing_new_members_cannot_prolong_a_round_for_ever(self) -> None:
-        """Each member names two new ones."""
+        """Each member announces two new ones."""
         policy = Policy(pushed_members="replace", startup_deadline=20)
         world = {endpoint(n): Fails(pushes=(endpoint(2 * n + 1), endpoint(2 * n + 2))) for n in range(30_000)}
         factory = Factory(world, E[:1], policy=policy)
@@ -167,7 +167,7 @@ class TestRule4Redirects:
 
 
 class TestRule5PassiveMembers:
-    """All of these are real passive members: the next one is asked."""
+    """Real passive members behave like this: the search dials the next member."""
 
     @pytest.mark.parametrize(
         "behaviour",
@@ -190,14 +190,14 @@ class TestRule5PassiveMembers:
         ids=repr,
     )
     def test_the_primary_behind_it_is_found_and_it_is_asked_again_later(self, behaviour: Fails) -> None:
-        """In the first round, and alone it is retried."""
+        """The primary is found in the first round; a lone member is retried."""
         assert ran({E[0]: behaviour, E[1]: Serves()}, 2).of_type(Found)
         later: World = {E[0]: lambda now: behaviour if now < 1 else Serves(), E[1]: Fails()}
         assert ran(later, 2).of_type(Found)
 
 
 class TestRule6Fatal:
-    """What asking again cannot mend."""
+    """Failures that a retry cannot repair."""
 
     @pytest.mark.parametrize(
         ("failure", "reason"),
@@ -207,7 +207,7 @@ class TestRule6Fatal:
         ],
     )
     def test_one_attempt_per_member_and_then_the_reason(self, failure: Failure, reason: GiveUpReason) -> None:
-        """More would lock the account."""
+        """More attempts would lock the account."""
         factory = ran({E[n]: Fails(failure) for n in range(3)}, 3)
         assert dialled(factory) == [0, 1, 2]
         assert verdict(factory).reason is reason
@@ -219,13 +219,13 @@ class TestRule6Fatal:
         assert ran({E[0]: Fails(WRONG_PASSWORD), E[1]: Serves()}, 2).of_type(Found)
 
     def test_a_redirect_does_not_lead_back_to_a_member_that_refused_the_password(self) -> None:
-        """It would be the second wrong password there."""
+        """A second attempt would send the wrong password again."""
         factory = ran({E[0]: Fails(WRONG_PASSWORD), E[1]: redirects(E[0])}, 2)
         assert dialled(factory) == [0, 1]
         assert verdict(factory).reason is GiveUpReason.AUTHENTICATION
 
     def test_a_refused_password_of_an_earlier_round_is_not_tried_again(self) -> None:
-        """The member was slow, and the refusal arrived while the search backed off."""
+        """The slow member refuses while the search backs off."""
         policy = Policy(backoff_base=1.0)
         slow = search(policy)
         topology = Topology(seeds=(E[0], E[1]))
@@ -245,7 +245,7 @@ class TestRule6Fatal:
         assert end.reason is GiveUpReason.AUTHENTICATION
 
     def test_hanging_members_delay_the_verdict_by_no_more_than_a_stagger(self) -> None:
-        """And are stopped."""
+        """The search then stops the hanging attempts."""
         factory = ran({E[0]: Fails(WRONG_PASSWORD)}, 2)
         assert verdict(factory).reason is GiveUpReason.AUTHENTICATION
         assert factory.now == pytest.approx(0.251)
@@ -263,12 +263,12 @@ class TestRule6Fatal:
     def test_an_unknown_name_is_fatal_when_every_member_says_so(
         self, first: str, second: str, reason: GiveUpReason
     ) -> None:
-        """A passive member that has not caught up may say so alone."""
+        """A single passive member may not know the name yet."""
         factory = ran({E[0]: closes(first), E[1]: closes(second)}, 2, Policy(startup_deadline=20))
         assert verdict(factory).reason is reason
         assert (factory.now == 20) == (reason is GiveUpReason.DEADLINE)
 
     def test_a_member_that_only_redirects_does_not_speak_about_names(self) -> None:
-        """The primary that it names does."""
+        """The primary to which it redirects does."""
         factory = ran({E[0]: redirects(E[1]), E[1]: closes("amqp:not-found")}, 2)
         assert verdict(factory).reason is GiveUpReason.NOT_FOUND

@@ -1,6 +1,6 @@
-"""Delays that the application wrote down are taken as they are, and end the search when they are used up.
+"""Fixed delays of the application are used unchanged, and the search ends when they are used up.
 
-The times are those of proton's ``reconnect=``: a delay before each address, the same for a whole round.
+As with proton's ``reconnect=``, a delay precedes each address, and is the same for a whole round.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def ran(world: World, members: int, *delays: float, rounds: float, first: bool =
 def test_every_dial_has_the_time_that_the_delays_give_it(
     *, delays: list[float], members: int, first: bool
 ) -> None:
-    """One after the other: the delay of the round, then an attempt of a millisecond."""
+    """Each dial follows the delay of its round and the previous attempt, which takes one millisecond."""
     world = {E[number]: Fails(after=0.001) for number in range(members)}
     factory = ran(world, members, *delays, rounds=len(delays), first=first)
     waits = [delay for delay in delays for _ in range(members)]
@@ -58,7 +58,7 @@ def test_the_last_delay_repeats() -> None:
 
 
 def test_the_delays_begin_anew_after_a_stable_connection() -> None:
-    """And go on after one that was not: a peer that opens and drops is not dialled in a hot loop."""
+    """After an unstable one they continue: a peer that opens and drops is not dialled in a hot loop."""
     fixed = FixedDelays((0.0, 2.0, 3.0))
     for drops_after, expected in ((1.0, [0, 3, 7, 11]), (6.0, [0, 6, 12, 18])):
         world = {E[0]: Serves(after=0, drops_after=drops_after)}
@@ -79,7 +79,7 @@ def test_the_rounds_of_each_search_are_counted_anew() -> None:
 
 
 def test_the_addresses_of_one_name_are_not_kept_apart() -> None:
-    """proton tries them in one attempt."""
+    """proton tries all addresses of a name in one attempt."""
     name = Endpoint("cluster.test", 5672)
     found = tuple(Endpoint(f"10.9.9.{n}", 5672, False, "cluster.test", Origin.RESOLVED) for n in (1, 2))
     world = dict.fromkeys((*found, E[0]), Fails(after=0.001))
@@ -94,14 +94,14 @@ def test_the_addresses_of_one_name_are_not_kept_apart() -> None:
 
 
 def test_an_attempt_that_hangs_holds_up_nobody() -> None:
-    """proton would stay with it: a delay follows a failure, and this one has not failed yet."""
+    """proton would wait for the hanging attempt, as its delays follow failures only."""
     factory = ran({E[0]: BlackHole(), E[1]: Serves(after=0)}, 2, 0.0, 60.0, rounds=2)
     assert [when for when, _ in factory.dials()] == pytest.approx([0, NO_LIMIT.stagger])
     assert factory.of_type(Found)
 
 
 def test_an_attempt_that_hangs_in_the_last_round_may_still_win() -> None:
-    """No more dials, and no end before it has ended."""
+    """No dial follows, but the search waits for the end of its attempts."""
     factory = ran({E[0]: Serves(after=3.0), E[1]: Fails()}, 2, 0.0, rounds=1)
     assert len(factory.dials()) == 2
     assert factory.of_type(Found)
@@ -114,7 +114,7 @@ def test_a_redirect_waits_for_no_delay() -> None:
 
 
 def test_a_server_that_asks_for_a_wait_gets_it() -> None:
-    """In place of the delay, as with every strategy; with a little jitter."""
+    """With a little jitter, that wait replaces the fixed delay, as with every strategy."""
     refused = Failure(kind=FailureReason.CLOSED, retry_after=4.0)
     factory = ran({E[0]: Fails(refused, after=0)}, 1, 0.0, 1.0, rounds=2)
     (backoff,) = factory.of_type(BackOff)

@@ -21,7 +21,7 @@ A_ROUND = Policy().backoff_max + 1.0
 def searched(
     world: World, members: int = 3, *, first: bool, until: float = 300.0, **options: object
 ) -> Factory:
-    """One connection that searches in this world."""
+    """Run one connection that searches in this world."""
     factory = Factory(world, E[:members], policy=Policy(**options))  # type: ignore[arg-type]
     factory.connect(first=first)
     factory.run(until)
@@ -30,7 +30,7 @@ def searched(
 
 @pytest.mark.parametrize("members", [1, 3])
 def test_one_unanimous_round_is_the_answer_at_the_first_connect(members: int) -> None:
-    """Asking again would meet the same answer."""
+    """Another round would get the same answer."""
     factory = searched(THREE, members, first=True)
     assert verdict(factory).reason is GiveUpReason.NOT_ALLOWED
     assert verdict(factory).detail == f"{E[0]}: amqp:not-allowed"
@@ -50,14 +50,14 @@ def test_the_target_of_a_redirect_speaks_for_the_one_that_redirects() -> None:
     ids=["forced", "refused", "no TCP", "retry-after"],
 )
 def test_one_member_that_answers_something_else_is_asked_again(other: Fails | BlackHole) -> None:
-    """It may become the primary."""
+    """The other member may become the primary."""
     world: World = {E[0]: NOT_ALLOWED, E[1]: lambda now: other if now < 20.0 else Serves()}
     factory = searched(world, 2, first=True)
     assert factory.of_type(Found)
 
 
 def test_beside_another_refusal_it_takes_as_long_as_that() -> None:
-    """A group that elects its primary may answer so."""
+    """A group that is electing its primary may give both answers."""
     factory = searched({E[0]: NOT_ALLOWED, E[1]: NOT_FOUND}, 2, first=True)
     assert verdict(factory).reason is GiveUpReason.NOT_FOUND
     assert len(factory.of_type(StartRound)) >= 3
@@ -66,7 +66,7 @@ def test_beside_another_refusal_it_takes_as_long_as_that() -> None:
 
 @pytest.mark.parametrize("seconds", [0.07, 5.0, 59.0])
 def test_after_a_loss_the_members_have_time_to_allow_it_again(seconds: float) -> None:
-    """The former connection of this client counts until they notice its end."""
+    """The members count the former connection of this client until they notice its end."""
     world: World = {E[0]: lambda now: NOT_ALLOWED if now < seconds else Serves(), E[1]: NOT_ALLOWED}
     factory = searched(world, 2, first=False)
     assert factory.of_type(Found)
@@ -74,7 +74,7 @@ def test_after_a_loss_the_members_have_time_to_allow_it_again(seconds: float) ->
 
 
 def test_after_a_loss_it_is_final_when_it_lasts() -> None:
-    """Whatever the deadline is."""
+    """Final after ``refusal_timeout``, without any deadline; never if it is ``None``."""
     factory = searched(THREE, first=False, refusal_timeout=30.0)
     assert verdict(factory).reason is GiveUpReason.NOT_ALLOWED
     assert 30.0 <= factory.now <= 30.0 + A_ROUND
@@ -82,7 +82,7 @@ def test_after_a_loss_it_is_final_when_it_lasts() -> None:
 
 
 def test_the_members_of_the_second_site_are_asked_as_well() -> None:
-    """Where this client may be allowed."""
+    """This client may be allowed there."""
     made = Factory({**THREE, E[10]: Serves()}, E[:3], policy=Policy(dr=("b",), dr_after=20.0))
     made.topology = replace(made.topology, dr=(E[10],))
     made.connect()
@@ -91,7 +91,7 @@ def test_the_members_of_the_second_site_are_asked_as_well() -> None:
 
 
 def test_every_connection_of_a_factory_is_answered() -> None:
-    """Each by a round of its own, two a second: the members are the same."""
+    """Each connection needs a round of its own, and two rounds a second are possible."""
     factory = Factory(THREE, E[:3])
     for number in range(5):
         factory.connect(str(number))

@@ -1,4 +1,4 @@
-"""Rule 10 of discovery: a member holds the connection until it serves."""
+"""Rule 12 of discovery: a member holds the connection until it serves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AWAY = Parks(Fails(), stays=math.inf)
 
 
 def parked(policy: Policy | None = None, members: int = 2) -> tuple[Topology, float, Search]:
-    """A search whose second round was parked by the last member, the topology, and when."""
+    """Return a topology, a time, and a search that the last member parked in round 2 at that time."""
     looking = search(policy or Policy(startup_deadline=None))
     topology = Topology(seeds=tuple(E[:members]))
     until_wait(looking, 0.0, topology)
@@ -50,17 +50,17 @@ def parked(policy: Policy | None = None, members: int = 2) -> tuple[Topology, fl
 
 
 class TestAsking:
-    """In an outage, and not before."""
+    """The client asks to be parked only in an outage."""
 
     def test_the_first_round_does_not_ask(self) -> None:
-        """A passive member that knows the primary names it, instead of holding the client."""
+        """A passive member that knows the primary redirects to it, instead of holding the client."""
         world: World = {E[0]: Parks(redirects(E[1])), E[1]: Serves()}
         factory = ran(world, 1)
         assert dialled(factory) == [0, 1]
         assert not any(connection.parked for connection in factory.connections)
 
     def test_a_round_that_failed_is_an_outage(self) -> None:
-        """The second one asks, and the client needs no more attempts until the member serves."""
+        """The second round asks, and then the client needs no more attempts until the member serves."""
         world: World = {E[0]: Fails(), E[1]: Parks(Serves(), stays=30.0)}
         policy = Policy(park_timeout=60.0)
         factory = Factory(
@@ -73,7 +73,7 @@ class TestAsking:
         assert factory.connections[0].parked == {4}
 
     def test_a_primary_that_lives_is_found_behind_a_member_that_parks(self) -> None:
-        """What the first round failed of is over: a network that was down, a password that was not there."""
+        """The failures of the first round may be over: a broken network, or a missing password."""
         world: World = {
             E[0]: lambda now: Parks(Serves(), stays=30.0) if now > 0.002 else Fails(),
             E[1]: lambda now: Serves() if now > 0.002 else Fails(),
@@ -86,7 +86,6 @@ class TestAsking:
         assert found.attempt == 4
 
     def test_with_standby_none_nobody_asks(self) -> None:
-        """The option says so."""
         looking = search(Policy(standby="none"))
         topology = Topology(seeds=(E[0],))
         until_wait(looking, 0.0, topology)
@@ -95,12 +94,12 @@ class TestAsking:
         assert not looking.may_park
 
     def test_one_attempt_asks_at_a_time(self) -> None:
-        """While one is parked the others do not."""
+        """While an attempt is parked, the other attempts do not ask."""
         _, _, looking = parked()
         assert not looking.may_park
 
     def test_a_reservation_does_not_ask(self) -> None:
-        """The primary keeps that time for the client that it refused."""
+        """The primary keeps the reserved time for the client that it refused."""
         looking = search()
         topology = Topology(seeds=(E[0],))
         until_wait(looking, 0.0, topology)
@@ -113,10 +112,10 @@ class TestAsking:
 
 
 class TestResting:
-    """While an attempt is parked nothing is polled."""
+    """While an attempt is parked, the search polls no member."""
 
     def test_the_search_rests_and_holds_no_dial(self) -> None:
-        """Until ``park_timeout``."""
+        """The rest lasts for ``park_timeout``."""
         rest = Policy().park_timeout
         topology, now, looking = parked()
         assert looking.dials == 0
@@ -124,7 +123,7 @@ class TestResting:
         assert until_wait(looking, now + rest - 0.1, topology) == [Wait(now + rest)]
 
     def test_a_parked_attempt_has_no_deadline_of_its_own(self) -> None:
-        """It outlives ``attempt_timeout`` and ``park_timeout``."""
+        """The attempt may last longer than ``attempt_timeout`` and ``park_timeout``."""
         factory = ran({E[0]: Fails(), E[1]: AWAY}, 2, Policy(startup_deadline=500), until=400.0)
         kinds = {each.kind for each in factory.of_type(Abandon)}
         assert FailureReason.TIMED_OUT not in kinds
@@ -132,7 +131,7 @@ class TestResting:
         assert not factory.of_type(GiveUp)
 
     def test_after_the_park_timeout_rounds_go_on_beside_it(self) -> None:
-        """And their primary wins over the parked attempt, which is closed."""
+        """A primary found in them wins over the parked attempt, which is closed."""
         policy = Policy(startup_deadline=None, park_timeout=5.0)
         topology, now, looking = parked(policy)
         (wait, _) = until_wait(looking, now + 5.0, topology)
@@ -151,7 +150,7 @@ class TestResting:
         assert Dial(3, E[0]) in until_wait(looking, wait.until, topology)
 
     def test_a_primary_that_another_connection_found_is_dialled(self) -> None:
-        """And the parked attempt is closed when that one is usable."""
+        """When that attempt is usable, the parked one is closed."""
         topology, now, looking = parked()
         topology = update(topology, Claimed(E[0], 1, "x", 0))
         assert until_wait(looking, now + 1, topology)[0] == Dial(5, E[0])
@@ -162,13 +161,13 @@ class TestResting:
         assert found == Found(5)
 
     def test_a_parked_attempt_that_is_redirected_leads_to_the_primary(self) -> None:
-        """At once: the member has waited for this."""
+        """The search dials the target at once: the member held the client for this moment."""
         topology, now, looking = parked()
         looking.attempt_ended(4, now + 7, Failure(kind=FailureReason.REDIRECTED, redirect=E[2]))
         assert until_wait(looking, now + 7, topology)[0] == Dial(5, E[2], hops=1)
 
     def test_a_parked_attempt_that_is_redirected_with_a_retry_after_waits_for_it(self) -> None:
-        """The redirecting member spreads its clients."""
+        """The redirecting member spreads its clients over time."""
         topology, now, looking = parked()
         looking.attempt_ended(
             4, now + 7, Failure(kind=FailureReason.REDIRECTED, redirect=E[2], retry_after=2.0)
@@ -179,19 +178,19 @@ class TestResting:
         assert Dial(5, E[2], hops=1) in until_wait(looking, wait.until, topology)
 
     def test_when_the_parked_attempt_ends_rounds_go_on_after_a_delay(self) -> None:
-        """The member that parked it died as well."""
+        """The member that parked it has died as well."""
         topology, now, looking = parked()
         looking.attempt_ended(4, now + 7, Failure(kind=FailureReason.ENDED))
         assert isinstance(until_wait(looking, now + 7, topology)[0], BackOff)
 
     def test_the_deadline_ends_a_parked_attempt(self) -> None:
-        """And says what it waited for."""
+        """The error says that the member did not become the primary."""
         factory = ran({E[0]: Fails(), E[1]: AWAY}, 2, Policy(startup_deadline=9))
         (end,) = factory.of_type(GiveUp)
         assert "did not become primary" in end.attempts[-1].failure.detail
 
     def test_its_turn_comes(self) -> None:
-        """It is usable, with a claim that nobody knows the generation of."""
+        """The parked session becomes usable, and the generation of its claim is unknown."""
         topology, now, looking = parked()
         topology = update(topology, Claimed(E[5], 7, "x", 0))
         looking.usable(4, now + 3)
@@ -215,7 +214,7 @@ class TestAStandby:
     """An episode that begins with a parked attempt."""
 
     def test_its_turn_may_come_during_the_wait_after_the_loss(self) -> None:
-        """There is nothing to wait for then."""
+        """The usable session ends the wait."""
         looking = search(first=False)
         topology = Topology(seeds=(E[0], E[1]))
         assert looking.resume(E[1], 0.0) == 1
@@ -224,7 +223,7 @@ class TestAStandby:
         assert until_wait(looking, 0.001, topology) == [Found(1)]
 
     def test_the_list_is_walked_beside_it_once(self) -> None:
-        """The primary may be alive, and only the connection to it lost."""
+        """The primary may be alive, if only the connection to it broke."""
         looking = search(first=False)
         topology = Topology(seeds=(E[0], E[1]))
         looking.resume(E[1], 0.0)
@@ -237,7 +236,7 @@ class TestAStandby:
         assert until_wait(looking, now, topology) == [Wait(Policy().park_timeout)]
 
     def test_when_it_is_gone_the_search_goes_its_ordinary_way(self) -> None:
-        """As if there had been none."""
+        """The search continues as if no attempt had been parked."""
         looking = search(first=False)
         topology = Topology(seeds=(E[0], E[1]))
         looking.resume(E[1], 0.0)

@@ -1,8 +1,11 @@
-"""What must hold in any world.
+"""Laws that hold in any world.
 
-The driver in ``virtual`` asserts at every decision of every world: no wait that is over already,
-no more than ``SPIN`` decisions at one instant, never more than ``max_dials`` pending, no dial
-without a free dial, and never ``Found`` on a primary that the topology knows to be stale.
+The driver in ``virtual`` asserts at every decision of every world:
+
+* no wait ends in the past,
+* at most ``SPIN`` decisions at one instant,
+* never more than ``max_dials`` pending, and no dial without a free dial,
+* never ``Found`` on a primary that the topology knows to be stale.
 """
 
 from __future__ import annotations
@@ -127,7 +130,7 @@ def test_every_search_ends_by_its_deadline(
     credentials: bool,
     fixed: FixedDelays | None,
 ) -> None:
-    """With a session or with a reason, and the seed list is what it was."""
+    """Each search ends with a session or a reason, and the seed list is unchanged."""
     factory = run(
         behaviours, policy, seeds=seeds, connections=connections, credentials=credentials, fixed=fixed
     )
@@ -143,7 +146,7 @@ def test_every_search_ends_by_its_deadline(
 @quick
 @given(behaviours=WORLDS, policy=POLICIES, seeds=st.integers(1, 8))
 def test_every_attempt_ends_exactly_once(behaviours: list[Behaviour], policy: Policy, seeds: int) -> None:
-    """What was dialled was found, or is in the history once."""
+    """Each dialled attempt is the session found, or is in the history once."""
     factory = Factory(dict(zip(MEMBERS, behaviours, strict=True)), MEMBERS[:seeds], policy=policy)
     search = factory.connect().search
     assume(not any(isinstance(b, Serves) and b.drops_after is not None for b in behaviours))
@@ -157,15 +160,15 @@ def test_every_attempt_ends_exactly_once(behaviours: list[Behaviour], policy: Po
 @quick
 @given(behaviours=WORLDS, policy=POLICIES, seeds=st.integers(1, 8))
 def test_the_dials_of_a_round_are_bounded(behaviours: list[Behaviour], policy: Policy, seeds: int) -> None:
-    """By the list, and by redirects: each endpoint once."""
+    """The list and the redirects allow each endpoint once."""
     factory = run(behaviours, policy, seeds=seeds, connections=1)
     dials = 0
     for step in factory.trace:
         if isinstance(step.decision, StartRound):
             dials = 0
         dials += isinstance(step.decision, Dial)
-        # Each of the eight endpoints from the list (twice when the list changes or when an attempt of
-        # the round before ends), by redirect, and as the primary of the version that one search can make.
+        # Each of the eight endpoints once by redirect and twice from the list: the list may change, or an
+        # attempt of the previous round may end.  Plus the primary of the version that one search can cause.
         assert dials <= 3 * len(MEMBERS) + 1
 
 
@@ -195,7 +198,7 @@ def test_rounds_are_kept_apart_by_delays(
 def test_wrong_credentials_are_refused_once_per_member(
     behaviours: list[Behaviour], policy: Policy, seeds: int, after: float
 ) -> None:
-    """Whatever the redirects and the other members do; every other member refuses them."""
+    """Every second member refuses them; the other members do anything."""
     wrong = Fails(Failure(kind=FailureReason.AUTHENTICATION), after)
     mixed = [wrong if number % 2 == 0 else b for number, b in enumerate(behaviours)]
     factory = Factory(dict(zip(MEMBERS, mixed, strict=True)), MEMBERS[:seeds], policy=policy)
@@ -226,7 +229,7 @@ def test_a_listed_primary_is_found_whatever_the_passive_members_do(
 ) -> None:
     """They hang, refuse, park, redirect in circles and ask for delays; a round still reaches the primary.
 
-    What a passive member can cost is ``max_retry_after``, by a reservation or a redirect with a delay.
+    With a reservation or a delayed redirect, a passive member can cost ``max_retry_after`` at most.
     """
     behaviours = [*passive[:primary], Serves(after=0.01), *passive[primary:]]
     factory = run(behaviours, policy, seeds=len(MEMBERS), connections=2)
@@ -234,7 +237,7 @@ def test_a_listed_primary_is_found_whatever_the_passive_members_do(
 
 
 def test_a_passive_member_that_asks_for_no_delay_is_not_dialled_for_ever() -> None:
-    """It claims to be full and gives a reservation at once, each time; nobody dials the primary."""
+    """The member always claims to be full, with a reservation of zero seconds."""
     full = Fails(Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT, retry_after=0.0), 0.1)
     policy = Policy(
         max_dials=1, attempt_timeout=0.2, startup_deadline=2.0, backoff_base=0.05, max_retry_after=1.0
@@ -264,7 +267,7 @@ ACTIONS = st.one_of(
 
 
 class Fuzzed:
-    """A search and a topology that get facts which need not fit together."""
+    """A search and a topology that receive facts which may contradict each other."""
 
     def __init__(self, policy: Policy, *, first: bool) -> None:
         self.policy = policy
@@ -276,7 +279,7 @@ class Fuzzed:
         self.parked: set[int] = set()
 
     def act(self, action: Evidence | tuple[str, float, object]) -> None:
-        """Tell one fact, or let time pass."""
+        """Report one fact, or advance the time."""
         match action:
             case ("failure", int(attempt), Failure() as failure):
                 self.search.attempt_ended(attempt, self.now, failure)
@@ -302,7 +305,7 @@ class Fuzzed:
         return set(self.flying) - self.parked
 
     def pump(self, *, search_owner: bool, free_dials: int | None, resolving: bool) -> Decision:
-        """Ask until there is nothing to do."""
+        """Ask for decisions until the search waits or ends, and check each of them."""
         for _ in range(SPIN):
             free = None if free_dials is None else free_dials - len(self.dialled)
             decision = self.search.next(
@@ -342,7 +345,7 @@ def test_no_sequence_of_facts_makes_a_search_spin_or_exceed_its_room(
     free_dials: int | None,
     actions: list[Evidence | tuple[str, float, object]],
 ) -> None:
-    """The search owner flaps, facts are late, wrong or arrive together, and the search still ends in time."""
+    """Facts are late, wrong or simultaneous, and the owner changes; the search still ends in time."""
     fuzzed = Fuzzed(policy, first=first)
     for is_owner, at_once, action in zip(search_owner, together, actions, strict=False):
         fuzzed.act(action)

@@ -1,4 +1,4 @@
-"""``not-found`` or ``invalid-field`` from every member: an answer when it lasts (rule 6 of ``search``)."""
+"""``not-found`` or ``invalid-field`` from every member: final if it lasts (rule 6 of ``search``)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ IN_USE = Fails(
     )
 )
 THREE = {E[n]: NOT_FOUND for n in range(3)}
-# The longest from the moment that refusals are long enough to the end of the next round of a fast cluster.
+# The refusal is final at the end of a round: at most this many seconds later, if the members answer fast.
 A_ROUND = Policy().backoff_max + 1.0
 
 
 def lost(world: World, members: int = 3, *, until: float = 300.0, **options: object) -> Factory:
-    """One connection that was just lost, in this world, without a deadline."""
+    """Run one connection that was just lost, in this world, without a deadline."""
     policy = Policy(startup_deadline=None, **options)  # type: ignore[arg-type]
     factory = Factory(world, E[:members], policy=policy)
     factory.connect(first=False)
@@ -43,7 +43,7 @@ def lost(world: World, members: int = 3, *, until: float = 300.0, **options: obj
 
 
 def first(world: World, members: int = 3, *, until: float = 300.0, **options: object) -> Factory:
-    """One first connect."""
+    """Run one first connect in this world."""
     factory = Factory(world, E[:members], policy=Policy(**options))  # type: ignore[arg-type]
     factory.connect()
     factory.run(until)
@@ -51,12 +51,12 @@ def first(world: World, members: int = 3, *, until: float = 300.0, **options: ob
 
 
 class TestAfterALoss:
-    """The name was right a moment ago."""
+    """The name was right when the client was connected."""
 
     @pytest.mark.parametrize("answer", [NOT_FOUND, INVALID_FIELD, IN_USE], ids=["unknown", "field", "id"])
     @pytest.mark.parametrize("seconds", [0.07, 5.0, 59.0])
     def test_an_election_is_waited_for(self, answer: Fails, seconds: float) -> None:
-        """Every member answers so until one of them is elected."""
+        """Every member answers like this until one is elected."""
         world: World = {
             E[0]: answer,
             E[1]: lambda now: answer if now < seconds else Serves(),
@@ -74,7 +74,7 @@ class TestAfterALoss:
     def test_a_minute_of_it_is_the_answer_even_without_a_deadline(
         self, answer: Fails, reason: GiveUpReason
     ) -> None:
-        """The error names a member and what it said."""
+        """The error has one member and its answer."""
         factory = lost({E[n]: answer for n in range(3)})
         end = verdict(factory)
         assert end.reason is reason
@@ -83,26 +83,26 @@ class TestAfterALoss:
 
     @pytest.mark.parametrize("seconds", [1.0, 7.0, 200.0])
     def test_the_option_says_how_long(self, seconds: float) -> None:
-        """To the end of the round in which that time is over."""
+        """The search ends with the first round that ends after this time."""
         factory = lost(THREE, refusal_timeout=seconds)
         assert verdict(factory).reason is GiveUpReason.NOT_FOUND
         assert seconds <= factory.now <= seconds + A_ROUND
 
     def test_no_refusal_timeout_is_no_end(self) -> None:
-        """Then only a deadline ends it."""
+        """Only a deadline ends such a search."""
         assert not lost(THREE, refusal_timeout=None, until=3000).of_type(GiveUp)
         factory = lost(THREE, refusal_timeout=None, deadline=100)
         assert (verdict(factory).reason, factory.now) == (GiveUpReason.DEADLINE, 100)
         assert "amqp:not-found" in verdict(factory).detail
 
     def test_the_shortest_refusal_timeout_is_three_rounds(self) -> None:
-        """One round may fall between two primaries."""
+        """A single round may fall between two primaries."""
         factory = lost(THREE, refusal_timeout=0.0)
         assert len(factory.of_type(StartRound)) == 3
         assert len(factory.dials()) == 9
 
     def test_a_shorter_deadline_comes_first(self) -> None:
-        """And the error says what the members say."""
+        """The error includes the answer of the members."""
         factory = lost(THREE, deadline=10)
         assert (verdict(factory).reason, factory.now) == (GiveUpReason.DEADLINE, 10)
         assert verdict(factory).detail.endswith(f"; {E[0]}: amqp:not-found")
@@ -115,7 +115,7 @@ class TestAfterALoss:
     def test_one_member_that_answers_something_else_begins_the_minute_anew(
         self, other: Fails | BlackHole
     ) -> None:
-        """Two of three repeat that they do not know the name; the third does so but for a while."""
+        """Two of three members always refuse the name; the third answers otherwise from 40 to 55 s."""
         world: World = {
             E[0]: NOT_FOUND,
             E[1]: lambda now: other if 40 <= now < 55 else NOT_FOUND,
@@ -123,18 +123,18 @@ class TestAfterALoss:
         }
         factory = lost(world)
         assert verdict(factory).reason is GiveUpReason.NOT_FOUND
-        assert factory.now >= 55 + 60 - A_ROUND  # its last other answer may be a round older
+        assert factory.now >= 55 + 60 - A_ROUND  # Its last other answer may be up to a round earlier.
         assert last_other_answer(verdict(factory)) <= factory.now - 60
 
     @pytest.mark.parametrize("other", [FORCED, Fails(), BlackHole()], ids=["forced", "refused", "no TCP"])
     def test_one_member_that_always_answers_something_else_is_asked_for_ever(
         self, other: Fails | BlackHole
     ) -> None:
-        """It may become the primary."""
+        """The third member may become the primary."""
         assert not lost({**THREE, E[2]: other}, until=1000).of_type(GiveUp)
 
     def test_a_session_between_two_elections_begins_the_minute_anew(self) -> None:
-        """Fifty seconds of refusals, a session that is lost at once, and fifty seconds again."""
+        """Fifty seconds of refusals, a session that is lost at once, and fifty seconds of refusals again."""
 
         def member(now: float) -> Fails | Serves:
             return Serves(drops_after=0.5) if 50 <= now < 62 or now >= 115 else NOT_FOUND
@@ -144,7 +144,7 @@ class TestAfterALoss:
         assert len(factory.of_type(Found)) >= 2
 
     def test_a_full_primary_among_them_begins_the_minute_anew(self) -> None:
-        """It refuses with a reservation in the middle of a round, which ends there."""
+        """The refusal with a reservation ends the round at once."""
         world: World = {
             E[0]: lambda now: closes(RESOURCE_LIMIT, 1.0) if 40 <= now < 52 else NOT_FOUND,
             E[1]: NOT_FOUND,
@@ -154,7 +154,7 @@ class TestAfterALoss:
         assert factory.now >= 100
 
     def test_a_listed_name_without_an_address_has_not_answered(self) -> None:
-        """Its pod is being started; the others wait for it to elect the primary."""
+        """The pod of that name is still starting, and the others need it to elect a primary."""
         name = Endpoint("broker-2.example.com", 5672)
         known: dict[Endpoint, tuple[float, tuple[Endpoint, ...]]] = {name: (0.001, ())}
         factory = Factory(THREE, [E[0], E[1], name], names=known)
@@ -168,7 +168,7 @@ class TestAfterALoss:
         assert factory.now >= began + 60 - A_ROUND
 
     def test_the_members_of_the_second_site_are_asked_as_well(self) -> None:
-        """The first site was demoted for good; the other one serves."""
+        """The first site was demoted for good; the second site serves."""
         made = Factory(
             {**THREE, E[10]: Serves()}, E[:3], policy=Policy(dr=("b",), dr_after=80.0, startup_deadline=None)
         )
@@ -178,18 +178,18 @@ class TestAfterALoss:
         assert made.topology.primary == E[10]
 
     def test_a_redirect_says_nothing_and_its_target_does(self) -> None:
-        """The passive members still name the former primary, whose queues are gone."""
+        """The passive members still redirect to the former primary, whose queues are gone."""
         factory = lost({E[0]: redirects(E[1]), E[1]: NOT_FOUND, E[2]: redirects(E[1])})
         assert verdict(factory).reason is GiveUpReason.NOT_FOUND
         assert 60 <= factory.now <= 60 + A_ROUND
 
 
 class TestTheFirstConnect:
-    """A wrong name is the likeliest reason, and somebody may be looking."""
+    """A wrong name is the most likely reason, and a user may be watching."""
 
     @pytest.mark.parametrize("members", [1, 3])
     def test_three_rounds_and_three_seconds_are_enough(self, members: int) -> None:
-        """Whatever the refusal timeout is, which is for outages."""
+        """``refusal_timeout`` does not matter: it is for outages."""
         for option in (0.0, 60.0, None):
             factory = first(THREE, members, refusal_timeout=option)
             assert verdict(factory).reason is GiveUpReason.NOT_FOUND
@@ -197,7 +197,6 @@ class TestTheFirstConnect:
             assert len(factory.of_type(StartRound)) >= 3
 
     def test_slow_rounds_are_three_as_well(self) -> None:
-        """The second one ends after more than three seconds."""
         factory = first(THREE, backoff_base=10.0)
         assert verdict(factory).reason is GiveUpReason.NOT_FOUND
         assert len(factory.of_type(StartRound)) == 3
@@ -208,13 +207,13 @@ class TestTheFirstConnect:
         assert first({**THREE, E[1]: lambda now: NOT_FOUND if now < 2.9 else Serves()}).of_type(Found)
 
     def test_a_shorter_startup_deadline_comes_first(self) -> None:
-        """With the answers in its error."""
+        """The error includes the answer of the members."""
         factory = first(THREE, startup_deadline=1)
         assert (verdict(factory).reason, factory.now) == (GiveUpReason.DEADLINE, 1)
         assert "amqp:not-found" in verdict(factory).detail
 
     def test_members_that_were_down_do_not_count(self) -> None:
-        """They come up after fifty seconds, know nothing yet, and serve two seconds later."""
+        """The members start after fifty seconds, know no name at first, and serve two seconds later."""
 
         def member(now: float) -> Fails | Serves:
             return Fails() if now < 50 else NOT_FOUND if now < 52 else Serves()
@@ -222,18 +221,17 @@ class TestTheFirstConnect:
         assert first(dict.fromkeys(E[:3], member)).of_type(Found)
 
     def test_the_number_of_attempts_is_still_an_end(self) -> None:
-        """With the answer in its text."""
+        """The error includes the answer of the members."""
         end = verdict(first(THREE, max_attempts=6))
         assert end.reason is GiveUpReason.MAX_ATTEMPTS
         assert "amqp:not-found" in end.detail
 
 
 class TestTheContainerId:
-    """The primary has another connection with it: that of a process that died, or of a twin that lives."""
+    """The primary has another connection with this container id, of a dead process or a live client."""
 
     @pytest.mark.parametrize("others", [IN_USE, NOT_FOUND, INVALID_FIELD, FORCED], ids=repr)
     def test_the_first_connect_retries_it_up_to_its_deadline_and_says_so(self, others: Fails) -> None:
-        """Whatever the passive members say."""
         factory = first({E[0]: others, E[1]: IN_USE})
         assert (verdict(factory).reason, factory.now) == (GiveUpReason.DEADLINE, 60)
         assert "container id" in verdict(factory).detail
@@ -241,39 +239,41 @@ class TestTheContainerId:
         assert "held by 10.9.9.9" in verdict(factory).detail
 
     def test_it_is_found_when_the_member_has_noticed_the_death(self) -> None:
-        """Which takes the member its heartbeat, twice perhaps."""
+        """The member may need its heartbeat interval, perhaps twice."""
         assert first({E[0]: lambda now: IN_USE if now < 45 else Serves()}, 1).of_type(Found)
 
     def test_without_a_startup_deadline_it_is_retried_for_ever(self) -> None:
-        """As the drop-in does, like proton."""
+        """The drop-in does this, like proton."""
         assert not first({E[0]: IN_USE}, 1, startup_deadline=None, until=1000).of_type(GiveUp)
 
     def test_after_a_loss_it_is_final_like_any_refusal_and_says_so(self) -> None:
-        """The twin lives."""
+        """The other client is alive."""
         factory = lost({E[0]: NOT_FOUND, E[1]: IN_USE}, 2)
         assert verdict(factory).reason is GiveUpReason.INVALID_FIELD
         assert "container id" in verdict(factory).detail
         assert 60 <= factory.now <= 60 + A_ROUND
 
     def test_a_member_that_freed_it_and_does_not_know_the_host_begins_the_count_anew(self) -> None:
-        """And the error is about the host."""
+        """The error is about the host only."""
         factory = first({E[0]: lambda now: IN_USE if now < 20 else NOT_FOUND}, 1)
         assert verdict(factory).reason is GiveUpReason.NOT_FOUND
         assert verdict(factory).detail == f"{E[0]}: amqp:not-found"
         assert factory.now >= 20 + 3
 
     def test_the_error_does_not_speak_of_it_when_the_member_says_something_else(self) -> None:
-        """That of the first half minute is no reason any more."""
         factory = first({E[0]: lambda now: IN_USE if now < 30 else FORCED}, 1)
         assert verdict(factory).reason is GiveUpReason.DEADLINE
         assert "container id" not in verdict(factory).detail
 
 
 class TestTheClock:
-    """Only time in which members were asked counts."""
+    """Only time in which the search dialled members counts."""
 
     def rounds(self, search: Search, topology: Topology, now: float, until: float) -> tuple[float, object]:
-        """Answer every dial with ``not-found`` at once; when and how it ended, or when time was up."""
+        """Answer every dial with ``not-found`` at once.
+
+        :returns: the time and the decision at which the search gave up, or began a wait beyond ``until``.
+        """
         while True:
             decision = search.next(now, topology)
             if isinstance(decision, Dial):
@@ -292,7 +292,7 @@ class TestTheClock:
         return Search(policy=policy, backoff=backoff, now=0.0, first=first), Topology(seeds=(E[0], E[1]))
 
     def test_a_process_that_stood_still_asks_again(self) -> None:
-        """It met an election, was stopped for an hour, and meets another one."""
+        """The process meets an election, is suspended for an hour, and meets another election."""
         search, topology = self.search()
         now, _ = self.rounds(search, topology, 0.0, 5.0)
         ended, decision = self.rounds(search, topology, now + 3600, now + 3600 + 30)
@@ -304,7 +304,7 @@ class TestTheClock:
 
     @pytest.mark.parametrize("first", [True, False])
     def test_a_clock_that_jumps_at_once_does_not_make_one_round_three(self, *, first: bool) -> None:
-        """The process was stopped in its very first round."""
+        """The process was suspended in its very first round."""
         search, topology = self.search(first=first)
         dials = 0
         now = 0.0
@@ -322,7 +322,7 @@ class TestTheClock:
         assert dials >= 6
 
     def test_a_clock_that_goes_back_takes_nothing_away_and_gives_nothing(self) -> None:
-        """No clock should; the search must not spin or end by it."""
+        """A monotonic clock never does this; still, the search must not spin or end because of it."""
         search, topology = self.search()
         now, _ = self.rounds(search, topology, 1000.0, 1005.0)
         refusals = Refusals()
@@ -335,10 +335,10 @@ class TestTheClock:
 
 
 class TestTheFactory:
-    """Its connections ask for the same thing."""
+    """The connections of a factory need the same name."""
 
     def test_its_connections_give_up_together(self) -> None:
-        """Not each of them a minute after the one before; and each has asked every member."""
+        """They do not wait a minute one after the other, but each has tried every member."""
         factory = Factory(THREE, E[:3])
         for number in range(20):
             factory.connect(str(number), first=False)
@@ -350,7 +350,7 @@ class TestTheFactory:
             assert {where for _, where in factory.dials(str(number))} == set(E[:3])
 
     def test_a_connection_that_is_lost_later_waits_for_its_own_minute(self) -> None:
-        """The other one has waited half a minute by then."""
+        """The other connection has waited for half a minute by then."""
         factory = Factory(THREE, E[:3])
         factory.connect("old", first=False)
         factory.run(until=30)
@@ -362,13 +362,13 @@ class TestTheFactory:
         assert 90 <= ends["new"] <= 90 + A_ROUND
 
     def test_a_session_of_one_begins_the_minute_of_the_others_anew(self) -> None:
-        """The master takes one connection after fifty seconds, and the next election begins."""
+        """The primary accepts one connection after fifty seconds, and then the next election begins."""
         asked: list[float] = []
 
         def master(now: float) -> Fails | Serves:
             if now >= 50:
                 asked.append(now)
-            return Serves() if 0 < len(asked) <= 2 else NOT_FOUND  # at its dial and when it is found
+            return Serves() if 0 < len(asked) <= 2 else NOT_FOUND  # at its dial and when found
 
         factory = Factory({**THREE, E[0]: master}, E[:3])
         factory.connect("one", first=False)
@@ -380,7 +380,7 @@ class TestTheFactory:
 
     @pytest.mark.parametrize("is_first", [True, False])
     def test_a_connection_of_later_begins_anew(self, *, is_first: bool) -> None:
-        """All others have given up an hour ago, and it meets an election."""
+        """All other connections gave up an hour ago; the new one meets an election."""
         factory = Factory(THREE, E[:3])
         factory.connect("old", first=False)
         factory.run()
@@ -393,7 +393,7 @@ class TestTheFactory:
 
 
 def last_other_answer(end: GiveUp) -> float:
-    """When a member last answered something else; minus infinity when none did."""
+    """Return when a member last gave another answer; minus infinity if none did."""
     return max((r.ended for r in end.attempts if not refuses(r)), default=float("-inf"))
 
 
@@ -403,7 +403,7 @@ def refuses(record: AttemptRecord) -> bool:
     return failure.kind is FailureReason.CLOSED and failure.condition in names and failure.retry_after is None
 
 
-# A member's life: what it answers for so many seconds, one after the other, and for ever.
+# The life of a member: its answers, one after the other, each with its duration in seconds.
 LIVES = st.lists(
     st.tuples(
         st.sampled_from([0.05, 0.5, 2.0, 10.0, 30.0, 70.0]),
@@ -414,7 +414,7 @@ LIVES = st.lists(
     max_size=4,
 )
 Life = list[tuple[float, Fails | BlackHole]]
-# Jitter makes a round early or late; a constant delay bounds the wait for the next one.
+# A low ceiling of the delays bounds the wait for the next round.
 QUICK = Policy(startup_deadline=None, attempt_timeout=0.5, backoff_base=0.2, backoff_max=0.4, stagger=0.1)
 properties = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -445,7 +445,7 @@ def run(lives: list[Life], at_last: list[Fails | Serves], *, first: bool, connec
 def test_a_refusal_is_final_only_after_every_member_has_repeated_it_for_so_long(
     *, lives: list[Life], first: bool, connections: int
 ) -> None:
-    """Judged by the dials and the scripts of the members, and not by what the search has noted."""
+    """The dials and the scripts of the members are checked, not the notes of the search."""
     factory = run(lives, [NOT_FOUND for _ in lives], first=first, connections=connections)
     ends = [s for s in factory.trace if isinstance(s.decision, GiveUp)]
     assert len(ends) == connections, "the members refuse for ever in the end"
@@ -470,7 +470,7 @@ def test_a_refusal_is_final_only_after_every_member_has_repeated_it_for_so_long(
 def test_an_election_that_ends_in_time_is_never_given_up(
     *, lives: list[Life], first: bool, elected: int
 ) -> None:
-    """One member serves before the refusals of all of them have lasted too long."""
+    """One member serves before the refusals of all members have lasted too long."""
     limit = 2.9 if first else 59.0
     short = [cut(life, limit) for life in lives]
     at_last: list[Fails | Serves] = [NOT_FOUND for _ in lives]
@@ -483,14 +483,14 @@ def test_an_election_that_ends_in_time_is_never_given_up(
 
 
 def cut(life: Life, longest: float) -> Life:
-    """The same life, over within so many seconds."""
+    """Return the same life, compressed to at most ``longest`` seconds."""
     total = sum(seconds for seconds, _ in life)
     return [(seconds * min(1.0, longest / total), answer) for seconds, answer in life]
 
 
 def test_rounds_of_refusals_keep_their_delays() -> None:
-    """Retrying is not hammering: passive members are polled, as after any other of their answers."""
+    """Passive members that refuse are polled as often as with any other answer."""
     factory = lost(THREE)
     pauses = [each.delay.delay for each in factory.of_type(BackOff)]
-    assert min(pauses[2:]) >= 0.5  # 0.504 to 0.56 s from the beginning of the round
+    assert min(pauses[2:]) >= 0.5  # 0.504 to 0.56 s after the start of the round.
     assert len(factory.dials()) <= 3 * 120

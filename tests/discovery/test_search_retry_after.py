@@ -1,4 +1,4 @@
-"""Rule 9 of discovery: a server says where to connect, and when."""
+"""Rule 9 of discovery: a server names a member to connect to, and a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FULL = Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT, retry_after=
 def until_wait(
     looking: Search, now: float, topology: Topology, *, search_owner: bool = True
 ) -> list[Decision]:
-    """Everything decided at one instant; the last is the wait."""
+    """Return all decisions of one instant, up to the wait or the session found."""
     decisions: list[Decision] = []
     while not decisions or not isinstance(decisions[-1], Wait | Found):
         decisions.append(looking.next(now, topology, search_owner=search_owner))
@@ -43,10 +43,10 @@ def until_wait(
 
 
 class TestSlots:
-    """``amqp:resource-limit-exceeded`` with a ``retry_after``: the primary, and a reservation."""
+    """``amqp:resource-limit-exceeded`` with a ``retry_after``: a full primary makes a reservation."""
 
     def test_the_reservation_is_waited_for_at_once_and_kept_first(self) -> None:
-        """The members that were not asked yet are not asked."""
+        """The search does not dial the remaining members."""
         world: World = {
             E[0]: lambda now: reservation(3.0) if now < 1 else Serves(),
             E[1]: Fails(),
@@ -60,7 +60,6 @@ class TestSlots:
         assert factory.of_type(Found)
 
     def test_the_member_of_the_reservation_goes_ahead_of_the_list(self) -> None:
-        """It is the last one of the list."""
         world: World = {
             E[0]: Fails(),
             E[1]: Fails(),
@@ -69,7 +68,7 @@ class TestSlots:
         assert dialled(ran(world, 3)) == [0, 1, 2, 2]
 
     def test_the_rest_of_the_list_is_dialled_when_the_reservation_fails(self) -> None:
-        """The primary died while its clients waited; it is not asked again in that round."""
+        """The primary died while its clients waited; the search does not dial it again in that round."""
         world: World = {
             E[1]: lambda now: reservation(1.0) if now < 1 else Fails(),
             E[0]: Fails(),
@@ -79,18 +78,18 @@ class TestSlots:
         assert dialled(factory)[:5] == [0, 1, 1, 0, 2]
 
     def test_a_new_reservation_of_the_same_primary_is_waited_for(self) -> None:
-        """It changes its mind; nobody else is asked meanwhile."""
+        """The primary postpones the reservation, and the search dials no other member meanwhile."""
         world: World = {E[0]: lambda now: reservation(2.0) if now < 5 else Serves(), E[1]: Fails()}
         assert dialled(ran(world, 2)) == [0, 0, 0, 0]
 
     def test_the_attempt_is_alone_while_it_has_tcp(self) -> None:
-        """A primary that is busy with a storm answers late; the others have nothing to say."""
+        """A primary with many clients to accept answers late, and no other member can help."""
         world: World = {E[0]: lambda now: reservation(1.0) if now < 1 else BlackHole(tcp=0.01), E[1]: Fails()}
         factory = ran(world, 2, until=6.0)
         assert dialled(factory) == [0, 0]
 
     def test_a_dead_primary_does_not_hold_up_the_list_for_longer_than_a_stagger(self) -> None:
-        """No TCP: it is not busy, it is gone."""
+        """A primary without TCP is not busy but dead."""
         world: World = {E[0]: lambda now: reservation(1.0) if now < 1 else BlackHole(), E[1]: Serves()}
         factory = ran(world, 2)
         assert dialled(factory) == [0, 0, 1]
@@ -99,7 +98,7 @@ class TestSlots:
         assert factory.dials()[2][0] - factory.dials()[1][0] == pytest.approx(0.25)
 
     def test_a_reservation_does_not_clear_the_primary(self) -> None:
-        """The other connections of the factory know where it is."""
+        """The primary stays known to the other connections of the factory."""
         known = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
         after = update(known, AttemptEnded(E[0], FULL, 0))
         assert (after.primary, after.version) == (E[0], 0)
@@ -109,7 +108,7 @@ class TestSlots:
 
     @pytest.mark.parametrize("retry_after", [-1.0, math.nan])
     def test_what_is_no_retry_after_names_no_reservation(self, retry_after: float) -> None:
-        """Otherwise such a primary would stay known, and nobody would look for another one."""
+        """Otherwise such a primary would stay known, and no search would look for another one."""
         known = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
         looking = search()
         until_wait(looking, 0.0, known)
@@ -121,7 +120,7 @@ class TestSlots:
         assert isinstance(until_wait(looking, 0.1, cleared)[0], Dial)
 
     def test_a_follower_keeps_its_own_reservation(self) -> None:
-        """Every connection of a factory has one, and dials once for it."""
+        """Every connection of a factory has its own reservation, and dials once for it."""
         known = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
         follower = search()
         assert follower.next(0.0, known, search_owner=False) == Dial(1, E[0])
@@ -132,7 +131,7 @@ class TestSlots:
         assert follower.next(wait.until, known, search_owner=False) == Dial(2, E[0])
 
     def test_a_primary_elsewhere_ends_the_wait(self) -> None:
-        """Another connection has found it: the member with the reservation is not the primary any more."""
+        """Another connection has found it, so the member with the reservation is no longer the primary."""
         waiting = search()
         topology = Topology(seeds=(E[0], E[1]))
         until_wait(waiting, 0.0, topology)
@@ -144,7 +143,7 @@ class TestSlots:
         assert until_wait(waiting, 0.3, moved)[0] == Dial(2, E[1])
 
     def test_ten_connections_come_once_for_their_slots(self) -> None:
-        """Two attempts each, and the primary is never asked out of turn."""
+        """Before the reserved time, the primary gets only the one dial that it refused."""
         given: dict[str, int] = {}
 
         def full(now: float) -> Fails | Serves:
@@ -157,15 +156,15 @@ class TestSlots:
         assert len(factory.of_type(Found)) == 10
         for when, _ in factory.dials():
             given[str(when < 2)] = given.get(str(when < 2), 0) + 1
-        # The search owner gets a reservation; when it is connected, the others follow.
+        # The search owner gets a reservation; the others dial when it is connected.
         assert given == {"True": 1, "False": 10}
 
 
 class TestRedirectsWithAHint:
-    """``amqp:connection:redirect`` with a ``retry_after``: dial the target after that long."""
+    """``amqp:connection:redirect`` with a ``retry_after``: the search dials the target after that time."""
 
     def test_the_target_is_dialled_after_the_retry_after_and_alone(self) -> None:
-        """Neither at once nor after the rest of the list."""
+        """The search does not dial it at once, nor after the rest of the list."""
         announced = Fails(Failure(kind=FailureReason.REDIRECTED, redirect=E[2], retry_after=2.0))
         factory = ran({E[0]: announced, E[1]: Fails(), E[2]: Serves()}, 3)
         assert dialled(factory) == [0, 2]
@@ -174,14 +173,14 @@ class TestRedirectsWithAHint:
         assert factory.of_type(Dial)[1].hops == 1
 
     def test_a_target_that_may_not_be_followed_leaves_an_ordinary_retry_after(self) -> None:
-        """It delays the next round, as a ``retry_after`` without an address does."""
+        """The delay then precedes the next round, as with a ``retry_after`` without an address."""
         announced = Fails(Failure(kind=FailureReason.REDIRECTED, redirect=E[2], retry_after=2.0))
         factory = ran({E[0]: announced, E[1]: Fails()}, 2, Policy(redirects="none"), until=1.0)
         assert dialled(factory) == [0, 1]
         assert factory.of_type(BackOff)[0].delay.retry_after == 2.0
 
     def test_the_chain_is_remembered(self) -> None:
-        """Two members that send each other clients are a loop, with ``retry_after`` as without."""
+        """Two members that redirect to each other are a loop, with or without ``retry_after``."""
         there = Fails(Failure(kind=FailureReason.REDIRECTED, redirect=E[1], retry_after=0.5))
         back = Fails(Failure(kind=FailureReason.REDIRECTED, redirect=E[0], retry_after=0.5))
         factory = Factory({E[0]: there, E[1]: back, E[2]: Serves()}, E[:3])
@@ -194,21 +193,21 @@ class TestRedirectsWithAHint:
 
 
 class TestBadServers:
-    """Nobody is parked beyond the ceiling."""
+    """No server delays a client beyond the ceiling."""
 
     @pytest.mark.parametrize("retry_after", [3600.0, math.inf, 59.0, 0.0, 0.001])
     def test_the_search_goes_back_to_its_own_backoff(self, retry_after: float) -> None:
-        """One member always says "later"; the other one serves after the ceiling."""
+        """One member always asks for a delay; the other serves after the ceiling has passed."""
         policy = Policy(max_retry_after=10.0, startup_deadline=None)
         world: World = {E[0]: reservation(retry_after), E[1]: lambda now: Serves() if now > 11 else Fails()}
         factory = ran(world, 2, policy, until=60.0)
         assert factory.of_type(Found)
-        assert factory.now < 32  # the ceiling, and then rounds at most 10 s apart
+        assert factory.now < 32  # The ceiling, then rounds at most 10 s apart.
         honored = [each.delay for each in factory.of_type(BackOff) if each.delay.retry_after is not None]
         assert sum(each.delay for each in honored) <= 10
 
     def test_a_primary_that_sends_retry_after_for_ever_is_not_the_primary_for_ever(self) -> None:
-        """Once ``retry_after`` is not honored any more, its refusal clears it and the list is tried."""
+        """When the search no longer honors ``retry_after``, a refusal clears the primary."""
         policy = Policy(max_retry_after=1.0, startup_deadline=None)
         factory = Factory({E[0]: reservation(3600.0), E[1]: Serves()}, E[:2], policy=policy)
         factory.topology = update(factory.topology, Claimed(E[0], None, None, 0))
@@ -218,17 +217,16 @@ class TestBadServers:
         assert len(factory.of_type(Found)) == 1
 
     def test_a_forced_close_with_a_retry_after_names_no_member(self) -> None:
-        """Here or elsewhere: the rest of the round goes on, the next one waits."""
+        """The rest of the round goes on, and the next round waits."""
         factory = ran({E[0]: closes("amqp:connection:forced", 2.0), E[1]: Fails()}, 2, until=2.3)
         assert dialled(factory)[:4] == [0, 1, 0, 1]
         assert factory.of_type(BackOff)[0].delay.retry_after == 2.0
 
     def test_a_redirect_without_a_retry_after_is_followed_at_once(self) -> None:
-        """As ever."""
         assert ran({E[0]: redirects(E[1]), E[1]: Serves()}, 1).dials()[1] == (0.001, E[1])
 
     def test_a_reservation_at_a_member_that_is_refused_meanwhile_is_dropped(self) -> None:
-        """The pending attempts continue during the wait; this one found the password wrong."""
+        """The pending attempts continue during the wait, and one of them fails."""
         looking = search()
         topology = Topology(seeds=(E[0], E[1]))
         until_wait(looking, 0.0, topology)
@@ -277,10 +275,10 @@ class TestFarewells:
 
 
 class TestFactsThatArriveTogether:
-    """Two attempts end before the search is asked again, as when two sockets are readable at once."""
+    """Two attempts end before the next decision, as when two sockets are readable at once."""
 
     def test_a_reservation_and_the_attempt_that_uses_up_what_may_be_honored(self) -> None:
-        """The newer reservation cannot be honored any more: the client's own delay replaces the wait."""
+        """The newer reservation is beyond the limit: the client's own delay replaces the wait."""
         looking = search(Policy(max_retry_after=8.0, startup_deadline=None), first=False)
         topology = Topology(seeds=E[:3])
         now = run_until(looking, topology, 0.0, 0.2)
@@ -302,7 +300,7 @@ class TestFactsThatArriveTogether:
 
 
 def run_until(looking: Search, topology: Topology, now: float, until: float) -> float:
-    """Do what the search decides while nobody answers; the time of its last step."""
+    """Carry out the decisions while no member answers, and return the time of the last step."""
     while True:
         wait = until_wait(looking, now, topology)[-1]
         assert isinstance(wait, Wait)

@@ -1,4 +1,4 @@
-"""Rule 10 of discovery: a second site, and when it is tried."""
+"""Rule 10 of discovery: the members of a second site, and the time from which they are candidates."""
 
 from __future__ import annotations
 

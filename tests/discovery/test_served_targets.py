@@ -1,4 +1,4 @@
-"""Targets of redirects that served stay candidates, behind all others (rule 10 of ``topology``)."""
+"""Redirect targets that served stay candidates, after all others (rule 10 of ``topology``)."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ V4, V6 = Endpoint("10.9.0.8", 5672), Endpoint("2001:db8::8", 5672)
 
 
 def redirected(endpoint: Endpoint) -> Endpoint:
-    """The same, as a redirect names it."""
+    """Return the endpoint as the target of a redirect."""
     return replace(endpoint, origin=Origin.REDIRECT)
 
 
 def after(topology: Topology, *facts: Evidence) -> Topology:
-    """The topology after these facts, in this order."""
+    """Return the topology after these facts, in this order."""
     for fact in facts:
         topology = update(topology, fact)
     return topology
 
 
 def served(topology: Topology, endpoint: Endpoint, **claim: bool) -> Topology:
-    """It served after a redirect, and was lost."""
+    """Return the topology after an endpoint served because of a redirect, and was lost."""
     version = topology.version
     claimed = Claimed(redirected(endpoint), None, None, version, **claim)
     return after(topology, claimed, PrimaryLost(endpoint, version))
 
 
 def test_it_is_the_last_candidate_after_the_loss() -> None:
-    """The router may know a better one."""
+    """The router may know a better broker."""
     topology = after(served(Topology(seeds=(ROUTER,)), A), Pushed((C,), 1))
     assert topology.candidates() == (ROUTER, C, A)
 
 
 def test_the_one_that_served_last_is_the_first_of_them() -> None:
-    """It is the likeliest; each is a candidate once."""
+    """The last one is the most likely to serve again; each is a candidate once."""
     topology = served(served(served(Topology(seeds=(ROUTER,)), A), B), A)
     assert topology.candidates() == (ROUTER, A, B)
 
 
 def test_a_target_that_did_not_serve_is_no_candidate() -> None:
-    """Nor is one that a lost primary has named only."""
+    """A target that a lost primary merely named did not serve either."""
     topology = served(Topology(seeds=(ROUTER,)), A, usable=False)
     assert topology.candidates() == (ROUTER,)
     refused = AttemptEnded(redirected(A), Failure(kind=FailureReason.REFUSED), 1)
@@ -73,7 +73,7 @@ def test_the_option_redirects_decides(*, option: Redirects, kept: bool) -> None:
 
 
 def test_credentials_go_to_no_address_that_the_url_does_not_allow_any_more() -> None:
-    """The name has moved, and the former address may belong to anybody."""
+    """The name has a new address, and its former address may belong to anyone."""
     target = replace(V4, port=5673)
     topology = Topology(seeds=(NAME,), only_trusted=True)
     topology = served(after(topology, Resolved(NAME, (V4,))), target)
@@ -82,7 +82,7 @@ def test_credentials_go_to_no_address_that_the_url_does_not_allow_any_more() -> 
 
 
 def test_an_address_of_the_list_is_not_kept_beside_it() -> None:
-    """A name that moves is followed, whatever redirected to its former address."""
+    """The client follows a name that moves, even if a redirect led to its former address."""
     topology = served(after(Topology(seeds=(NAME,)), Resolved(NAME, (V4,))), V4)
     assert after(topology, Resolved(NAME, (V6,))).candidates() == (V6,)
 
@@ -106,7 +106,7 @@ NOT_READY = closes("amqp:connection:forced")
 
 
 def test_a_router_that_is_not_ready_does_not_keep_a_client_from_the_broker_it_was_on() -> None:
-    """Its URL lists the router alone, and the broker is back after a second."""
+    """The URL lists only the router, and the broker is back after a second."""
     world: World = {
         E[0]: lambda now: redirects(E[5]) if now < 1.0 else NOT_READY,
         E[5]: lambda now: Serves(drops_after=5.0) if now < 1.0 else Fails() if now < 6.0 else Serves(),
@@ -120,7 +120,7 @@ def test_a_router_that_is_not_ready_does_not_keep_a_client_from_the_broker_it_wa
 
 
 def test_a_router_that_is_ready_decides() -> None:
-    """The broker that served is dialled again only if the router names it."""
+    """The client dials the broker that served again only if the router redirects to it."""
     world: World = {
         E[0]: lambda now: redirects(E[5] if now < 1.0 else E[6]),
         E[5]: lambda now: Serves(drops_after=5.0 if now < 1.0 else None),

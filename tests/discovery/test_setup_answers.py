@@ -1,4 +1,4 @@
-"""An attempt goes on for as long as its peer answers older ones, and no longer."""
+"""An attempt continues while its peer answers older attempts, and no longer."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_threads_may_note_and_ask_at_once() -> None:
 def test_its_time_ends_so_long_after_the_last_answer_that_counts(
     noted: list[tuple[float, float]], is_connected: bool
 ) -> None:
-    """Whenever it is asked; and without TCP no answer counts."""
+    """The times of the checks do not matter, and without TCP no answer counts."""
     answers = SetupAnswers()
     pending = PendingAttempts(answers)
     attempt = pending.launch(E[0], (), 0.0)

@@ -1,4 +1,4 @@
-"""A primary announced its fleet before it was lost: its clients spread their dials."""
+"""Clients spread their dials if their primary announced its fleet before it was lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lost(
     fleet: FleetSize = FLEET,
     generation: int | None = None,
 ) -> Factory:
-    """One connection that lost the first member at time 0."""
+    """Run one connection that lost the first member at time 0."""
     factory = Factory(world, E[:members], policy=policy, seed=seed)
     factory.topology = update(factory.topology, Claimed(E[0], generation, None, 0, fleet=fleet))
     factory.topology = update(factory.topology, PrimaryLost(E[0], 0))
@@ -53,7 +53,7 @@ def gaps(times: list[float]) -> list[float]:
 
 
 class TestOneBrokenConnection:
-    """The primary lives."""
+    """The primary is alive."""
 
     @pytest.mark.parametrize("members", [1, 3])
     def test_it_does_not_wait_for_the_fleet(self, members: int) -> None:
@@ -62,7 +62,7 @@ class TestOneBrokenConnection:
         assert sum(time <= 0.1 + 0.01 for time in back) >= 0.95 * len(back)
 
     def test_no_other_member_is_dialled_for_it(self) -> None:
-        """A fleet that lost its primary would be there at once, and most of it in vain."""
+        """Otherwise the whole fleet of a dead primary would dial there at once, mostly in vain."""
         world: World = {E[0]: Fails(), E[1]: FORCED, E[2]: FORCED}
         for seed in SEEDS:
             factory = lost(world, 3, until=0.5, seed=seed)
@@ -71,7 +71,7 @@ class TestOneBrokenConnection:
 
 
 class TestOutage:
-    """Each client dials at a moment of its own."""
+    """Each client dials at a time of its own."""
 
     @pytest.mark.parametrize("answer", [Fails(), BlackHole()])
     def test_a_period_lies_between_two_dials(self, answer: Fails | BlackHole) -> None:
@@ -101,7 +101,7 @@ class TestOutage:
             assert sum(when >= outage for when in moments(factory)) <= 2
 
     def test_a_suspect_is_dialled_sooner_and_ever_more_rarely(self) -> None:
-        """The second of three refuses after it was passive: its backlog is full."""
+        """The second of three members was passive and now refuses, so its backlog is full."""
         world: World = {E[0]: Fails(), E[1]: lambda now: FORCED if now < 25 else Fails(), E[2]: FORCED}
         factory = lost(world, 3, until=25 + PERIOD)
         there = [when for when, where in factory.dials() if where == E[1] and when >= 25]
@@ -110,7 +110,7 @@ class TestOutage:
         assert 4 <= len(there) <= 9
 
     def test_a_syn_is_closed_before_its_kernel_repeats_it(self) -> None:
-        """Most of them: a network may be slow."""
+        """Most SYNs are; a few are kept for slow networks."""
         kept = []
         for seed in SEEDS:
             backoff = Backoff(POLICY, random.Random(seed))
@@ -123,7 +123,7 @@ class TestOutage:
 
 
 class TestBounds:
-    """A peer may announce anything."""
+    """A peer may announce any number."""
 
     @pytest.mark.parametrize(
         "fleet", [FleetSize(2**63, 200.0), FleetSize(2**63, 5e-324), FleetSize(20, 1e-300)]
@@ -165,7 +165,7 @@ class TestBounds:
 
 
 class TestNews:
-    """What a client hears meanwhile."""
+    """Facts that a client learns during the spread."""
 
     def test_a_primary_that_another_connection_found_is_dialled_at_once(self) -> None:
         factory = lost({E[0]: Fails(), E[1]: Serves()}, 1, until=5.0)
@@ -175,12 +175,12 @@ class TestNews:
 
     @pytest.mark.parametrize("world", [{E[0]: reservation(2.0)}, {E[0]: Parks(Fails(), stays=2.0)}])
     def test_a_hint_ends_the_spread(self, world: World) -> None:
-        """The member says itself when to come."""
+        """The member names the time of the next dial."""
         factory = lost(world, until=3 * PERIOD)
         assert len(factory.dials()) > 10
 
     def test_a_pair_that_announces_its_fleet_gives_no_hints(self) -> None:
-        """Its generation alone would say that it does."""
+        """A generation without a fleet would mean hints."""
         dials = moments(lost({E[0]: Fails()}, until=10 * PERIOD, generation=3))
         assert 9 <= len(dials) <= 12
 

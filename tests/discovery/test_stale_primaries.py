@@ -1,4 +1,4 @@
-"""When nobody but stale primaries has served for long, and when that is not so."""
+"""Detection of a cluster in which only stale primaries have served for long."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_primary_that_is_accepted_begins_the_count_anew() -> None:
 
 
 def test_while_a_connection_is_up_at_the_newer_primary_nothing_is_forgotten() -> None:
-    """One that meets only old ones is cut off from it."""
+    """A connection that meets only old primaries cannot reach the newer one."""
     watch = StalePrimaries(POLICY)
     watch.connected(1)
     watch.connected(2)
@@ -45,7 +45,7 @@ def test_while_a_connection_is_up_at_the_newer_primary_nothing_is_forgotten() ->
 
 
 def test_a_session_without_a_generation_says_nothing() -> None:
-    """A member that parks announces it later: what it then says counts."""
+    """A parked session gets its generation later, and only then counts."""
     watch = StalePrimaries(POLICY)
     served(watch, *range(0, 60, 10))
     watch.accepted(Claimed(E[0], None, "x", 0))

@@ -1,4 +1,4 @@
-"""The table of a search's states: every row is needed, and nothing else is allowed."""
+"""The state table of a search: every row is needed, and no other move is allowed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = tuple[SearchState, Trigger]
 
 
 def decide(looking: Search, now: float, topology: Topology = KNOWN, *, owner: bool = True) -> list[Decision]:
-    """Everything that it decides at this time, up to a wait or the end."""
+    """Return all decisions of the search at this time, up to a wait or the end."""
     decisions = [looking.next(now, topology, search_owner=owner)]
     while not isinstance(decisions[-1], Wait | Found | GiveUp):
         decisions.append(looking.next(now, topology, search_owner=owner))
@@ -33,7 +33,7 @@ def decide(looking: Search, now: float, topology: Topology = KNOWN, *, owner: bo
 
 
 def hanging(policy: Policy | None = None) -> Search:
-    """A search in its first round, with pending attempts 1 to 3 that hang, at 0.5 s."""
+    """Return a search at 0.5 s, in its first round, whose attempts 1 to 3 hang."""
     looking = search(policy)
     for now in (0.0, 0.25, 0.5):
         decide(looking, now)
@@ -41,7 +41,7 @@ def hanging(policy: Policy | None = None) -> Search:
 
 
 def backing_off(policy: Policy | None = None) -> Search:
-    """The same after its third attempt was refused: attempts 1 and 2 hang."""
+    """Return such a search after its third attempt was refused; attempts 1 and 2 hang."""
     looking = hanging(policy)
     looking.attempt_ended(3, 0.5, REFUSED)
     decide(looking, 0.5)
@@ -49,7 +49,7 @@ def backing_off(policy: Policy | None = None) -> Search:
 
 
 def delayed() -> Search:
-    """A search that waits for a reservation, with pending attempts 2 and 3."""
+    """Return a search that waits for a reservation, with pending attempts 2 and 3."""
     looking = hanging()
     looking.attempt_ended(1, 0.5, RESERVED)
     decide(looking, 0.5)
@@ -168,13 +168,13 @@ SCENARIOS: Mapping[Row, Callable[[], None]] = {
 
 
 def test_every_row_has_a_scenario() -> None:
-    """A new row comes with the reason for it."""
+    """A new row needs a scenario that shows its reason."""
     assert set(SCENARIOS) == set(MOVES)
 
 
 @pytest.mark.parametrize("row", MOVES, ids=lambda row: f"{row[0].value}-{row[1].value}")
 def test_no_row_can_be_deleted(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scenario runs with the whole table, and not without its row."""
+    """A scenario works with the whole table, and fails without its row."""
     SCENARIOS[row]()
     monkeypatch.setattr(states, "MOVES", {key: to for key, to in MOVES.items() if key != row})
     with pytest.raises(IllegalMove, match=row[1].value):
@@ -184,7 +184,7 @@ def test_no_row_can_be_deleted(row: Row, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("state", SearchState)
 @pytest.mark.parametrize("trigger", Trigger)
 def test_a_move_without_a_row_is_an_error(state: SearchState, trigger: Trigger) -> None:
-    """And a move with one leads where the table says."""
+    """A move with a row leads to the state in the table."""
     if (state, trigger) in MOVES:
         assert after(state, trigger) is MOVES[state, trigger]
     else:
@@ -193,7 +193,7 @@ def test_a_move_without_a_row_is_an_error(state: SearchState, trigger: Trigger) 
 
 
 def test_the_end_is_the_end() -> None:
-    """No row leads out of it."""
+    """No row begins at a final state."""
     assert {SearchState.FOUND, SearchState.GAVE_UP}.isdisjoint(state for state, _ in MOVES)
 
 

@@ -1,4 +1,4 @@
-"""Evidence in, topology out."""
+"""``update`` takes evidence and returns a new topology."""
 
 from __future__ import annotations
 
@@ -32,57 +32,56 @@ REFUSED = Failure(kind=FailureReason.REFUSED)
 
 
 def after(topology: Topology, *evidence: Evidence) -> Topology:
-    """Apply all of it in order."""
+    """Apply the evidence in order."""
     for fact in evidence:
         topology = update(topology, fact)
     return topology
 
 
 class TestCandidates:
-    """What is dialled, in which order."""
+    """The endpoints to dial, and their order."""
 
     def test_seeds_come_in_the_order_of_the_url(self) -> None:
-        """Nobody is known to be primary yet."""
+        """No primary is known yet."""
         assert Topology(seeds=(C, A, B)).candidates() == (C, A, B)
 
     def test_the_primary_comes_first_and_only_once(self) -> None:
-        """It is dialled before the list."""
+        """The client dials it before the list."""
         topology = after(Topology(seeds=(A, B, C)), Claimed(C, None, None, 0))
         assert topology.candidates() == (C, A, B)
 
     def test_a_name_without_an_address_is_not_dialled(self) -> None:
-        """It is resolved first."""
+        """The client resolves it first."""
         topology = Topology(seeds=(NAME, A))
         assert topology.candidates() == (A,)
         assert topology.names() == (NAME,)
 
     def test_addresses_take_the_place_of_their_name(self) -> None:
-        """In the order of the resolver."""
+        """They are in the order of the resolver."""
         topology = after(Topology(seeds=(NAME, A)), Resolved(NAME, (V6, V4)))
         assert topology.candidates() == (V6, V4, A)
 
     @pytest.mark.parametrize("literal", ["127.0.0.1", "::1", "fe80::1%eth0"])
     def test_an_ip_literal_needs_no_resolver(self, literal: str) -> None:
-        """IPv4 or IPv6."""
         seed = Endpoint(literal, 5672)
         assert Topology(seeds=(seed,)).candidates() == (seed,)
         assert Topology(seeds=(seed,)).names() == ()
 
     def test_a_pushed_name_is_dialled_by_name_until_it_is_resolved(self) -> None:
-        """The driver looks it up with the seeds, in the next round."""
+        """The driver resolves it with the seeds, in the next round."""
         topology = after(Topology(seeds=(A,)), Pushed((NAME,), 0))
         assert topology.candidates() == (A, NAME)
         assert topology.names() == (NAME,)
         assert after(topology, Resolved(NAME, (V4,))).candidates() == (A, V4)
 
     def test_a_pushed_name_that_is_a_seed_adds_nothing(self) -> None:
-        """It has been resolved as a seed, or will be."""
+        """The client resolves the name as a seed in any case."""
         topology = after(Topology(seeds=(NAME, A)), Pushed((NAME, B), 0))
         assert topology.candidates() == (A, B)
 
 
 class TestResolving:
-    """DNS answers, and does not."""
+    """Answers of DNS, and empty answers."""
 
     def test_an_empty_answer_keeps_the_last_good_one(self) -> None:
         """A failing resolver never empties the list."""
@@ -90,7 +89,7 @@ class TestResolving:
         assert topology.candidates() == (V4,)
 
     def test_a_moved_name_is_followed(self) -> None:
-        """The old address is gone with the new answer."""
+        """The new answer replaces the old address."""
         topology = after(Topology(seeds=(NAME,)), Resolved(NAME, (V4,)), Resolved(NAME, (V6,)))
         assert topology.candidates() == (V6,)
 
@@ -101,7 +100,7 @@ class TestResolving:
 
 
 class TestPushedMembers:
-    """What ``failover-server-list`` does."""
+    """The effects of ``failover-server-list``."""
 
     @pytest.mark.parametrize(
         ("option", "expected"), [("add", (A, C, B)), ("replace", (A, C)), ("ignore", (A,))]
@@ -109,7 +108,7 @@ class TestPushedMembers:
     def test_the_option_decides_and_the_seed_stays(
         self, option: PushedMembers, expected: tuple[Endpoint, ...]
     ) -> None:
-        """First B is pushed, then C."""
+        """B is pushed first, then C."""
         topology = Topology(seeds=(A,), pushed_members=option)
         assert after(topology, Pushed((B,), 0), Pushed((C,), 0)).candidates() == expected
 
@@ -120,7 +119,7 @@ class TestPushedMembers:
         assert topology.pushed == (secure,)
 
     def test_what_a_peer_can_make_a_client_remember_is_bounded(self) -> None:
-        """Ten thousand members, clusters and failures."""
+        """Ten thousand members, a thousand clusters and failures."""
         many = [Endpoint(f"m{n}.example.com", 5672) for n in range(10_000)]
         topology = after(Topology(seeds=(A,)), Pushed(tuple(many), 0))
         for number, member in enumerate(many[:1000]):
@@ -131,7 +130,7 @@ class TestPushedMembers:
 
 
 class TestGenerations:
-    """Who is a stale primary."""
+    """Claims that make a primary stale."""
 
     @pytest.mark.parametrize(
         ("generation", "cluster", "stale"),
@@ -149,34 +148,34 @@ class TestGenerations:
     def test_a_claim_is_measured_by_the_highest_of_its_cluster(
         self, *, generation: int | None, cluster: str | None, stale: bool
     ) -> None:
-        """Generation 5 of cluster x was seen."""
+        """Generation 5 of cluster x was seen before."""
         topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), PrimaryLost(A, 0))
         assert topology.is_stale(generation, cluster) is stale
         claimed = update(topology, Claimed(B, generation, cluster, 1))
         assert claimed.primary == (None if stale else B)
 
     def test_generations_without_a_cluster_are_compared_with_each_other(self) -> None:
-        """A cluster without an id is one cluster, and a member of it may still announce no generation."""
+        """Members without a cluster id count as one cluster; they may also announce no generation."""
         topology = after(Topology(seeds=(A,)), Claimed(A, 5, None, 0))
         assert topology.is_stale(4, None)
         assert not topology.is_stale(None, None)
 
     def test_the_highest_generation_survives_the_loss_of_the_primary(self) -> None:
-        """Otherwise the old primary that wakes up would be believed."""
+        """Otherwise the client would believe an old primary that comes back."""
         topology = after(
             Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), PrimaryLost(A, 0), Claimed(B, 4, "x", 1)
         )
         assert (topology.primary, topology.generation, topology.cluster) == (None, 5, "x")
 
     def test_a_visit_to_another_cluster_does_not_rehabilitate_a_stale_primary(self) -> None:
-        """Each cluster keeps its own number, however often the other one fails over."""
+        """Each cluster keeps its own generation, however often another cluster fails over."""
         many = [Claimed(B, number, "y", 0) for number in range(100)]
         topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), *many)
         assert (topology.generation, topology.cluster) == (99, "y")
         assert topology.is_stale(4, "x")
 
     def test_an_unproven_claim_makes_no_proven_member_stale(self) -> None:
-        """Anybody may announce a high number; among members of one kind the higher one counts."""
+        """Anyone may announce a high generation.  Among members of one kind, the higher one counts."""
         impostor = Claimed(C, 99, "x", 0)
         topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0, proven=True), impostor)
         assert not topology.is_stale(5, "x", proven=True)
@@ -207,17 +206,17 @@ class TestGenerations:
 
 
 class TestFleet:
-    """What the primaries announced about their clients."""
+    """The number of clients that primaries announced."""
 
     FLEET = FleetSize(2000, 200.0)
 
     def test_it_survives_the_loss_of_the_primary_that_announced_it(self) -> None:
-        """The search after the loss is what it is for."""
+        """The search after the loss needs it."""
         topology = after(Topology(seeds=(A, B)), Claimed(A, 1, "x", 0, fleet=self.FLEET), PrimaryLost(A, 0))
         assert topology.fleet == self.FLEET
 
     def test_a_parked_session_and_a_named_successor_announce_nothing(self) -> None:
-        """Their Open is outdated, or was not read yet."""
+        """The Open of the first is outdated, and the Open of the second has not arrived yet."""
         topology = after(
             Topology(seeds=(A, B)),
             Claimed(A, 1, "x", 0, fleet=self.FLEET),
@@ -227,7 +226,7 @@ class TestFleet:
         assert topology.fleet == self.FLEET
 
     def test_a_new_primary_has_seen_few_of_its_clients(self) -> None:
-        """And those that connect after it do not make the fleet smaller again."""
+        """Later connections to it do not make the fleet smaller again."""
         few = FleetSize(5, 300.0)
         topology = after(
             Topology(seeds=(A, B)),
@@ -239,7 +238,7 @@ class TestFleet:
         assert topology.fleet == FleetSize(1000, 300.0)
 
     def test_a_primary_that_announces_none_ends_the_spread(self) -> None:
-        """An ordinary broker, or one that says itself when to come."""
+        """Such a primary is an ordinary broker, or names the time of the next dial itself."""
         topology = after(
             Topology(seeds=(A, B)),
             Claimed(A, None, None, 0, fleet=self.FLEET),
@@ -249,12 +248,12 @@ class TestFleet:
         assert topology.fleet == NO_FLEET
 
     def test_a_stale_primary_changes_nothing(self) -> None:
-        """It may have thousands of clients of its own."""
+        """A stale primary may have thousands of clients of its own."""
         topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), PrimaryLost(A, 0))
         assert update(topology, Claimed(B, 4, "x", 1, fleet=self.FLEET)).fleet == NO_FLEET
 
     def test_the_second_site_has_a_fleet_of_its_own(self) -> None:
-        """Nobody was there before."""
+        """The site had no clients before."""
         topology = after(
             Topology(seeds=(A,), dr=(B,)),
             Claimed(A, 5, "x", 0, fleet=self.FLEET),
@@ -265,7 +264,7 @@ class TestFleet:
 
 
 class TestEpochs:
-    """Evidence has a time that it speaks about."""
+    """Evidence holds for one version of the topology."""
 
     def test_losing_the_primary_clears_it_and_begins_a_version(self) -> None:
         """The search starts from the list again."""
@@ -273,14 +272,13 @@ class TestEpochs:
         assert (topology.primary, topology.version) == (None, 1)
 
     def test_a_late_loss_of_an_old_connection_does_not_clear_the_new_claim(self) -> None:
-        """One connection notices the loss at once, the other after the member is back."""
+        """One connection notices the loss at once, another one only when the member is back."""
         topology = after(
             Topology(seeds=(A,)), Claimed(A, 1, "x", 0), PrimaryLost(A, 0), Claimed(A, 2, "x", 1)
         )
         assert update(topology, PrimaryLost(A, 0)) is topology
 
     def test_losing_another_member_changes_nothing(self) -> None:
-        """It was not the primary."""
         topology = after(Topology(seeds=(A, B)), Claimed(B, 1, "x", 0))
         assert update(topology, PrimaryLost(A, 0)) is topology
 
@@ -290,7 +288,6 @@ class TestEpochs:
         ids=repr,
     )
     def test_evidence_of_an_older_version_changes_nothing(self, old: Evidence) -> None:
-        """Whatever it says."""
         topology = after(
             Topology(seeds=(A, B)), Claimed(A, 1, "x", 0), PrimaryLost(A, 0), Claimed(B, 2, "x", 1)
         )
@@ -300,7 +297,7 @@ class TestEpochs:
     def test_a_failure_at_the_primary_clears_it_unless_the_client_caused_it(
         self, kind: FailureReason
     ) -> None:
-        """Freeing a dial, losing a race and stopping say nothing about the member."""
+        """A freed dial, a lost race and a stopped search prove nothing about the member."""
         topology = after(Topology(seeds=(A, B)), Claimed(A, 1, "x", 0))
         failed = update(topology, AttemptEnded(A, Failure(kind=kind, redirect=B), 0))
         if kind in SELF_INFLICTED:
@@ -310,16 +307,15 @@ class TestEpochs:
             assert dict(failed.failures)[A] == Failure(kind=kind, redirect=B)
 
     def test_a_claim_forgets_the_last_failure(self) -> None:
-        """The member is usable now."""
         topology = after(Topology(seeds=(A,)), AttemptEnded(A, REFUSED, 0), Claimed(A, 1, "x", 0))
         assert A not in dict(topology.failures)
 
 
 class TestMembership:
-    """Who belongs to the cluster."""
+    """The members of the cluster."""
 
     def test_members_are_seeds_their_addresses_and_pushed_members(self) -> None:
-        """By host and port; the case of a name and TLS do not matter."""
+        """Host and port are compared; the case of a name and TLS do not matter."""
         topology = after(Topology(seeds=(NAME, A)), Resolved(NAME, (V4,)), Pushed((B,), 0))
         assert all(topology.is_member(e) for e in (NAME, A, V4, B, replace(A, tls=True)))
         assert topology.is_member(Endpoint("BROKER.example.com", 5672))
@@ -328,12 +324,12 @@ class TestMembership:
 
 
 class TestForeignMembers:
-    """Only the URL says who may be given the credentials, never a member."""
+    """Only the URL decides which hosts get the credentials, never a member."""
 
     foreign = (C, Endpoint("evil.com", 5672), Endpoint("localhost", 5672))
 
     def test_an_announced_member_may_not_be_given_the_credentials_by_a_redirect(self) -> None:
-        """Else a member would announce first, and redirect then."""
+        """Otherwise a member could announce a host first, and then redirect to it."""
         topology = after(Topology(seeds=(NAME, A)), Pushed(self.foreign, 0))
         reasons = [topology.may_follow(A, e, Policy(), credentials=True) for e in self.foreign]
         assert None not in reasons
@@ -349,7 +345,7 @@ class TestForeignMembers:
         assert topology.refused_members((*self.foreign, sibling, V4, A)) == self.foreign
 
     def test_it_is_kept_where_none_are_sent(self) -> None:
-        """It can learn nothing."""
+        """A foreign member learns no secret."""
         assert after(Topology(seeds=(NAME, A)), Pushed(self.foreign, 0)).pushed == self.foreign
 
     def test_members_of_a_second_site_are_listed_too(self) -> None:
@@ -359,7 +355,7 @@ class TestForeignMembers:
 
 
 class TestRedirects:
-    """Which redirects may be followed."""
+    """The targets that a redirect may name."""
 
     seeds = Topology(seeds=(NAME, A))
 
@@ -383,7 +379,7 @@ class TestRedirects:
     def test_the_option_decides_where_credentials_go(
         self, *, redirects: Redirects, target: Endpoint, credentials: bool, allowed: bool
     ) -> None:
-        """Without credentials a foreign target can learn nothing."""
+        """Without credentials, a foreign target learns no secret."""
         policy = Policy(redirects=redirects)
         reason = self.seeds.may_follow(A, target, policy, credentials=credentials)
         assert (reason is None) is allowed
@@ -393,7 +389,7 @@ class TestRedirects:
     def test_a_secure_member_never_redirects_to_an_insecure_endpoint(
         self, *, redirects: Redirects, credentials: bool
     ) -> None:
-        """Not even to a known member."""
+        """This holds even for a known member."""
         policy = Policy(redirects=redirects)
         secure = replace(B, tls=True)
         assert self.seeds.may_follow(secure, A, policy, credentials=credentials) is not None

@@ -1,8 +1,8 @@
-"""A driver for ``Search`` in virtual time, and the scripted world that it dials.
+"""A driver for ``Search`` in virtual time, and the scripted members that it dials.
 
-It does what the real driver does: keeps the topology of a factory, says which search is the owner and how
-many dials are free, resolves names, reports facts and carries out decisions.  It also checks, at every
-decision, what must hold in any world: see ``Factory._check``.
+Like the real driver, it keeps the topology of a factory and names the search owner and the number of free
+dials.  It resolves names, reports facts and carries out decisions.  At every decision it also checks the
+invariants of all worlds: see ``Factory._check``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from haclient.retry.backoff import Backoff, FixedDelays
 from haclient.retry.policy import Policy
 from haclient.retry.stability import Stability
 
-# Far above what any world here needs between two instants, far below what a spin reaches.
+# Far above the decisions that any world here needs at one instant, far below a busy loop.
 SPIN = 2000
 
 REFUSED = Failure(kind=FailureReason.REFUSED)
@@ -46,7 +46,11 @@ WRONG_CERTIFICATE = Failure(kind=FailureReason.TLS_VERIFICATION, detail="the cer
 
 @dataclass(frozen=True)
 class Fails:
-    """Ends the attempt; refused at once by default.  TCP connects after ``tcp`` seconds, if it does."""
+    """Ends the attempt; by default TCP is refused at once.
+
+    :param after: seconds until the attempt ends.
+    :param tcp: seconds until TCP connects; ``None`` if it does not.
+    """
 
     failure: Failure = REFUSED
     after: float = 0.001
@@ -56,16 +60,21 @@ class Fails:
 
 @dataclass(frozen=True)
 class BlackHole:
-    """Never answers; TCP connects after ``tcp`` seconds, or not at all."""
+    """Never answers.
+
+    :param tcp: seconds until TCP connects; ``None`` if it does not.
+    """
 
     tcp: float | None = None
 
 
 @dataclass(frozen=True)
 class Serves:
-    """A usable session after a while, which may be lost again.
+    """Opens a session, which may be lost again.
 
-    :param tcp: TCP connects after so many seconds; not reported before the session if ``None``.
+    :param after: seconds until the session is usable.
+    :param tcp: seconds until TCP connects; ``None``: not reported before the session.
+    :param drops_after: seconds from the usable session to its loss; ``None`` for never.
     """
 
     after: float = 0.01
@@ -77,7 +86,11 @@ class Serves:
 
 @dataclass(frozen=True)
 class Parks:
-    """Parks who asks, for a while, and then does what ``then`` says; does that at once with the others."""
+    """Parks a client that asks for it, and then behaves like ``then``; skips the parking for other clients.
+
+    :param stays: seconds that the client stays parked.
+    :param after: seconds until the client is parked.
+    """
 
     then: Fails | Serves
     stays: float = math.inf
@@ -91,7 +104,7 @@ World = Mapping[Endpoint, Script]
 
 
 def endpoint(number: int) -> Endpoint:
-    """The address of member ``number``."""
+    """Return the address of member ``number``."""
     return Endpoint(f"10.0.{number // 256}.{number % 256}", 5672)
 
 
@@ -99,23 +112,23 @@ E = [endpoint(number) for number in range(32)]
 
 
 def redirects(target: Endpoint, after: float = 0.001) -> Fails:
-    """A passive member that knows the primary."""
+    """A passive member that redirects to the primary."""
     return Fails(Failure(kind=FailureReason.REDIRECTED, redirect=target), after)
 
 
 def reservation(seconds: float) -> Fails:
-    """A primary that is full, and says when it is this client's turn."""
+    """A full primary that reserves a time for this client, so many seconds from now."""
     return closes(RESOURCE_LIMIT, seconds)
 
 
 def closes(condition: str | None = None, retry_after: float | None = None) -> Fails:
-    """A passive member that does not."""
+    """A passive member that closes the connection without a redirect."""
     return Fails(Failure(kind=FailureReason.CLOSED, condition=condition, retry_after=retry_after))
 
 
 @dataclass(frozen=True)
 class Step:
-    """One decision, when and for whom."""
+    """One decision, with its time and its connection."""
 
     time: float
     connection: str
@@ -124,7 +137,7 @@ class Step:
 
 @dataclass
 class Connection:
-    """One connection of the factory: its search, or the session it found."""
+    """One connection of the factory: its search, or the session that the search found."""
 
     name: str
     backoff: Backoff
@@ -136,14 +149,14 @@ class Connection:
     stability: Stability | None = None
 
     def claim(self, attempt: int, session: Serves) -> tuple[int | None, str | None]:
-        """The claim of a session; what a parking Open said is old."""
+        """Return the claim of a session; none after parking, since that Open is outdated."""
         return (None, None) if attempt in self.parked else (session.generation, session.cluster)
 
 
 class Factory:
     """Several connections that share a topology, in virtual time.
 
-    :ivar unanswered: until when the SYN of an attempt had no answer, by connection and attempt.
+    :ivar unanswered: the time up to which the SYN of an attempt had no answer, by connection and attempt.
     """
 
     def __init__(
@@ -175,17 +188,17 @@ class Factory:
         self._sequence = 0
 
     def connect(self, name: str = "c", *, first: bool = True) -> Connection:
-        """Begin to search for a new connection."""
+        """Start the search of a new connection."""
         rng = random.Random(f"{self._seed}/{name}")
         connection = Connection(name, Backoff(self.policy, rng, self._fixed))
-        if not first:  # the connection before was stable
+        if not first:  # The previous connection was stable.
             connection.backoff.reset()
         self.connections.append(connection)
         self._search(connection, first=first)
         return connection
 
     def run(self, until: float = 1000.0) -> list[Step]:
-        """Let time pass until nothing is left to do, or ``until``; the trace so far."""
+        """Run until no event is left, or until the time ``until``; return the trace so far."""
         while True:
             self._pump_all()
             times = [c.wake for c in self.connections if c.search is not None and c.wake is not None]
@@ -197,12 +210,12 @@ class Factory:
                 heapq.heappop(self._events)[2]()
 
     def dials(self, name: str | None = None) -> list[tuple[float, Endpoint]]:
-        """When and where was dialled."""
+        """Return the time and the endpoint of each dial, of one connection or of all."""
         steps = [s for s in self.trace if name in {None, s.connection}]
         return [(s.time, s.decision.endpoint) for s in steps if isinstance(s.decision, Dial)]
 
     def of_type(self, kind: type[T]) -> list[T]:
-        """All decisions of one type."""
+        """Return all decisions of one type."""
         return [s.decision for s in self.trace if isinstance(s.decision, kind)]
 
     def _search(self, connection: Connection, *, first: bool) -> None:
@@ -296,7 +309,7 @@ class Factory:
             until = math.inf if behaviour.tcp is None else self.now + behaviour.tcp
             self.unanswered[connection.name, dial.attempt] = until
         assert search is not None
-        # As the real driver does: the SYN is sent once the address and the credentials are known.
+        # As in the real driver, the SYN is sent when the address and the credentials are known.
         search.syn_sent(dial.attempt, math.inf)
         search.syn_sent(dial.attempt, self.now)
 
@@ -375,7 +388,7 @@ def ran(
     until: float = 100.0,
     credentials: bool = False,
 ) -> Factory:
-    """One connection in this world, with the first endpoints as its seed list."""
+    """Run one connection in this world, with the first endpoints as its seed list."""
     factory = Factory(world, E[:members], policy=policy, credentials=credentials)
     factory.connect()
     factory.run(until)
@@ -383,14 +396,14 @@ def ran(
 
 
 def search(policy: Policy | None = None, *, first: bool = True, **facts: Any) -> Search:
-    """A search at time 0, to be driven by hand; ``facts`` are further arguments of it."""
+    """Return a search at time 0 that a test drives itself; ``facts`` are further arguments of ``Search``."""
     policy = policy or Policy()
     backoff = Backoff(policy, random.Random(1))
     return Search(policy=policy, backoff=backoff, now=0.0, first=first, **facts)
 
 
 def first_round(searching: Search, topology: Topology, now: float = 0.0) -> list[int]:
-    """The members that it dials in its first round, all of which refuse."""
+    """Return the members that the search dials in its first round; all of them refuse."""
     order = list[int]()
     while not (isinstance(decision := searching.next(now, topology), BackOff) and decision.round == 1):
         if isinstance(decision, Dial):
@@ -403,11 +416,11 @@ def first_round(searching: Search, topology: Topology, now: float = 0.0) -> list
 
 
 def dialled(factory: Factory) -> list[int]:
-    """The members dialled, by their position in ``E``."""
+    """Return the dialled members, by their position in ``E``."""
     return [E.index(where) for _, where in factory.dials()]
 
 
 def verdict(factory: Factory) -> GiveUp:
-    """The one end of the one search."""
+    """Return the verdict of the only search."""
     (end,) = factory.of_type(GiveUp)
     return end

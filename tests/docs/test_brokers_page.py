@@ -1,4 +1,4 @@
-"""docs/broker-answers.md has the quirks of the code and recorded refusals; docs/brokers.md their versions."""
+"""The pages of brokers have the recorded refusals, the quirks of the code, and the versions of both."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from haclient.core.quirks.products import PRODUCTS
 from tests.docs.pages import DOCS
 from tests.peers.recorded_refusals import REFUSALS, Refusal
 
-PAGE = (DOCS / "broker-answers.md").read_text()
+REFUSALS_PAGE = (DOCS / "broker-answers.md").read_text()
+QUIRKS_PAGE = (DOCS / "internals" / "quirks.md").read_text()
 
 
-def between(name: str) -> list[list[str]]:
-    """Return the cells of the table between two markers, without its head."""
-    table = PAGE.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->")[0]
+def quirks() -> list[list[str]]:
+    """Return the cells of the table of quirks, without its head."""
+    table = QUIRKS_PAGE.split("<!-- quirks -->\n")[1].split("<!-- /quirks -->")[0]
     rows = [line.strip().strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows[2:]]
 
@@ -33,7 +34,7 @@ def test_its_quirks_are_those_of_the_code() -> None:
         for product in PRODUCTS
         for quirk in product.quirks
     }
-    rows = between("quirks")
+    rows = quirks()
     assert {(name, version, quirk) for name, version, quirk, _ in rows} == known
     assert len(rows) == len(known)
 
@@ -46,5 +47,5 @@ def test_each_product_that_was_measured_has_a_row_with_its_version() -> None:
 
 
 def test_its_refusals_are_those_that_were_recorded() -> None:
-    table = PAGE.split("<!-- refusals -->\n")[1].split("<!-- /refusals -->")[0]
+    table = REFUSALS_PAGE.split("<!-- refusals -->\n")[1].split("<!-- /refusals -->")[0]
     assert table.splitlines()[2:] == [row(refusal) for refusal in REFUSALS]

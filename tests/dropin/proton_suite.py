@@ -7,8 +7,8 @@ No test is copied: the program loads the tests from there.  While they load, the
 ``proton.reactor`` and ``proton.utils`` become imports from ``haclient.reactor`` and ``haclient.utils``.
 With ``--judge`` the imports stay: proton itself must pass every test, or the comparison is not fair.
 
-Each test runs in its own process and folder, so that a test that hangs, or leaves a thread or a file
-behind, changes no other.
+Each test runs in its own process and folder.  So a test that hangs, or leaves a thread or a file behind,
+does not affect any other test.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_a_backoff_has_the_delays_that_proton_waits(
 
 
 def test_a_backoff_of_many_tries_has_an_end() -> None:
-    """Its last delay repeats until the end."""
+    """The last delay repeats until the end."""
     delays = fixed_delays(Backoff(max_tries=1500))
     assert delays is not None
     assert (delays.rounds, delays.delays[-1]) == (1500, 10.0)

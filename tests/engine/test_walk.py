@@ -1,4 +1,4 @@
-"""Steps over encoded values: proton's decoder judges where a value ends, and ours what is in it."""
+"""Steps over encoded values: proton's decoder checks the ends, and the client's decoder the contents."""
 
 from __future__ import annotations
 

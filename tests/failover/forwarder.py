@@ -1,7 +1,7 @@
 """A TCP forwarder on its own thread, for both APIs: it cuts, freezes, and changes its target.
 
-A *cut* ends one connection at a chosen place of its byte stream, often in the middle of a frame,
-with a reset or with an orderly FIN, as ``Cut`` says.  ``Cuts`` draws them at random, from a seed.
+A *cut* ends one connection at a chosen place of its byte stream, often in the middle of a frame.  ``Cut``
+selects a reset or an orderly FIN.  ``Cuts`` draws cuts at random, from a seed.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 On loopback any process may listen on an address, so the tests move the VIP in two ways:
 
-* the new primary itself listens on the address when the old one is gone, as with a resource manager
-  that moves the address and starts the broker;
-* a forwarder owns the address and passes everything on to one member, like a load balancer or a
-  gratuitous ARP. Both members keep their own addresses, unknown to clients.
+* the new primary itself listens on the address when the old one has ended.  A resource manager that moves
+  the address and starts the broker has the same effect.
+* a forwarder owns the address and forwards everything to one member, like a load balancer or a gratuitous
+  ARP.  Both members keep their own addresses, unknown to clients.
 """
 
 from __future__ import annotations

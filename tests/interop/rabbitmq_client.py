@@ -9,7 +9,7 @@ The connection accepts only RabbitMQ 4, by ``product`` and ``version`` of the Op
 does not send. So this application disables the recovery and dials again itself.
 """
 
-# ruff: noqa: T201 - a test reads what it prints
+# ruff: noqa: T201 - a test reads the output
 
 import sys
 import time

@@ -3,7 +3,7 @@
 /usr/bin/python3 uamqp_client.py CA HOST PORT ADDRESS COUNT
 """
 
-# ruff: noqa: T201 - a test reads what it prints
+# ruff: noqa: T201 - a test reads the output
 
 import sys
 

@@ -77,7 +77,7 @@ class Refusal:
 
 def _wrong_password(product: Product, mechanism: str, *mechanisms: str) -> Refusal:
     anonymous = mechanism == "ANONYMOUS"
-    why = "it lets nobody in without a user" if anonymous else "it does not accept the user and the password"
+    why = "it requires a user and a password" if anonymous else "it does not accept the user and the password"
     return Refusal(
         product=product,
         situation="no credentials" if anonymous else "wrong password",
@@ -197,7 +197,7 @@ _ARTEMIS = (
         Product.ARTEMIS,
         "no credentials",
         "ANONYMOUS",
-        "it lets nobody in without a user",
+        "it requires a user and a password",
         "AMQ229031: Unable to validate user from 127.0.0.1:37688. Username: null; "
         "SSL certificate subject DN: unavailable",
     ),

@@ -1,4 +1,4 @@
-"""How long to wait between rounds."""
+"""The delays between rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from haclient.retry.policy import Policy
 
 
 class Extremes(random.Random):
-    """Always draws the upper end."""
+    """A random source that always draws the upper end."""
 
     def uniform(self, a: float, b: float) -> float:
         """Return the upper end."""
@@ -38,7 +38,7 @@ def test_jitter_is_drawn_after_the_cap() -> None:
 
 
 def test_reset_starts_again_at_the_first_ceiling() -> None:
-    """A stable connection forgets the failures before it."""
+    """After a stable connection, earlier failures no longer count."""
     backoff = Backoff(Policy(), random.Random(1))
     for _ in range(5):
         backoff.next()
@@ -49,7 +49,7 @@ def test_reset_starts_again_at_the_first_ceiling() -> None:
 
 
 def test_the_same_seed_gives_the_same_delays() -> None:
-    """Nothing is drawn from the process-wide random source."""
+    """No draw uses the process-wide random source."""
     one, other = (Backoff(Policy(), random.Random(7)) for _ in range(2))
     random.seed(1)
     delays = [one.next().delay for _ in range(20)]
@@ -71,7 +71,7 @@ def test_the_same_seed_gives_the_same_delays() -> None:
 def test_a_retry_after_is_honored_with_jitter_and_never_beyond_the_maximum(
     retry_after: float, lowest: float, highest: float
 ) -> None:
-    """The jitter is added to ``retry_after``, and a value that is too long is cut so that the jitter fits."""
+    """The jitter is added to ``retry_after``; too long a value is cut so that the jitter fits."""
     rng = random.Random(1)
     delays = [Backoff(Policy(), rng).next(retry_after) for _ in range(100)]
     assert all(
@@ -81,7 +81,7 @@ def test_a_retry_after_is_honored_with_jitter_and_never_beyond_the_maximum(
 
 
 def test_all_hinted_waits_together_never_exceed_the_maximum() -> None:
-    """A server that says "later" for ever, whatever it says, gets the client's own backoff."""
+    """If a server asks for delays for ever, its client returns to its own backoff."""
     for retry_after in (0.0, 3.0, 59.95, 3600.0, math.inf):
         backoff = Backoff(Policy(), random.Random(1))
         delays = [backoff.next(retry_after) for _ in range(3000)]
@@ -92,7 +92,7 @@ def test_all_hinted_waits_together_never_exceed_the_maximum() -> None:
 
 
 def test_a_retry_after_that_does_not_fit_is_cut_to_what_is_left() -> None:
-    """And the jitter is not cut away with it."""
+    """The jitter is not cut."""
     backoff = Backoff(Policy(), random.Random(1))
     first = backoff.next(40.0)
     second = backoff.next(40.0)
@@ -101,7 +101,7 @@ def test_a_retry_after_that_does_not_fit_is_cut_to_what_is_left() -> None:
 
 
 def test_a_stable_connection_restores_the_whole_maximum() -> None:
-    """The next storm is another one."""
+    """The next loss is a new incident."""
     backoff = Backoff(Policy(), random.Random(1))
     backoff.next(3600.0)
     assert not backoff.honors_retry_after
@@ -110,7 +110,7 @@ def test_a_stable_connection_restores_the_whole_maximum() -> None:
 
 
 def test_a_maximum_of_zero_means_that_no_retry_after_is_honored() -> None:
-    """Not even one of no length, which would be a hot loop."""
+    """Honoring even a ``retry_after`` of zero would be a hot loop."""
     backoff = Backoff(Policy(max_retry_after=0.0), random.Random(1))
     assert not backoff.honors_retry_after
     assert [backoff.next(0.0).retry_after for _ in range(3)] == [None] * 3
@@ -118,7 +118,7 @@ def test_a_maximum_of_zero_means_that_no_retry_after_is_honored() -> None:
 
 @pytest.mark.parametrize("retry_after", [-1, -0.001, math.nan, -math.inf, "3", None, True, b"1", object()])
 def test_what_is_no_retry_after_is_ignored(retry_after: object) -> None:
-    """A peer cannot break the backoff with a nonsensical delay."""
+    """A peer cannot break the backoff with a meaningless delay."""
     expected = Backoff(Policy(), random.Random(1)).next()
     assert Backoff(Policy(), random.Random(1)).next(retry_after) == expected  # type: ignore[arg-type]
     assert expected.retry_after is None
@@ -133,7 +133,7 @@ def test_a_retry_after_counts_as_a_failure() -> None:
 
 
 def test_the_upper_end_of_the_draw_is_the_base() -> None:
-    """So telemetry can judge the jitter by ``delay / base``."""
+    """Telemetry relies on this to judge the jitter by ``delay / base``."""
     backoff = Backoff(Policy(), Extremes())
     assert backoff.next() == Delay(base=0.1, delay=0.1, floor=0.0)
     assert backoff.next(2.0) == Delay(base=2.1, delay=2.1, retry_after=2.0, floor=2.0)
@@ -148,7 +148,7 @@ def test_the_upper_end_of_the_draw_is_the_base() -> None:
 def test_no_delay_is_negative_or_beyond_its_bounds(
     values: list[float | None], maximum: float, base: float
 ) -> None:
-    """Whatever the server asks for and whatever the policy."""
+    """For any policy and any ``retry_after`` of the server."""
     policy = Policy(max_retry_after=maximum, backoff_base=base, backoff_max=20.0)
     backoff = Backoff(policy, random.Random(1))
     honored = 0.0
@@ -161,7 +161,7 @@ def test_no_delay_is_negative_or_beyond_its_bounds(
 
 
 def test_fixed_delays_are_taken_as_they_are() -> None:
-    """The first connect has begun without one; the last one repeats."""
+    """The first connect starts without a delay, and the last delay repeats."""
     backoff = Backoff(Policy(), random.Random(1), FixedDelays((0.0, 0.5, 3.0), rounds=3))
     assert (backoff.spacing, backoff.rounds) == (0.0, 3)
     assert [backoff.next() for _ in range(4)] == [
@@ -179,7 +179,7 @@ def test_one_fixed_delay_repeats() -> None:
 
 
 def test_a_server_may_ask_for_a_wait_beside_fixed_delays() -> None:
-    """And its wait uses up a delay."""
+    """The wait uses up one of the fixed delays."""
     backoff = Backoff(Policy(), Extremes(), FixedDelays((0.0, 0.5, 3.0)))
     assert backoff.next(7.0).retry_after == 7.0
     assert backoff.next().delay == 3.0

@@ -1,4 +1,4 @@
-"""What a primary announces about its fleet, and the moments at which its clients dial."""
+"""The fleet size that a primary announces, and the times at which its clients dial."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class TestPeriod:
         ("connections", "part"), [(300, 0.942), (2000, 0.978), (4700, 1.0), (20_000, 1.021), (10**6, 1.027)]
     )
     def test_it_is_about_the_time_that_the_primary_needs_for_all(self, connections: int, part: float) -> None:
-        """A little less where a backlog of 128 holds what comes too early; by hand from rule 2."""
+        """By hand from rule 2: a small fleet needs less, since a backlog of 128 holds early arrivals."""
         best = connections / 200.0
         assert FleetSize(connections, 200.0).period(1e6) == pytest.approx(part * best, rel=2e-3)
 
     @pytest.mark.parametrize("connections", [300, 700, 2000, 20_000])
     def test_a_backlog_of_128_holds_what_arrives_too_early(self, connections: int) -> None:
-        """Arrivals at random moments of a period, and a primary that is busy until they are served."""
+        """Clients arrive at random times of a period, and the primary serves one after the other."""
         rng, full = random.Random(1), 0
         period = FleetSize(connections, 200.0).period(1e6)
         for _ in range(40 if connections < 20_000 else 8):
@@ -113,7 +113,7 @@ class TestSlots:
         seed=st.integers(0, 2**32),
     )
     def test_every_period_has_one(self, began: float, period: float, steps: list[float], seed: int) -> None:
-        """The next one is later than now, and at most one period later."""
+        """The next time is later than now, by at most one period."""
         slots, now = Slots(began, period, random.Random(seed)), began
         for step in steps:
             now += step

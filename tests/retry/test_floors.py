@@ -1,6 +1,6 @@
-"""Every delay that is drawn lies evenly between the bounds that it says: the analysis judges it by them.
+"""Each drawn delay is uniform between the bounds that it states, as the analysis assumes.
 
-scipy is the judge; the seeds are fixed, so a p of 0.001 is never met by chance.
+scipy computes the p-value; the seeds are fixed, so no run falls below 0.001 by chance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from haclient.retry.strategies import StrategyName
 
 
 def places(delays: Iterable[Delay]) -> list[float]:
-    """Where those that were drawn lie between their bounds."""
+    """Return the positions of the drawn delays between their bounds, from 0 to 1."""
     drawn = [each for each in delays if each.floor is not None and each.floor < each.base]
     return [(each.delay - float(each.floor or 0)) / (each.base - float(each.floor or 0)) for each in drawn]
 

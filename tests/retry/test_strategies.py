@@ -1,4 +1,4 @@
-"""Backoff strategies: each draws what its formula says, and none that has jitter piles up at the cap."""
+"""Backoff strategies: each draws as its formula says, and jitter does not pile up at the cap."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ CRITICAL = 2.23
 
 
 def drawn(name: str, seed: int = 1) -> Iterator[tuple[float, float]]:
-    """Ceilings and delays of one client."""
+    """Return the ceilings and delays of one client."""
     return STRATEGIES[name].delays(BASE, FACTOR, CAP, random.Random(seed))
 
 
 def nth(name: str, number: int) -> list[tuple[float, float]]:
-    """The n-th draw of many clients."""
+    """Return the n-th draw of many clients."""
     return [next(islice(drawn(name, seed), number, None)) for seed in range(DRAWS)]
 
 
 def ks_statistic(sample: Sequence[float], cdf: Callable[[float], float]) -> float:
-    """The largest distance between the sample's distribution and this one (Kolmogorov-Smirnov)."""
+    """Return the largest distance between the distribution of the sample and ``cdf`` (Kolmogorov-Smirnov)."""
     size, ordered = len(sample), sorted(sample)
     below = max(cdf(value) - index / size for index, value in enumerate(ordered))
     above = max((index + 1) / size - cdf(value) for index, value in enumerate(ordered))
@@ -42,19 +42,19 @@ def ks_statistic(sample: Sequence[float], cdf: Callable[[float], float]) -> floa
 
 
 def uniform(low: float, high: float) -> Callable[[float], float]:
-    """The distribution function of an even draw."""
+    """Return the distribution function of the uniform distribution."""
     return lambda value: min(1.0, max(0.0, (value - low) / (high - low)))
 
 
 def ceiling(number: int) -> float:
-    """Of the strategies that grow by a factor."""
+    """Return the ceiling of a strategy that grows by a factor."""
     return min(CAP, BASE * FACTOR**number)
 
 
 @pytest.mark.parametrize("number", [0, 3, 6, 7, 12])
 @pytest.mark.parametrize("name", ["full", "adaptive"])
 def test_full_jitter_is_even_below_the_ceiling(name: str, number: int) -> None:
-    """Before the cap, at it, and long after."""
+    """Below the cap, at the cap, and long after."""
     top = ceiling(number)
     assert {base for base, _ in nth(name, number)} == {top}
     sample = [delay for _, delay in nth(name, number)]
@@ -62,7 +62,7 @@ def test_full_jitter_is_even_below_the_ceiling(name: str, number: int) -> None:
 
 
 def test_the_statistic_sees_a_wrong_distribution() -> None:
-    """Clipping at the cap after the draw, as well-known libraries do, is far off."""
+    """Many libraries clip at the cap after the draw: the statistic is then far too large."""
     rng = random.Random(1)
     clipped = [min(CAP, rng.uniform(0, 2 * CAP)) for _ in range(DRAWS)]
     assert ks_statistic(clipped, uniform(0, CAP)) > 10 * CRITICAL / math.sqrt(DRAWS)
@@ -70,7 +70,7 @@ def test_the_statistic_sees_a_wrong_distribution() -> None:
 
 @pytest.mark.parametrize(("name", "share"), [("full", 0.001), ("adaptive", 0.001)])
 def test_no_jittered_strategy_piles_up_at_the_cap(name: str, share: float) -> None:
-    """Of an even draw below the cap a thousandth of its range lies that close to it."""
+    """With a uniform draw, a thousandth of the delays lies within a thousandth of the cap."""
     size = 200_000
     close = sum(delay >= 0.999 * CAP for _, delay in islice(drawn(name), size))
     bound = share * size
@@ -91,7 +91,7 @@ NUMBERS = st.floats(0.001, 100)
 def test_no_delay_is_above_its_ceiling_nor_that_above_the_cap(
     name: str, base: float, factor: float, cap: float, seed: int
 ) -> None:
-    """Whatever the numbers, a base above the cap included; and the first ceiling is about the base."""
+    """For any numbers, even a base above the cap; the first ceiling is the base, up to the cap."""
     delays = list(islice(STRATEGIES[name].delays(base, factor, cap, random.Random(seed)), 30))
     assert all(0 <= delay <= top <= cap for top, delay in delays)
     assert delays[0][0] == min(base, cap)
@@ -99,7 +99,7 @@ def test_no_delay_is_above_its_ceiling_nor_that_above_the_cap(
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_a_strategy_is_chosen_by_its_name(name: str) -> None:
-    """In the URL, and so in the policy and the backoff."""
+    """The URL names it, and the policy and the backoff use it."""
     policy = parse_options([("backoff_strategy", name)]).policy()
     backoff = Backoff(policy, random.Random(5))
     expected = islice(drawn(name, 5), 10)
@@ -107,7 +107,6 @@ def test_a_strategy_is_chosen_by_its_name(name: str) -> None:
 
 
 def test_an_unknown_strategy_is_an_error_that_names_the_known_ones() -> None:
-    """Like any other option."""
     with pytest.raises(ClusterURLError, match="adaptive, full"):
         parse_options([("backoff_strategy", "fibonacci")])
 
@@ -119,5 +118,5 @@ def test_a_strategy_of_earlier_versions_is_an_error_that_says_what_to_use(name: 
 
 
 def test_jitter_is_the_default() -> None:
-    """Without it all clients of a primary reconnect together."""
+    """Without jitter, all clients of a primary would reconnect together."""
     assert Policy().backoff_strategy == "adaptive"

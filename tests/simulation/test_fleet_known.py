@@ -1,4 +1,4 @@
-"""The lost primary announced its fleet: the last client is back at the limit, most after one attempt."""
+"""If the lost primary announced its fleet, the last client is back at the limit, most after one attempt."""
 
 from __future__ import annotations
 

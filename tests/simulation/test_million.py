@@ -1,4 +1,4 @@
-"""A million clients: ``make simulate-million``.  Minutes and 3 GB each, and the figures are printed."""
+"""A million clients: ``make simulate-million``.  A run takes minutes and 3 GB, and prints the figures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from haclient.simulation.scenario import Scenario
 pytestmark = pytest.mark.soak
 
 STORM = Scenario(clients=1_000_000, setup_rate=2000, outage=3.0, backlog=128)
-# N/mu is 500 s: a hint must be able to say so, and a parked connection to wait for so long.
+# N/mu is 500 s: a ``retry_after`` must be allowed to be that long, and so must parking.
 PATIENT = Policy(max_retry_after=900.0, park_timeout=900.0)
 
 
 def shown(name: str, scenario: Scenario, policy: Policy) -> Result:
     result = simulate(scenario, policy, name=name)
-    print(json.dumps(result.figures()))  # noqa: T201 - what the target is run for
+    print(json.dumps(result.figures()))  # noqa: T201 - the output of the target
     return result
 
 

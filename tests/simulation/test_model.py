@@ -1,4 +1,4 @@
-"""The parts of the model by themselves: the primary, the figures, the scenario's limits."""
+"""The parts of the model, one by one: the primary, the figures, the limits of a scenario."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures: a PNG, and a page that asks for nothing from anywhere."""
+"""The plots: a PNG, and an HTML page that loads nothing from a network."""
 
 from __future__ import annotations
 

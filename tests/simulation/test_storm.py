@@ -1,4 +1,4 @@
-"""A storm ends where it must: the figures of issue and design, with the real client code."""
+"""A storm ends as designed: the figures of the issue and the design, with the real client code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_full_jitter_needs_fewer_attempts_than_any_preset_that_is_as_fast(seed: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # 15 s of a processor of its own
+@pytest.mark.timeout(600)  # 15 s on a free processor
 def test_ten_times_the_clients_and_the_rate_hold_the_same_ratios() -> None:
     """``make simulate-million`` runs the million; its N/mu of 500 s needs a longer ``max_retry_after``."""
     scenario = replace(STORM, clients=20_000, setup_rate=2000)
@@ -113,7 +113,7 @@ def test_clients_whose_syn_is_lost_try_again_by_tcp_or_by_themselves() -> None:
     for result in (ours, proton, full):
         assert result.refused == len(result.attempts) - len(result.back)  # each SYN is an attempt
     assert full.dials < len(full.attempts)
-    # Two SYNs of three are closed before the kernel repeats them, and the third after three repeats.
+    # The client closes two SYNs of three before the kernel repeats them, and the third after three repeats.
     assert 0.75 < ours.dials / len(ours.attempts) < 1
 
 

@@ -1,4 +1,4 @@
-"""SYNs, by hand: what each client sends, when, and what is counted of it."""
+"""SYNs of clients, computed by hand: their times, and the counts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ AT_ONCE = Preset(
 """Dials again as soon as a dial has failed."""
 
 PATIENT = Policy(attempt_timeout=200.0, backoff_base=1e-9, backoff_max=1e-9, backoff_strategy="full")
-"""The same, by the real search."""
+"""Dials again at once as well, but with the real search."""
 
 TWO = Scenario(
     clients=2, setup_rate=1.0, outage=0.0, detection=0.0, backlog=0, retry_after=False, round_trip=0.0
 )
-"""The first client keeps the primary busy for a second, and no other may wait."""
+"""The first client keeps the primary busy for a second, and the backlog holds no other client."""
 
 
 def times(kind: str) -> list[float]:
@@ -42,7 +42,7 @@ def times(kind: str) -> list[float]:
 
 
 def test_syns_repeat_as_the_documentation_of_the_kernel_says() -> None:
-    """The last time of each is when ``connect`` fails."""
+    """At the last time of each list, ``connect`` fails."""
     assert times("linear") == [1, 2, 3, 4, 5, 7, 11, 19, 35, 67, 131]
     assert times("exponential") == [1, 3, 7, 15, 31, 63, 127]
 
@@ -54,7 +54,7 @@ CLIENTS = pytest.mark.parametrize("client", [AT_ONCE, PATIENT], ids=["preset", "
 @pytest.mark.parametrize(
     ("repeats", "service", "syns", "back"),
     [
-        # seconds of one setup; the SYNs of the second client, by hand; when it is back
+        # seconds of one setup; SYNs of the second client, by hand; time at which it is back
         ("linear", 2.0, [0, 1, 2], 4.0),
         ("exponential", 2.0, [0, 1, 3], 5.0),
         ("linear", 6.0, [0, 1, 2, 3, 4, 5, 7], 13.0),
@@ -77,7 +77,7 @@ def test_a_client_before_a_full_backlog_sends_one_syn_after_the_other(
 
 @CLIENTS
 def test_a_dead_host_answers_nothing_until_its_address_has_moved(client: Preset | Policy) -> None:
-    """SYNs at 0, 1, 2 and 3 s; the last one reaches the new primary."""
+    """SYNs are sent at 0, 1, 2 and 3 s; the last one reaches the new primary."""
     scenario = replace(TWO, clients=1, outage=2.5, dead_host=True)
     result = simulate(scenario, client)
     assert (result.earlier, list(result.attempts), list(result.back)) == (
@@ -85,7 +85,7 @@ def test_a_dead_host_answers_nothing_until_its_address_has_moved(client: Preset 
         pytest.approx([0.5], abs=1e-6),
         pytest.approx([1.5], abs=1e-6),
     )
-    assert result.dials == 0  # the one that there was began before
+    assert result.dials == 0  # the only dial began before
 
 
 def test_a_dead_port_refuses_at_once() -> None:
@@ -96,7 +96,7 @@ def test_a_dead_port_refuses_at_once() -> None:
 
 
 def test_a_dead_host_is_given_up_when_the_kernel_or_the_client_does() -> None:
-    """It is the first of two members: SYNs at 0 and 1 s, then the second member is dialled."""
+    """The dead host is the first of two members: after SYNs at 0 and 1 s, the second one is dialled."""
     preset = replace(AT_ONCE, attempt_timeout=1.5)
     scenario = replace(TWO, clients=1, members=2, dead_host=True, outage=1.0)
     result = simulate(scenario, preset)
@@ -108,10 +108,10 @@ def test_a_dead_host_is_given_up_when_the_kernel_or_the_client_does() -> None:
 
 @pytest.mark.parametrize(("passive", "earlier"), [("close", 3), ("refuse", 5)])
 def test_passive_members_close_or_refuse(passive: str, earlier: int) -> None:
-    """A refusal takes a second, a close three.
+    """A refusal takes one second, a close three.
 
-    close: the dead one at 0 and 4, the passive one at 1, which is the primary at 5.  refuse: the dead one at
-    0, 2 and 4, the passive one at 1 and 3, which is the primary at 5.
+    close: SYNs to the dead member at 0 and 4 s, to the passive one at 1 s; the primary at 5 s.
+    refuse: SYNs to the dead member at 0, 2 and 4 s, to the passive one at 1 and 3 s; the primary at 5 s.
     """
     scenario = replace(
         TWO,
@@ -160,7 +160,7 @@ def test_without_a_syn_there_is_no_gap() -> None:
 
 
 def test_polls_of_a_fleet_meet_at_one_host() -> None:
-    """A thousand clients that dial twice a second are 2,000 SYNs and resets a second at one host."""
+    """A thousand clients that dial twice a second cause 2,000 SYNs and resets a second at one host."""
     twice = replace(AT_ONCE, delays=lambda _: repeat(0.5))
     result = simulate(Scenario(clients=1000, outage=10.0, retry_after=False, round_trip=0.0), twice)
     assert result.syns.most_resets == result.syns.most_at_host == pytest.approx(2000, rel=0.11)

@@ -1,4 +1,4 @@
-"""The kernel of this machine is the judge of ``syn``: when it repeats the SYN that a full backlog dropped.
+"""The model in ``syn`` is compared with this kernel: the times at which it repeats a SYN to a full backlog.
 
 Each case has a network namespace of its own, in a thread, and reads the SYNs from its loopback device.
 """
@@ -23,7 +23,7 @@ from haclient.simulation.syn import SYN_GAPS
 SETTINGS = Path("/proc/sys/net/ipv4")
 NEW_NETWORK, ALL_PACKETS, TIMESTAMP = 0x40000000, 0x0003, 35  # CLONE_NEWNET, ETH_P_ALL, SO_TIMESTAMPNS
 SYN_AND_ACK, SYN = 0x12, 0x02
-LONGEST = 20.0  # s until a SYN that is due in four at most
+LONGEST = 20.0  # s; the longest wait for a SYN, which is due within four
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,7 +37,7 @@ pytestmark = [
 
 @contextmanager
 def namespace(**settings: int) -> Iterator[None]:
-    """A network of this thread alone, with these settings of the kernel; it ends with the thread."""
+    """Give this thread a network namespace with these kernel settings; it ends with the thread."""
     if ctypes.CDLL(None, use_errno=True).unshare(NEW_NETWORK) != 0:
         pytest.skip(f"no network namespace can be had here: {os.strerror(ctypes.get_errno())}")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -47,7 +47,7 @@ def namespace(**settings: int) -> Iterator[None]:
 
 
 def next_syn(packets: socket.socket) -> tuple[int, float]:
-    """The port and the time, in seconds, of the next SYN that leaves."""
+    """Return the port and the time, in seconds, of the next SYN that leaves."""
     while True:
         frame, ancillary, _, sender = packets.recvmsg(2048, 64)
         ip_header = 4 * (frame[0] & 0x0F)
@@ -60,7 +60,7 @@ def next_syn(packets: socket.socket) -> tuple[int, float]:
 
 
 def repeats(count: int, **settings: int) -> Sequence[float]:
-    """Seconds from one SYN to the next, at a backlog that is full."""
+    """Return the seconds from each SYN to the next, while the backlog is full."""
     with namespace(**settings), ExitStack() as stack:
         packets = stack.enter_context(
             socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ALL_PACKETS))
@@ -82,7 +82,7 @@ def repeats(count: int, **settings: int) -> Sequence[float]:
 
 
 def test_the_kernel_repeats_a_syn_as_the_model_does() -> None:
-    """Six repeats and three: both take seven seconds, at the same time.
+    """Six linear repeats and three exponential ones both end after seven seconds.
 
     ``tcp_abort_on_overflow`` changes nothing: the kernel still drops the SYN.
     """

@@ -68,7 +68,7 @@ def test_every_fixture_is_in_the_table() -> None:
     assert pytest_plugin.__file__ is not None
     plugin = Path(pytest_plugin.__file__).read_text()
     fixtures = re.findall(r"^@pytest\.fixture.*\ndef (\w+)", plugin, re.MULTILINE)
-    rows = PAGE.split("| fixture | what it is |")[1].split("\n\n")[0].splitlines()
+    rows = PAGE.split("| fixture | gives |")[1].split("\n\n")[0].splitlines()
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])]
     assert sorted(listed) == sorted(fixtures)
 

@@ -1,11 +1,11 @@
 """Messages of one queue with a delayed delivery.  No I/O.
 
 ``x-opt-delivery-time`` is a wall-clock time, and ``x-opt-delivery-delay`` counts from the enqueue; both are
-in milliseconds.  The queue replaces a delay in the message by the time at which it ends, on this member's
-wall clock, so the store keeps it.  A replica receives the remaining delay and writes the time by its own
-clock. So members' clocks may differ by hours, and each must be right only while its member is down.  A
-delivery time that the sender gave is compared with each member's own wall clock, like
-``absolute-expiry-time``.
+in milliseconds.  A delivery time overrides a delay.  The queue adds to a message with a delay the time at
+which it ends, on this member's wall clock, so the store keeps it.  A replica receives the remaining delay
+and writes the time by its own clock.  So members' clocks may differ by hours, and each must be right only
+while its member is down.  A delivery time that the sender gave is compared with each member's own wall
+clock, like ``absolute-expiry-time``.
 
 Rules
 -----
@@ -62,7 +62,12 @@ def never(_at: float, _call: Callable[[], None]) -> Timer:
 
 
 def with_delivery_time(data: bytes, due_ms: int) -> bytes:
-    """Return the message with ``due_ms``, a wall-clock time of this member, as its delivery time."""
+    """Return the encoded message with a delivery time, which replaces an earlier one.
+
+    A delay in the message stays, and has no effect any more.
+
+    :param due_ms: the time, by this member's wall clock.
+    """
     parts = message_annotations.split(data)
     section = message_annotations.changed(
         parts.message_annotations, {_KEY: message_annotations.timestamp(due_ms)}
@@ -111,7 +116,10 @@ class DelayedMessages:
         self._timer_at: float | None = None
 
     def schedule(self, message: Message) -> None:
-        """Compute when a message that asks for a later delivery is due; does not delay it yet."""
+        """Set ``due_at`` of a message that is not due yet; ``hold_back`` then delays it.
+
+        If the message has a delay, its delivery time is written into its bytes.
+        """
         envelope, now_ms = message.envelope, self._now_ms()
         due_ms = envelope.deliver_at_ms
         if due_ms is None:
@@ -138,7 +146,12 @@ class DelayedMessages:
         return 0 if message.due_at is None else max(0, int((message.due_at - self._clock()) * 1000) + 1)
 
     def correct(self, left: Iterable[tuple[int, int]]) -> list[Message]:
-        """Apply remaining delays, in milliseconds, from the primary; return the messages that differed."""
+        """Apply remaining delays from the primary; return the messages whose bytes have changed.
+
+        Delays that differ by a second at most are kept, and unknown messages are skipped.
+
+        :param left: numbers of messages, and their remaining delays in milliseconds.
+        """
         present = ((self._messages.get(number), min(left_ms, _MAX_DELAY)) for number, left_ms in left)
         corrected = []
         for message, left_ms in present:

@@ -110,7 +110,12 @@ class Dispatcher:
     def subscribe(
         self, sink: Sink, *, browsing: bool, settles: bool, selects: Selects | None = None
     ) -> Consumer:
-        """Add a consumer; call ``ready`` when it has capacity."""
+        """Add a consumer; call ``ready`` when it has capacity.
+
+        :param browsing: gets copies.
+        :param settles: each message leaves the queue when the consumer gets it (at-most-once).
+        :param selects: returns True for messages that it takes; ``None`` for all.
+        """
         consumer = Consumer(sink, browsing=browsing, settles=settles, selects=selects)
         if browsing:
             self._browse.add(consumer)
@@ -167,7 +172,10 @@ class Dispatcher:
         self.pump()
 
     def idle_for(self, consumer: Consumer) -> bool:
-        """Return True if there is nothing now that the consumer could get."""
+        """Return True if no available message can be for this consumer now, or if delivery is suspended.
+
+        A message counts if the consumer's selector has not examined it yet.
+        """
         if self.suspended:
             return True
         if consumer.browsing:
@@ -180,7 +188,10 @@ class Dispatcher:
         return head is None
 
     def discard(self, message: Message) -> None:
-        """Take a message away from the consumer that holds it."""
+        """Take a message away from the consumer that holds it.
+
+        The consumer is not informed, and its later outcome has no effect.  The message stays in the queue.
+        """
         for consumer in self._consumers:
             consumer.held.discard(message)
 
@@ -216,7 +227,7 @@ class Dispatcher:
     # -- messages -------------------------------------------------------------------------------
 
     def append(self, message: Message) -> None:
-        """Add a new available message at the end, or delay it if it is not due."""
+        """Add a new available message at the end, or delay it if it is not due; deliver nothing yet."""
         if message.due_at is not None and self._queue.delays.hold_back(message):
             return
         envelope = message.envelope
@@ -232,7 +243,12 @@ class Dispatcher:
             self._selective.by_priority = True
 
     def compact(self, depth: int) -> None:
-        """Forget messages that left the queue while no consumer took any; ``depth`` is the queue's."""
+        """Remove stale entries from the ready list and the deferred messages, once they are most entries.
+
+        An entry is stale if its message left the queue, but was not taken from the list.
+
+        :param depth: the number of messages in the queue.
+        """
         self.ready_list.compact(depth)
         self._deferred.compact(depth)
 
@@ -256,7 +272,7 @@ class Dispatcher:
                 self.ready_list.requeue(message)
 
     def add(self, message: Message) -> None:
-        """Add an available message at its position."""
+        """Add an available message at its position, and deliver it if a consumer has capacity."""
         if message.envelope.priority != DEFAULT_PRIORITY:
             self._use_priorities()
         if message.envelope.group is not None and self._groups is None:
@@ -359,7 +375,10 @@ class Dispatcher:
     # -- undeliverable messages -----------------------------------------------------------------
 
     def reject(self, consumer: Consumer, message: Message, description: str, gone: Call) -> None:
-        """Handle a consumer's *rejected* outcome; see ``Queue.reject``."""
+        """Dead-letter or remove a message that its consumer rejected; see ``Queue.reject``.
+
+        If the consumer does not hold the message, ``gone`` is called at once, and nothing else happens.
+        """
         if message not in consumer.held:
             gone()
             return

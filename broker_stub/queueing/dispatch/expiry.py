@@ -36,7 +36,10 @@ class Expiry:
         self._soonest: list[tuple[float, int]] = []
 
     def within(self, message: Message, lifetime: float | None) -> None:
-        """Set the seconds that a message has to live; ``None`` if only its absolute expiry ends it."""
+        """Set the seconds that a message has to live; ``None`` if only its absolute expiry ends it.
+
+        A message with neither never expires.
+        """
         now_ms = self._now_ms()
         lifetime = None if lifetime is None else min(max(0.0, lifetime), _MAX_LIFETIME)
         self._set(message, now_ms, None if lifetime is None else now_ms + int(lifetime * 1000), lifetime)
@@ -48,7 +51,10 @@ class Expiry:
         self._set(message, now_ms, expires_at_ms or None, lifetime)
 
     def correct(self, message: Message, lifetime_ms: int) -> bool:
-        """Apply the remaining time to live that the primary reports; return True if it differed."""
+        """Apply the remaining time to live that the primary reports; return True if it differed.
+
+        A difference of at most a second is ignored, unless the message has no time to live here.
+        """
         left = self.lifetime_ms(message)
         differs = left == 0 or abs(left - lifetime_ms) > _TOLERANCE_MS
         if differs:
@@ -81,7 +87,7 @@ class Expiry:
         return message.expires_at is not None and message.expires_at <= self._clock()
 
     def remaining(self, message: Message) -> float | None:
-        """Return the seconds until a message expires, ``None`` if it never does."""
+        """Return the seconds until a message expires, at least 0; ``None`` if it never does."""
         return None if message.expires_at is None else max(0.0, message.expires_at - self._clock())
 
     @property
@@ -90,7 +96,11 @@ class Expiry:
         return self._soonest[0][0] if self._soonest else None
 
     def overdue(self) -> Iterator[int]:
-        """Yield the numbers of the expired messages, each once."""
+        """Remove and yield the numbers of messages that may have expired.
+
+        A message may have left the queue.  If its expiry was changed, its number is also yielded at the
+        former time.
+        """
         now = self._clock()
         while self._soonest and self._soonest[0][0] <= now:
             yield heapq.heappop(self._soonest)[1]

@@ -33,7 +33,7 @@ def events(fleet: Fleet, rows: DataFrame) -> DataFrame:
 
 
 def flat(made: DataFrame) -> DataFrame:
-    """Return the rows as ``ingest`` reads them.
+    """Return the rows as ``ingest`` returns them: without copies and torn lines.
 
     :param made: from ``events``.
     """
@@ -42,7 +42,9 @@ def flat(made: DataFrame) -> DataFrame:
 
 
 def text(made: DataFrame) -> DataFrame:
-    """Return the rows as JSON in the column ``value``, cut or followed by garbage where marked.
+    """Return the rows as JSON in the column ``value``.
+
+    A torn row is cut in half, and a row marked as garbage is followed by another row that is no telemetry.
 
     :param made: from ``events``.
     """

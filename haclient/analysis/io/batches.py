@@ -59,7 +59,7 @@ class Batches:
         return self._read().drop("batch")
 
     def of(self, batch: int | None) -> DataFrame:
-        """Return the rows of one batch; none for ``None``."""
+        """Return the rows of one batch; no rows for ``None`` or an unknown id."""
         return self._read().where(sf.col("batch") == sf.lit(batch)).drop("batch")
 
     def fresh(self, batch: int, events: DataFrame) -> DataFrame:

@@ -105,7 +105,12 @@ class Ingested:
 
 
 def read(spark: SparkSession, paths: str | Iterable[str], period: Period = ALWAYS) -> Ingested:
-    """Read the lines under ``paths``: files, folders or patterns; all JSON or all Parquet."""
+    """Read the lines under ``paths``: files, folders or patterns; all JSON or all Parquet.
+
+    A mixture of both is not supported.
+
+    :param period: limits the events, but not the quarantine.
+    """
     found = [paths] if isinstance(paths, str) else list(paths)
     if _is_parquet(spark, found):
         events, one_store = read_parquet(spark, found, period), len(found) == 1
@@ -129,7 +134,12 @@ def _lines_of(spark: SparkSession, pattern: str) -> DataFrameReader:
 
 
 def read_lines(text: DataFrame, period: Period = ALWAYS) -> Ingested:
-    """Read lines from a DataFrame with the column ``value``, from files or from a stream of files."""
+    """Read lines of JSON from the files of a job, or from one batch of a stream.
+
+    Copies in other batches are not removed.  Files that lack lines are not in the quarantine: see ``unread``.
+
+    :param text: from ``spark.read.text``, with the column ``value``.
+    """
     parsed = computed_once(flat(parse(text)), StorageLevel.DISK_ONLY)
     return Ingested(
         distinct(events_of(parsed).where(period.near("time", "timestamp"))), quarantine_of(parsed), parsed
@@ -137,7 +147,9 @@ def read_lines(text: DataFrame, period: Period = ALWAYS) -> Ingested:
 
 
 def listed(spark: SparkSession, files: Sequence[str]) -> DataFrame | None:
-    """Inspect files on this machine: ``file``, ``trailer_size`` of gzip (see ``unread``), and ``blank``.
+    """Inspect files on this machine, so that ``unread`` can find files that lack lines.
+
+    Columns: ``file``, ``trailer_size`` (from the end of a gzip file, else null), ``blank`` (file is empty).
 
     :return: ``None`` if some are not on this machine.
     """
@@ -242,7 +254,8 @@ def _plausible(time: str) -> Column:
 def flat(parsed: DataFrame) -> DataFrame:
     """Flatten parsed lines to the columns of an event, and ``file``, ``size``, ``line`` and ``error``.
 
-    ``event_id`` is null for a bad line; ``line`` holds the text of lines with an ``error``.
+    ``event_id`` is null for a bad line; ``line`` holds the text of lines with an ``error``.  ``size`` is the
+    line's length in bytes, plus two for its end.
 
     :param parsed: from ``parse``.
     """
@@ -271,7 +284,10 @@ def flat(parsed: DataFrame) -> DataFrame:
 
 
 def events_of(parsed: DataFrame) -> DataFrame:
-    """Return the good lines of ``flat``, copies included."""
+    """Return the events among parsed lines, copies included.
+
+    :param parsed: from ``flat``.
+    """
     return parsed.where("event_id IS NOT NULL").select(*(key.column for key in KEYS), "date")
 
 
@@ -293,12 +309,18 @@ def _value(key: Key) -> Column:
 
 
 def quarantine_of(parsed: DataFrame) -> DataFrame:
-    """Return the lines of ``flat`` with an error, also good ones without a plausible time."""
+    """Return the parsed lines with an error, which include events without a plausible time.
+
+    :param parsed: from ``flat``.
+    """
     return parsed.where("error IS NOT NULL").select("file", "line", "error")
 
 
 def read_parquet(spark: SparkSession, paths: Sequence[str], period: Period = ALWAYS) -> DataFrame:
-    """Read Parquet with the columns of the schema; missing columns are null."""
+    """Read Parquet with the columns of the schema; missing columns are null.
+
+    Copies stay.  Times that are not plausible become null.
+    """
     frames = (_of_period(spark.read.parquet(path), period) for path in paths)
     rows = reduce(DataFrame.unionByName, (_complete(former.current(frame)) for frame in frames))
     return (
@@ -348,7 +370,10 @@ def _is_distinct(events: DataFrame) -> bool:
 
 
 def has_copies(events: DataFrame) -> bool:
-    """Report whether an id of a source occurs twice; this compares one hash per line."""
+    """Report whether an id of a source seems to occur twice.
+
+    Hashes are compared, which is fast.  If two different ids have the same hash, the answer is also True.
+    """
     identity = sf.xxhash64(*IDENTITY).alias("identity")
     counted = events.groupBy(identity).agg(sf.count("*").alias("lines"))
     return not counted.where("lines > 1").isEmpty()

@@ -62,9 +62,11 @@ class BaselineError(Exception):
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Read source and summary of a former run.
+    """Read the results of a former run.
 
-    :raises BaselineError: if they cannot be read.
+    :returns: ``folder``; ``source``, the telemetry that the run analysed; ``summary``, its metrics that are
+        known; ``connections``, the number of its connections, or ``None`` if the folder lacks it.
+    :raises BaselineError: if ``summary.json`` cannot be read.
     """
     path = folder / "summary.json"
     try:
@@ -93,8 +95,13 @@ def compared(
     before: Mapping[str, float | None],
     connections: tuple[int | None, int | None] = (None, None),
 ) -> Rows:
-    """Compare two summaries by metric: ``name``, ``now``, ``before``, ``change``, ``verdict``.
+    """Compare two summaries: one row for each metric that the report shows and that either run has.
 
+    A row has ``metric``, and as texts ``name``, ``now``, ``before``, ``change`` and ``verdict``.  If one run
+    lacks the metric, ``change`` is empty, and ``verdict`` counts it as 0.  A bound is shown as "over".
+
+    :param now: the metrics of ``thresholds``; ``p99_is_bound`` and its like mark the bounds.
+    :param before: the same of the former run.
     :param connections: connections of this run and of the former one, if known.
     """
     rows = []

@@ -110,7 +110,9 @@ def timeline(tables: Mapping[str, Rows]) -> library.Figure:
 
 
 def columns(rows: Rows, period: Row) -> list[dict[str, Any]]:
-    """Return all columns of the period, quiet ones too, each with the connections already down before it.
+    """Return the columns of the period, quiet ones too, each with the connections already down before it.
+
+    Only the first ``MOST`` columns are returned.  Each has ``at`` and ``width`` in seconds, and counts.
 
     :param period: has ``first_at`` and ``last_at``; without them the rows' own extent is used.
     """
@@ -160,7 +162,10 @@ def _extent(row: Row) -> dict[str, int]:
 
 
 def changes(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
-    """Return the promotions and deploys to mark in the timeline."""
+    """Return the promotions and deploys to mark in the timeline: the ``MARKS`` newest, oldest first.
+
+    Each has ``at`` (milliseconds since the epoch), ``time`` (text), ``kind`` and ``name``.
+    """
     promoted = [
         (row, "promotion", f"generation {row['generation']}, {text.label(row.get('endpoint'))}")
         for row in tables.get("promotions", ())
@@ -220,7 +225,10 @@ def value_of(row: Row) -> str:
 
 
 def hit(values: Rows) -> library.Figure:
-    """Draw a bar for each value of an attribute: connections down, hit and back, not hit, ended before."""
+    """Draw a bar for each value of an attribute: connections down, hit and back, not hit, ended before.
+
+    :param values: rows of one attribute, from ``attributes``; only the first ``VALUES`` are drawn.
+    """
     labels = text.axis_labels(value_of(row) for row in values[:VALUES])
     rows = [
         {
@@ -371,6 +379,9 @@ def _thin(points: Rows) -> Rows:
 
 def failures(rows: Rows) -> library.Figure:
     """Draw failed attempts by endpoint, coloured by reason.
+
+    Only the ``ENDPOINTS`` endpoints with the most failures are drawn.  All reasons except the ``ERRORS`` most
+    frequent share one colour.
 
     :param rows: from ``findings.failures``.
     """

@@ -26,7 +26,7 @@ _RANKS = ("p50", "p90", "p99", "max")
 
 
 def age(headline: Row, generated_at: datetime) -> float | None:
-    """Return the seconds from the end of the period to the analysis; ``None`` if there are few."""
+    """Return the seconds from the end of the period to the analysis; ``None`` for at most ``STALE``."""
     if not headline.get("last_at"):
         return None
     seconds = (generated_at - moment(headline["last_at"])).total_seconds()
@@ -34,7 +34,11 @@ def age(headline: Row, generated_at: datetime) -> float | None:
 
 
 def durations(tables: Mapping[str, Rows]) -> list[float]:
-    """Return the downtimes of the first and the last loss in each group that is down, shortest first."""
+    """Return downtimes of connections that are down, two for each row of ``away``, shortest first.
+
+    A row groups connections with the same result.  The downtimes run from its first and its last loss to the
+    end of the period, in seconds.
+    """
     until = text.first(tables.get("headline", ())).get("last_at")
     if not until:
         return []
@@ -44,7 +48,10 @@ def durations(tables: Mapping[str, Rows]) -> list[float]:
 
 
 def certain(tables: Mapping[str, Rows]) -> dict[str, float]:
-    """Return replacements for percentiles that fall between an ended and an unfinished outage."""
+    """Return the percentiles to correct (see the rules), each with its value in the report.
+
+    A key is a name such as ``p99``.  The value is the longest ended outage, in seconds.
+    """
     headline = text.first(tables.get("headline", ()))
     lasting = durations(tables)
     ended = max((row["downtime"] or 0.0 for row in tables.get("ecdf", ())), default=None)
@@ -81,7 +88,14 @@ def silent_members(tables: Mapping[str, Rows]) -> list[str]:
 
 
 def versions(row: Row, hit: Rows) -> str:
-    """Describe a deploy's progress: connections of both versions that did not end unhurt."""
+    """Return a sentence with a deploy's progress, after a space: the connections of each version.
+
+    Connections count if they were hit, or still there at the end.  The text is empty if ``hit`` lacks one of
+    the versions.
+
+    :param row: the change of version.
+    :param hit: the rows of ``data.hit``.
+    """
     found = {each["value"]: each for each in hit if each["attribute"] == row.get("attribute")}
     names = [name for name in (row.get("before"), row.get("value")) if name in found]
     if len(names) < 2:  # noqa: PLR2004 - the version before, and this one

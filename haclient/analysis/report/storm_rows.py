@@ -25,7 +25,7 @@ _MARGIN = 1.25  # factor by which the drawing continues beyond them
 
 
 def biggest(storms: DataFrame) -> DataFrame:
-    """Select the storms to draw."""
+    """Select the storms to draw: the ``STORMS`` that hit most clients; with equally many, most attempts."""
     order = (sf.desc("clients_hit"), sf.desc("attempts"), sf.asc("storm_id"))
     return storms.orderBy(*order).limit(STORMS).select("storm_id", "cluster", "started_at", "ended_at")
 
@@ -84,8 +84,9 @@ def _coloured(buckets: DataFrame) -> DataFrame:
 def marks(primaries: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFrame:
     """Return signs of the primary's return in the biggest storms: storm_id, second, event, member.
 
-    ``promoted`` is the member's own line, if the members write telemetry; ``first back`` is the first
-    bucket with a connection setup.  The primary's death is second 0, the first loss.
+    A storm has at most two rows.  ``promoted`` is the first line in which a member announces that it is
+    primary, if the members write telemetry.  ``first back`` is the first bucket with a connection setup; its
+    member is null.  Seconds count from the primary's death, which is the first loss and has no row.
 
     :param primaries: from ``period.primaries``.
     """
@@ -113,7 +114,7 @@ def marks(primaries: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFra
 
 
 def reasons(storm_reasons: DataFrame, largest: DataFrame) -> DataFrame:
-    """Count failures of the biggest storms by reason, the most frequent first."""
+    """Count the failures of each of the biggest storms by reason: the ``_REASONS`` most frequent first."""
     sums = (
         storm_reasons.join(sf.broadcast(largest.select("storm_id")), "storm_id")
         .groupBy("storm_id", "error_type")

@@ -1,4 +1,7 @@
-"""Format values for the report: durations, counts, shares, times, and texts from telemetry."""
+"""Format values for the report: durations, counts, shares, times, and texts from telemetry.
+
+An unknown value (``None``) is shown as ``BLANK``; ``counted`` shows it as 0.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
 def seconds(value: float | None) -> str:
-    """Format a duration in a suitable unit."""
+    """Format a duration in a suitable unit, from ``ms`` to ``days``; ``BLANK`` if it is unknown."""
     if value is None:
         return BLANK
     if value < 1:
@@ -68,7 +71,10 @@ def seconds(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Format a count with separators, or a measure with three digits."""
+    """Format a number; ``BLANK`` if it is unknown.
+
+    Whole numbers, and all from 100, have separators and no decimals.  Others have three significant digits.
+    """
     if value is None:
         return BLANK
     if value == int(value):
@@ -77,7 +83,10 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Format a share; never "100 %" for less than all, nor "0 %" for more than none."""
+    """Format a share, 1 for all, in per cent; ``BLANK`` if it is unknown.
+
+    Less than all is never "100 %", and more than none is never "0 %".
+    """
     if value is None:
         return BLANK
     if value in (0, 1) or value > 1:
@@ -180,7 +189,7 @@ def endpoint(row: Row) -> str:
 
 
 def pairs(value: Any) -> str:
-    """List counts by name, the largest first."""
+    """List the five largest counts of a mapping, such as ``refused 12, timed_out 3, …``."""
     counts = dict(value or {})
     order = sorted(counts, key=lambda name: (-counts[name], name))
     shown = [f"{text(name)} {number(counts[name])}" for name in order[:_PAIRS]]
@@ -188,7 +197,7 @@ def pairs(value: Any) -> str:
 
 
 def listed(value: Any) -> str:
-    """Join the items of a list by commas."""
+    """Join the first five items of a list by commas; another value counts as a list of one."""
     parts: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
     return ", ".join(text(part) for part in list(parts)[:_PAIRS]) or BLANK
 
@@ -200,18 +209,21 @@ def stream(row: Row) -> str:
 
 
 def redirected(member: Row) -> int | None:
-    """Count attempts that a member redirected to the primary; they are no failures."""
+    """Count attempts that a member redirected to the primary; ``None`` if this is unknown.
+
+    Redirected attempts are no failures.
+    """
     return None if member.get("failures") is None else dict(member["failures"]).get("redirected") or 0
 
 
 def failed(member: Row) -> int | None:
-    """Count attempts that failed at a member, without redirected ones."""
+    """Count attempts that failed at a member, without redirected ones; ``None`` if this is unknown."""
     refusals = member.get("refusals")
     return None if refusals is None else refusals - (redirected(member) or 0)
 
 
 def times(value: float | None) -> str:
-    """Format a ratio."""
+    """Format a ratio with two decimals and a multiplication sign; ``BLANK`` if it is unknown."""
     return BLANK if value is None else f"{value:.2f}\N{MULTIPLICATION SIGN}"
 
 
@@ -227,7 +239,10 @@ def not_back(storm: Row) -> int | None:
 
 
 def to_ideal(storm: Row) -> str:
-    """Format a storm's length as a multiple of the best possible time, given the accept rate."""
+    """Format a storm's length as a multiple of the best possible time, given the accept rate.
+
+    Returns a reason instead if the storm did not saturate the accept rate, or if connections are not back.
+    """
     if not storm.get("saturated"):
         return "not saturated"
     ratio = storm.get("ratio_to_ideal")

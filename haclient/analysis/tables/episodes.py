@@ -316,7 +316,7 @@ def _downtime_columns() -> list[Column]:
 
 
 def published(rows: DataFrame) -> DataFrame:
-    """Return the public columns of ``classified`` rows."""
+    """Select the public columns of ``classified`` rows; keep all rows."""
     return rows.select(*COLUMNS)
 
 
@@ -340,7 +340,11 @@ def not_recovered(outages: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def episodes(events: DataFrame, *, as_of: datetime | None = None, silence: float = SILENCE) -> DataFrame:
-    """Return one row per episode of each connection; docs/analysis.md has the columns."""
+    """Return one row per episode of each connection; docs/analysis.md has the columns.
+
+    :param as_of: reference time; ``None`` for the time of the newest lines (``clock``, rule 4).
+    :param silence: seconds.
+    """
     moment = clock.as_of(clock.lives(events)) if as_of is None else clock.microseconds(as_of)
     rolled_up = roll_up(events).persist()
     seen = seen_values(rolled_up)

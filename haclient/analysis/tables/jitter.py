@@ -122,8 +122,10 @@ def _cell() -> Column:
 def histogram(drawn: DataFrame) -> DataFrame:
     """Count delays by cells of their position, in a small table.
 
-    Each cell has ``before``, the number of delays below it; ``reached``, the distance at its ends; and
-    ``bound``, a limit for all distances inside it.  Delays that are not judged have a cell of their own.
+    Each cell has ``before``, the number of delays below it.  ``reached`` is the Kolmogorov-Smirnov distance
+    at its lowest and its highest position, whichever is larger.  ``bound`` is an upper limit for all
+    distances inside it: only if it exceeds each ``reached`` of the group, the cell's delays must be sorted.
+    Delays that are not judged have a cell of their own, without the two.
     """
     cells = drawn.groupBy(*GROUP, _cell()).agg(
         sf.count("*").alias("delays"),

@@ -44,7 +44,7 @@ def only(kind: Kind, column: str | Column) -> Column:
 
 
 def micros(seconds: str | Column) -> Column:
-    """Convert to whole microseconds; null if the number is too large.
+    """Convert to the nearest whole microseconds; null if the number is too large.
 
     Spark's ``round`` writes each number as text and reads it as a decimal; its ``cast`` fails the whole job
     for one number that is too large.
@@ -75,7 +75,12 @@ def materialize(frame: DataFrame) -> DataFrame:
 
 
 def roll_up(events: DataFrame) -> DataFrame:
-    """Group lines by their combination of names; return their number, first and last time, backoff facts."""
+    """Group lines by their combination of names; return their number, first and last time, backoff facts.
+
+    The names are the type, cluster, service, error, state and endpoint of a line.  Also the generation of
+    a connect, the reason and close kind of a loss, and the strategy of a backoff.  The backoff facts are the
+    highest ``backoff_max`` and the number of ``retry_after``.
+    """
     keys = [
         sf.col(name)
         for name in ("type", "cluster", "service", "error_type", "state", "server_address", "server_port")

@@ -38,8 +38,11 @@ _DELIMITER = "|"
 def subscription_capabilities(
     given: Collection[str], *, durable: bool, shared: bool, client_id: str | None
 ) -> tuple[str, ...]:
-    """Return the capabilities of a subscription's source.
+    """Return the capabilities of a subscription's source: ``topic``, and the given ones.
 
+    A shared subscription also has ``shared``, and without a client id ``global``.
+
+    :param given: further capabilities, from the application.
     :param client_id: the client id in the URL.
     :raises ValueError: for a durable subscription without a ``client_id``, unless it is shared.
     """
@@ -63,11 +66,13 @@ def link_name(
     durable: bool,
     in_use: Callable[[str], bool],
 ) -> str | None:
-    """Return the name of a subscription's link; ``None`` if any name will do.
+    """Return the name of a subscription's link; ``None`` if it is neither durable nor shared.
+
+    The name of a shared subscription's link is not in use yet: it gets another number if necessary.
 
     :param capabilities: capabilities of the source.
     :param in_use: returns whether the connection has a receiver of this name.
-    :raises ValueError: if the name is missing, useless, or invalid.
+    :raises ValueError: if the name is missing or invalid, or given for a subscription that has none.
     """
     shared, common = SHARED in capabilities, GLOBAL in capabilities
     if not durable and not shared:
@@ -92,7 +97,7 @@ def link_name(
 def check_name(name: object) -> None:
     """Check the name of a subscription.
 
-    :raises ValueError: if it is invalid.
+    :raises ValueError: if it is no string, is empty, or contains ``|``.
     """
     if not isinstance(name, str) or not name:
         raise ValueError(f"a durable or shared subscription has a name, not {quoted(name)}")

@@ -1,6 +1,6 @@
 """Deviations of brokers from the specification, by product, and the workarounds of the client.
 
-``products`` lists the measured deviations and explains each; docs/broker-answers.md has the same for users.
+``products`` lists the measured deviations and explains each; docs/internals/quirks.md has their effects.
 ``workarounds`` has the client's measures for some of them.  The ``product`` and ``version`` in the properties
 of its Open identify a broker.  No other module asks for a product.
 

@@ -13,7 +13,7 @@ _MAJOR_AND_MINOR = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})(?![0-9])", re.ASCII)
 
 
 class Quirk(enum.Enum):
-    """A deviation of a product; the value is its name in docs/broker-answers.md."""
+    """A deviation of a product; the value is its name in docs/internals/quirks.md."""
 
     FORGETS_CREDIT = "forgets-credit"
     """Forgets a receiver's credit when the leader of its queue moves; the client repeats it."""
@@ -73,7 +73,10 @@ class Product:
     ended: Mapping[Quirk, tuple[int, int]] = field(default_factory=dict)
 
     def may_be(self, version: object) -> bool:
-        """Return whether these quirks apply to a version; true if it is not text."""
+        """Return whether this entry may describe a version, by the text before its first dot.
+
+        True if there are no ``majors``, or if the version is empty or not text.
+        """
         major = version.partition(".")[0] if isinstance(version, str) else ""
         return not self.majors or not major or major in self.majors
 
@@ -175,7 +178,7 @@ PRODUCTS = (
 def quirks_of(properties: Mapping[str, Any]) -> frozenset[Quirk]:
     """Return the quirks of a peer, by the properties of its Open; none for an unknown product.
 
-    If the version is not known, the first entry of the product counts.
+    If the version is missing, or no entry of the product covers it, the product's first entry counts.
     """
     known = [product for product in PRODUCTS if product.announced == properties.get("product")]
     version = properties.get("version")

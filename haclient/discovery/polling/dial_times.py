@@ -46,15 +46,19 @@ class DialTimes:
             del self._times[next(iter(self._times))]
 
     def move(self, endpoint: Endpoint, now: float) -> None:
-        """The SYN of the last dial is sent only now: it waited for credentials or an address.
+        """Set the time of the last dial: its SYN is sent only now, after credentials or an address arrived.
 
-        At an infinite time it will be, later.
+        Does nothing if the time is infinite (the SYN will be sent later), or if no dial was noted.
         """
         if endpoint in self._times and now < math.inf:
             self._times[endpoint] = (self._times[endpoint][0], now)
 
     def prolong(self, endpoint: Endpoint, now: float) -> None:
-        """The socket of the last dial is closed; it may have sent its last SYN just now."""
+        """Note that the last dial closed its socket; its last SYN counts as sent now.
+
+        The SYN before it counts as sent a second earlier at most.  Only for a dial that hung for ``REPEATS``
+        seconds or longer: the caller checks that.
+        """
         last = self._times.get(endpoint, (-math.inf, -math.inf))[1]
         self._times[endpoint] = (max(last, now - 1.0), now)
 
@@ -77,7 +81,10 @@ class DialTimes:
         return self._times.get(endpoint, (-math.inf, -math.inf))[1]
 
     def free_at(self, endpoint: Endpoint, gap: float) -> float:
-        """When it may be dialled again."""
+        """Return the time in monotonic seconds, perhaps past, from which an endpoint may be dialled again.
+
+        It is minus infinity if the endpoint is open, or was not dialled.
+        """
         times = self._times.get(endpoint)
         if times is None or endpoint in self._open:
             return -math.inf

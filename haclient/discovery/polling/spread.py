@@ -72,7 +72,10 @@ class Spread:
     def first_round(
         self, candidates: tuple[Endpoint, ...], lost: Endpoint | None, gap: float
     ) -> tuple[Endpoint, ...]:
-        """Return the endpoints that the first round after a loss dials (rule 1).
+        """Return the endpoints that the first round after a loss dials: one, or none (rule 1).
+
+        Dials the lost primary, or the first candidate if the lost primary is not among them.  Returns none if
+        there is one candidate, and the client's own moment comes before it could dial twice.
 
         :param gap: seconds that two dials of one endpoint are apart at least.
         """
@@ -82,9 +85,10 @@ class Spread:
         return tuple(each for each in candidates if each == lost) or candidates[:1]
 
     def after(self, now: float, *, first: bool, suspects: bool) -> float:
-        """When to dial next.
+        """Return the monotonic time of the next dial, at or after ``now``.
 
-        :param first: whether no moment has been used yet; one that has passed is now.
+        :param first: whether no moment has been used yet.  If the first moment has passed, dial now.
+        :param suspects: whether a member seems to have a full backlog: dial sooner than a period (rule 3).
         """
         assert self._slots is not None
         moment = max(now, self._slots.first) if first else self._slots.after(now)

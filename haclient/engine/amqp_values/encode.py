@@ -90,7 +90,7 @@ def encode_value(value: Any, root: str) -> bytes:
 
 
 def encode_sequences(sections: list[Any]) -> list[bytes]:
-    """Encode the lists of several amqp-sequence sections (part 3, section 3.2.7).
+    """Encode the lists of several amqp-sequence sections (part 3, section 3.2.7), without the descriptors.
 
     :raises TypeError: if there are no sections, one is not a list, or AMQP cannot carry a value.
     """
@@ -110,10 +110,10 @@ def encode_sequences(sections: list[Any]) -> list[bytes]:
 
 
 def encode_properties(properties: Mapping[str, Any], extra: bytes = b"", count: int = 0) -> bytes:
-    """Encode the map of an application-properties section (part 3, section 3.2.5).
+    """Encode the map of an application-properties section (part 3, section 3.2.5), without the descriptor.
 
-    :param extra: further entries, encoded.
-    :param count: number of entries in ``extra``.
+    :param extra: further entries, encoded; their keys must not be in ``properties``.
+    :param count: number of entries in ``extra``: pairs of a key and a value.
     :raises TypeError: if a key is not a string, or AMQP cannot carry a value.
     """
     try:
@@ -126,7 +126,10 @@ def encode_properties(properties: Mapping[str, Any], extra: bytes = b"", count: 
 
 
 def binary(value: bytes) -> bytes:
-    """Encode a binary value."""
+    """Encode a binary value with its constructor.
+
+    :raises TypeError: if it is too long for AMQP: nearly 4 GiB.
+    """
     size = len(value)
     if size < _SHORT:
         return b"\xa0" + size.to_bytes(1) + value

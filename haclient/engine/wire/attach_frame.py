@@ -44,6 +44,7 @@ ATTACH = descriptors(0x12, b"amqp:attach:list")
 class AttachFrame(NamedTuple):
     """The fields of an Attach that the engine reads itself.
 
+    :param from_receiver: whether the sender of the frame is the receiver of the link.
     :param unsettled: the unsettled map, encoded; empty if there is none.
     :param has_nul: whether the name or an address has a NUL.
     """
@@ -54,7 +55,11 @@ class AttachFrame(NamedTuple):
     has_nul: bool = False
 
     def is_of(self, name: bytes, *, from_receiver: bool) -> bool:
-        """Return whether this is the Attach of a link, by its name in proton, which cuts names at a NUL."""
+        """Return whether this is the Attach of a link.
+
+        :param name: the link's name in proton, which cuts names at a NUL.
+        :param from_receiver: whether the sender of the frame must be the receiver of the link.
+        """
         return (self.name.partition(b"\0")[0], self.from_receiver) == (name, from_receiver)
 
 
@@ -77,7 +82,14 @@ def read(frame: bytes) -> AttachFrame | None:
 
 
 def find(data: bytes, position: int = 0, start: tuple[bytes, ...] = ATTACH) -> Iterator[tuple[int, int]]:
-    """Find the complete frames with one of these descriptors; return start and end of each."""
+    """Find the complete frames with one of these descriptors; yield start and end of each.
+
+    Each frame begins where the one before it ends.  The search stops at a frame that is incomplete or has an
+    invalid size.
+
+    :param position: where the first frame begins.
+    :param start: the encoded descriptors, from ``descriptors``.
+    """
     end = len(data)
     while position + _HEADER <= end:
         size = int.from_bytes(data[position : position + 4])
@@ -90,7 +102,10 @@ def find(data: bytes, position: int = 0, start: tuple[bytes, ...] = ATTACH) -> I
 
 
 def may_be(start: bytes, descriptors: Iterable[bytes]) -> bool:
-    """Return whether an unfinished frame with this start may be one of these performatives."""
+    """Return whether an unfinished frame may be one of these performatives; true if too short to tell.
+
+    :param start: the first bytes of the frame, with its header.
+    """
     body = 4 * start[4] if len(start) > 4 else _HEADER  # noqa: PLR2004
     return any(each.startswith(start[body : body + len(each)]) for each in descriptors)
 
@@ -101,9 +116,10 @@ def add_unsettled(
     """Put an unsettled map into the last Attach of a link among the frames to be sent.
 
     If some states do not fit, the last ones are left out, and the map is marked as incomplete.
+    The frames stay as they are if none is an Attach of the link, or if even an empty map does not fit.
 
     :param output: the frames, encoded.
-    :param name: the link's name.
+    :param name: the link's name, not cut at a NUL.
     :param unsettled: the descriptor codes of the states by delivery tag; not empty.
     :param limit: the peer's maximum frame size in bytes.
     :returns: the frames, and the number of states in the map.
@@ -127,7 +143,10 @@ def fields(frame: bytes, descriptors: tuple[bytes, ...]) -> list[bytes] | None:
 
 
 def states(unsettled: bytes) -> dict[bytes, int | None]:
-    """Decode an unsettled map: descriptor code of each state by tag, ``None`` without a state."""
+    """Decode an unsettled map: descriptor code of each state by tag, ``None`` without a state.
+
+    If the map cannot be read, the result is empty.
+    """
     found: dict[bytes, int | None] = {}
     try:
         for key, value in walk.pairs(unsettled) if unsettled else ():

@@ -73,11 +73,14 @@ class FrameOrder:
         self._unfinished = bytearray()
 
     def attaches(self) -> Iterator[bytes]:
-        """Return the Attaches completed by the bytes added last; none after ``forget``."""
+        """Yield the Attach frames that the last ``add`` completed, each with its frame header.
+
+        None are left after ``forget``.  A frame of more than 1 MiB is left out if it arrived in pieces.
+        """
         return self._frames(attach_frame.ATTACH)
 
     def begins(self) -> Iterator[bytes]:
-        """Return the Begins completed by the bytes added last; none after ``forget``."""
+        """Yield the Begin frames that the last ``add`` completed, as ``attaches`` does."""
         return self._frames(begin_frame.BEGIN)
 
     def _frames(self, descriptors: tuple[bytes, ...]) -> Iterator[bytes]:

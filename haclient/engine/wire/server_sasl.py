@@ -90,12 +90,16 @@ class ServerSasl:
 
     @staticmethod
     def of(settings: Settings) -> ServerSasl | None:
-        """Return the negotiation of a server with these settings; ``None`` if proton does it alone."""
+        """Return a new negotiation; ``None`` if proton does it alone (see ``Settings.answers_sasl``)."""
         server = settings.sasl_server
         return ServerSasl(settings, server) if server is not None and settings.answers_sasl else None
 
     def read(self, socket: asyncio.Transport, data: bytes) -> Read:
-        """Answer the complete frames; return the bytes after SASL, and the client's error, if any."""
+        """Answer the complete frames; return the bytes after SASL, and the client's error, if any.
+
+        If the client is refused, the outcome is sent and the socket is closed.  After any other error, the
+        caller must end the connection.
+        """
         self._held += data
         if not self._begun:
             start = self._held[:_HEADER]

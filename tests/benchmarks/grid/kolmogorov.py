@@ -1,4 +1,4 @@
-"""The Kolmogorov-Smirnov statistic, written out: what a sample's distribution must not exceed."""
+"""The Kolmogorov-Smirnov test: the statistic of a sample, and its limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 
 def distance(sample: Sequence[float], distribution: Callable[[float], float]) -> float:
-    """The largest gap between the sample's distribution function and the given one."""
+    """Return the largest gap between the sample's distribution function and the given one."""
     ordered = sorted(sample)
     count = len(ordered)
     gaps = (
@@ -18,10 +18,10 @@ def distance(sample: Sequence[float], distribution: Callable[[float], float]) ->
 
 
 def limit(count: int) -> float:
-    """What a sample of the right distribution exceeds once in a thousand times."""
+    """Return the limit that a sample of the right distribution exceeds once in a thousand times."""
     return math.sqrt(-math.log(0.001 / 2) / 2) / math.sqrt(count)
 
 
 def uniform(low: float, high: float) -> Callable[[float], float]:
-    """The distribution function of an even spread."""
+    """Return the distribution function of the uniform distribution."""
     return lambda value: min(1.0, max(0.0, (value - low) / (high - low)))

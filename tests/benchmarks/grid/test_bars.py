@@ -19,7 +19,7 @@ def of(last: float, attempts: float, most_syns: int = 2, smallest_gap: float = 0
 
 
 def cell(members: int = 1, clients: int = 2000) -> Cell:
-    """The best possible time is a 200th of the clients, in seconds."""
+    """Return a cell whose best possible time is a 200th of the number of clients, in seconds."""
     return Cell(members=members, kind="reset", clients=clients, outage=3.0)
 
 
@@ -48,7 +48,7 @@ def test_a_small_fleet_has_a_second_beside_the_best_possible(members: int, last:
         (of(12.0, 8.0), []),
         (of(12.1, 8.0), ["late"]),
         (of(10.0, 11.1), ["attempts"]),
-        # 5 % slower and 5 % more attempts than "quick"
+        # 5 % slower and 5 % more attempts than "quick".
         (of(10.6, 9.5), ["behind quick"]),
         (of(10.6, 9.4), []),
         (of(10.4, 9.5), []),
@@ -61,7 +61,7 @@ def test_a_cell_holds_unless_it_breaks_a_bar(ours: Outcome, expected: list[str])
 
 
 def test_small_differences_put_nobody_behind() -> None:
-    """50 ms and a tenth of an attempt are nothing."""
+    """Differences of 50 ms or a tenth of an attempt are ignored."""
     presets = {"quick": of(0.50, 1.0)}
     limits = bars(cell(clients=20), presets)
     assert broken(of(0.54, 1.9), limits, presets) == []

@@ -1,4 +1,4 @@
-"""Which storms the grid has."""
+"""The storms in the grid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_short_one_leaves_long_outages_to_small_fleets() -> None:
 
 
 def test_a_whole_number_of_seconds_is_the_same_cell() -> None:
-    """What is known of a cell, and what a cache keeps of it, is found by its values."""
+    """The cache and the known exceptions find a cell by its values."""
     assert cells("whole", {"outage": [3]}) == cells("whole", {"outage": [3.0]})
     assert {type(cell.outage) for cell in cells("whole", {"outage": [3]})} == {float}
 

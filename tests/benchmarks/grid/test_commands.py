@@ -1,4 +1,4 @@
-"""``python -m benchmarks.grid``: one storm with all clients, and one varied; ``test_run`` has the grid."""
+"""``python -m benchmarks.grid``: one storm for all clients, and its variations; ``test_run`` has the grid."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_broker_can_be_chosen(given: list[str], name: str) -> None:
 
 @pytest.mark.parametrize(("given", "last"), [([], 0.357), (["--set", "setup_rate=50"], 2.0)])
 def test_a_broker_that_was_measured_can_be_chosen_and_changed(given: list[str], last: float) -> None:
-    """100 clients at 280 a second, unless another rate is given."""
+    """100 clients at the measured 280 a second, unless another rate is given."""
     storm = ["--set", "clients=100", "--set", "outage=0", "--set", "detection=0"]
     arguments = ["--broker", "artemis", "--preset", "mongodb", "--json", "-"]
     done = CliRunner().invoke(main, ["compare", *storm, *arguments, *given])

@@ -1,4 +1,4 @@
-"""Our default in a part of the grid that takes seconds; ``make grid`` has the rest."""
+"""The client's default in a part of the grid that takes seconds; ``make grid`` has the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.grid.cells import Cell, cells
 from benchmarks.grid.run import Judged, grid
 from haclient.retry.policy import Policy
 
-pytestmark = pytest.mark.timeout(600)  # 3 s of a processor of its own
+pytestmark = pytest.mark.timeout(600)  # 3 s on a free processor
 
 PART = cells("whole", {"clients": [5, 20], "outage": [0.3, 3.0]})
 

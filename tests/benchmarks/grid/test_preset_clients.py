@@ -1,4 +1,4 @@
-"""One client of a preset beside a trace that was worked out by hand: which member is dialled, and when."""
+"""The dials of one client of a preset, compared with a trace that was worked out by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from haclient.simulation.scenario import Scenario
 from haclient.simulation.world import Role, World
 
 ROUND_TRIP = 0.0001
-# The lost one refuses, the second serves after 1 s and closes before, the third closes.
+# The lost member refuses.  The second closes until it serves, after 1 s.  The third always closes.
 THREE = Scenario(
     clients=1,
     members=3,
@@ -30,7 +30,7 @@ Trace = list[tuple[int, float]]
 
 @pytest.fixture
 def trace(monkeypatch: pytest.MonkeyPatch) -> Trace:
-    """Each SYN: to which member, when."""
+    """Record the member and the time of each SYN."""
     found: Trace = []
 
     class Tracing(World):
@@ -123,7 +123,7 @@ def test_only_the_kernel_ends_an_attempt_without_a_timeout(trace: Trace) -> None
 
 
 def test_with_delays_from_its_start_an_attempt_has_the_whole_delay(trace: Trace) -> None:
-    """``Max(current_deadline, now() + MIN_CONNECT_TIMEOUT)`` in the specification of gRPC."""
+    """In gRPC's specification: ``Max(current_deadline, now() + MIN_CONNECT_TIMEOUT)``."""
     scenario = replace(THREE, members=1, dead_host=True, outage=39.5)
     client = replace(preset("next", 0, 1, 40, timeout=20.0), from_start=True)
     simulate(scenario, client)

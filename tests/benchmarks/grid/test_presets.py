@@ -1,4 +1,4 @@
-"""The presets do what their projects publish: the series, its bounds, the distribution of every draw."""
+"""The presets behave as their projects publish: the series, its bounds, and the distribution of each draw."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAMPLES = 4000
 
 
 def draws(name: str, place: int) -> list[float]:
-    """Many clients' delay at this place of the series."""
+    """Return the delays of many clients at this place of the series."""
     rng = random.Random(f"{name}/{place}")
     return [next(islice(PRESETS[name].delays(rng), place, None)) for _ in range(SAMPLES)]
 
@@ -46,12 +46,12 @@ EVEN = [
     ("grpc", 30, 120 * 0.8, 120 * 1.2),
     ("kafka", 0, 0.04, 0.06),
     ("kafka", 3, 0.32, 0.48),
-    ("redis-py", 0, 0, 0.02),  # the command's first retry
-    ("redis-py", 1, 0, 0.02),  # the first within its connect
+    ("redis-py", 0, 0, 0.02),  # first retry of the command
+    ("redis-py", 1, 0, 0.02),  # first retry within its connect
     ("redis-py", 6, 0, 0.64),
-    ("redis-py", 11, 0, 0.04),  # the command's second retry
+    ("redis-py", 11, 0, 0.04),  # second retry of the command
     ("redis-py", 12, 0, 0.02),
-    ("redis-py", 111, 0, 0.02),  # the application's second call, after 10 retries with 10 each
+    ("redis-py", 111, 0, 0.02),  # second call of the application, after 10 retries with 10 each
     ("aws-full", 0, 0, 0.01),
     ("aws-full", 4, 0, 0.16),
     ("aws-full", 12, 0, 2),
@@ -80,7 +80,7 @@ def test_decorrelated_draws_between_the_base_and_three_times_the_last_one(place:
 
 
 def test_grpc_counts_its_delays_from_the_start_of_an_attempt() -> None:
-    """And draws the first one: 40 channels of grpcio 1.85.1 dialled again after 0.80 to 1.20 s."""
+    """The first delay is drawn too: 40 channels of grpcio 1.85.1 dialled again after 0.80 to 1.20 s."""
     assert series("grpc", 1) == [0.0]
     assert PRESETS["grpc"].from_start
 
@@ -91,7 +91,7 @@ def test_proton_waits_as_its_own_iterator_says() -> None:
 
 
 def test_proton_uses_each_delay_once_for_every_address() -> None:
-    """The generator that its Container makes of delays and addresses."""
+    """proton's Container makes the same generator of delays and addresses."""
     expected = list(
         islice(((delay, place) for delay in _reactor.delay_iter() for place in range(3)), 30),
     )
@@ -114,7 +114,7 @@ def test_with_three_members_delays_come_where_the_client_puts_them(name: str, ex
 
 
 class Given(random.Random):
-    """Draws these."""
+    """A random source that returns the given values."""
 
     def __init__(self, *values: float) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Given(random.Random):
 
 
 def test_redis_py_delays_are_those_of_its_own_test() -> None:
-    """Those of ``test_exponential_with_jitter_backoff`` in redis-py 8.1.0."""
+    """The values are from ``test_exponential_with_jitter_backoff`` in redis-py 8.1.0."""
     draws = Given(0.25, 0.5, 0.75, 1.0, 0.9)
     delays = [redis_delay(draws, failures, base=1, cap=5) for failures in range(5)]
     assert delays == [0.25, 1.0, 3.0, 5.0, 5.0]
@@ -138,7 +138,7 @@ def test_redis_py_tries_a_hundred_and_eleven_times_before_its_application_hears_
 
 @pytest.mark.parametrize("failures", range(8))
 def test_kafka_delays_are_within_the_tolerance_of_its_own_test(failures: int) -> None:
-    """Kafka 4.0, ClusterConnectionStatesTest and ExponentialBackoffTest: 20 % of the ceiling either way."""
+    """Kafka 4.0, ClusterConnectionStatesTest and ExponentialBackoffTest: within 20 % of the ceiling."""
     ceiling = min(1.0, 0.05 * 2**failures)
     assert all(abs(delay - ceiling) <= 0.2 * ceiling for delay in draws("kafka", failures))
     assert max(draws("kafka", failures)) <= 1.0
@@ -164,7 +164,7 @@ def test_decorrelated_as_aws_published_it_piles_up_at_the_cap() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
 def test_only_those_that_say_so_cut_their_draws(preset: Preset) -> None:
-    """A delay that many clients have in common is a herd; where it is the cap, it is said."""
+    """Many clients with the same delay form a herd; ``clips`` marks presets with a herd at the cap."""
     sample = draws(preset.name, 40)
     common = max(sample.count(value) for value in set(sample)) / SAMPLES
     jittered = len(set(sample)) > 1

@@ -1,4 +1,4 @@
-"""Grids that are computed: by one process or two, once, and again after a crash."""
+"""Grids are computed by one process or two, only once, and completed after a crash."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OURS = {"haclient": Policy()}
 def computed(
     path: Path | None = None, jobs: int = 1, policy: Policy | None = None
 ) -> tuple[list[Judged], int]:
-    """The cells, and how many policies of cells were computed for them."""
+    """Return the cells, and the number of policies of cells that were computed for them."""
     told: list[tuple[int, int]] = []
     with Cache(path) as cache:
         found = grid(
@@ -58,7 +58,7 @@ def test_what_was_computed_is_not_computed_again(tmp_path: Path) -> None:
 
 
 def test_after_a_crash_only_the_rest_is_computed(tmp_path: Path) -> None:
-    """The file ends in the middle of a line, and has one that is no result."""
+    """The file has a line that is no result, and ends in the middle of a line."""
     path = tmp_path / "cache.jsonl"
     first, count = computed(path)
     lines = path.read_text().splitlines(keepends=True)
@@ -110,7 +110,7 @@ def test_a_grid_that_is_interrupted_keeps_what_it_has(
 
 
 def test_a_grid_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
-    """Its processes do not get the Ctrl-C of a terminal: each would print a traceback."""
+    """The processes of the grid ignore the Ctrl-C of a terminal, or each would print a traceback."""
     blocked = []
 
     def interrupt(done: int, total: int) -> None:
@@ -157,7 +157,7 @@ def test_a_check_that_finds_what_is_known_says_how_many_cells_are_known_not_to_h
 
 
 def test_a_cell_that_holds_no_longer_ends_a_check_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bars that nobody keeps."""
+    """No client meets bars this low."""
     monkeypatch.setattr("benchmarks.grid.bars._SLACK", 0.0)
     monkeypatch.setattr("benchmarks.grid.bars._AS_LATE", 0.1)
     done = command(*ONE, "--check")

@@ -1,4 +1,4 @@
-"""Sweeps: every combination."""
+"""A sweep runs every combination of its values."""
 
 from __future__ import annotations
 

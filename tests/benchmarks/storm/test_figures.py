@@ -1,4 +1,4 @@
-"""What the figures of a storm mean, on storms that are written down by hand."""
+"""The figures of a storm, computed from storms that are written down by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRIMARY, OTHER = "10.0.0.2:5672", "10.0.0.1:5672"
 
 
 def storm(clients: int, *lines: Line) -> Results:
-    """All clients are in and lost at the kill; then what the lines say."""
+    """Return a storm in which all clients are lost at the kill, followed by these lines."""
     results = Results()
     for number in range(clients):
         results.note(Line("usable", number, 50.0))

@@ -1,4 +1,4 @@
-"""The workers of a storm leave the processors to the members, whoever starts it."""
+"""The workers of a storm leave the processors to the members."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ print(json.dumps(asyncio.run(main())))
 
 
 def test_workers_are_nicer_than_the_program_that_starts_them(tmp_path: Path) -> None:
-    """A niceness of their own would be below this program's, which only root may set."""
+    """Workers add to the niceness of the program, since only root may set a lower one."""
     command = ["nice", "-n", "2", sys.executable, "-c", START_ONE, str(tmp_path / "log")]
     program = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert program.returncode == 0, program.stderr

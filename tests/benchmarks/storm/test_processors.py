@@ -1,4 +1,4 @@
-"""Who runs on which processor: real processes, as Linux tells of them."""
+"""Processor time and placement of real processes, as Linux reports them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not processors.LINUX, reason="Linux tells of its
 
 @pytest.fixture
 def sleepers() -> Iterator[list[int]]:
-    """Processes with a second thread each that do nothing."""
+    """Return processes that do nothing, each with a second thread."""
     program = "import sys, threading; threading.Thread(target=input).start(); print(flush=True); input()"
     made = [
         subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -34,7 +34,7 @@ def sleepers() -> Iterator[list[int]]:
 
 
 def allowed(pid: int) -> list[set[int]]:
-    """The processors of each thread of a process."""
+    """Return the processors of each thread of a process."""
     return [os.sched_getaffinity(int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir()]
 
 

@@ -1,4 +1,4 @@
-"""The worker of proton's connections outlives what would end proton's own event loop."""
+"""The worker of proton's connections survives an error that ends proton's own event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.storm.proton_worker import Later, Survivor
 
 
 class HeartbeatOfTheDead(MessagingHandler):
-    """What a socket leaves behind that ended in the turn in which its heartbeat was due."""
+    """Reproduces a socket that ended in the same turn of the loop in which its heartbeat was due."""
 
     def on_start(self, event: proton.Event) -> None:
         container = event.container

@@ -33,7 +33,7 @@ def benchmark_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @needs_rabbitmq
 @takes_root
-@pytest.mark.timeout(400)  # a node starts three times, and twice a hundred clients are away meanwhile
+@pytest.mark.timeout(400)  # a node starts three times, and a hundred clients are disconnected twice
 def test_all_clients_are_back_at_a_node_that_was_stopped_and_started(tmp_path: Path) -> None:
     arguments = ["--broker", "rabbitmq", "--connections", str(CONNECTIONS), "--outage", "0.5"]
     program = subprocess.run(
@@ -83,7 +83,7 @@ def test_syns_are_counted_once_each_whether_somebody_listens_or_not(benchmark_mo
 
 
 def test_the_simulator_serves_as_fast_as_one_processor_of_the_node(benchmark_module: ModuleType) -> None:
-    """Not as fast as arrivals are dense: those of a node that sets up all side by side come at the end."""
+    """The density of arrivals is no measure: a node that sets up clients in parallel ends all together."""
     figures = SimpleNamespace(clients=1_000, outage=3.0)
     row = benchmark_module.Row(
         outcome=SimpleNamespace(figures=figures),
@@ -95,7 +95,7 @@ def test_the_simulator_serves_as_fast_as_one_processor_of_the_node(benchmark_mod
     )
     assert row.rate == 500
     result = benchmark_module.predict(row)
-    # 1,000 at 500 a second; the clients poll every 0.56 s, and nobody's SYN is dropped.
+    # 1,000 clients at 500 a second; they poll every 0.56 s, and no SYN is dropped.
     assert 2.0 <= result.last <= 2.0 + 0.6
     assert result.attempts_per_client == pytest.approx(1.0)
 

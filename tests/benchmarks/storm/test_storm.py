@@ -1,4 +1,4 @@
-"""Short storms, real ones: all are back, none gives up, none of their messages is lost."""
+"""Short real storms: all clients are connected again, none gives up, and no message is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RHEA = Path(__file__).resolve().parents[3] / "benchmarks" / "node" / "node_modul
 
 
 class Silent:
-    """A screen that nobody looks at."""
+    """A progress display without a screen."""
 
     def __init__(self) -> None:
         self.phases: list[str] = []
@@ -36,7 +36,7 @@ class Silent:
         self.phases.append(text)
 
     def done(self, count: int) -> None:
-        """Nothing."""
+        """Ignore the count."""
 
 
 def check(outcome: Outcome, connections: int) -> None:
@@ -104,7 +104,7 @@ async def test_those_who_are_parked_at_a_member_that_is_not_promoted_reach_the_p
     stage = LocalPair(tmp_path, members=3, restart=False)
     await stage.start()
     try:
-        # The manager promotes the first member that can be; these clients ask the last one first.
+        # The manager promotes the first eligible member; these clients try the last one first.
         authorities = [member.address.authority for member in stage.pair.members]
         primary = stage.primary()
         others = [authority for authority in reversed(authorities) if authority != primary]

@@ -7,7 +7,7 @@ PLANTED names its fault with each 50th message: report it settled without sendin
 twice (``double``), give it up (``give up``), or exit (``end``).
 """
 
-# ruff: noqa: T201 - the history is what it prints
+# ruff: noqa: T201 - prints the history
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Makes the page of the results: ``python -m tests.interop.qit.page RESULTS... > docs/interop-types.md``.
+"""Write the page of the results, docs/internals/interop-types.md, to the standard output.
+
+    python -m tests.interop.qit.page RESULTS...
 
 If a case occurs twice in the results, the later result counts.
 """
@@ -46,27 +48,28 @@ _HEAD = """\
 # Types, headers and bodies between clients
 
 Every value of [Apache Qpid's interoperability test](https://github.com/apache/qpid-interop-test)
-(QIT, 2.0), from every client to every client. `haclient` and its drop-in take part through shims in
-`tests/interop/qit/`, the others through QIT's own. This page is made from the results:
+(QIT, 2.0), from every client to every client. `haclient` and its drop-in take part with shims in
+`tests/interop/qit/`, the others with QIT's own. These commands make the page:
 
     python -m tests.interop.qit CHECKOUT --out results.jsonl
     python -m tests.interop.qit CHECKOUT --killed --out results.jsonl
     python -m tests.interop.qit CHECKOUT --broker artemis-locked --killed --ours --out results.jsonl
-    python -m tests.interop.qit.page results.jsonl > docs/interop-types.md
+    python -m tests.interop.qit.page results.jsonl > docs/internals/interop-types.md
 
-A cell is how many values arrived with their type and to the bit, of how many. QIT has only texts in maps
-and streams of JMS; the other types there are ours. *Killed*: SIGKILL to the primary, again and again, while
-a shim of ours sends or receives, and once between the sender and the receivers. Foreign shims know one
-address and do not reconnect, so nothing is killed while one of them runs. Artemis and Broker-J lose messages
-that are not durable with their primary, so all are durable where they are killed; QIT's shim of Qpid JMS
-cannot send those, and is no sender there. A pair that a section does not name was not run there.
+A cell counts the values that arrived with their type and every bit. QIT has only texts in maps and
+streams of JMS; we added the other types there. *Killed*: the primary gets SIGKILL, again and again,
+while one of our shims sends or receives, and once between the sender and the receivers. Foreign shims
+know one address and do not reconnect, so nothing is killed while one of them runs. Artemis and Broker-J
+lose messages that are not durable with their primary, so all messages of a killed run are durable.
+QIT's shim of Qpid JMS cannot send durable messages, and is no sender there. If a section does not name
+a pair of clients, the pair was not run there.
 """
 _JUDGING = """\
-python-proton's codec is the judge, as one more receiver. If it reads what was sent, the receiver that does
-not is at fault. If it does not, it takes the place of the broker: what it reads then is the sender's fault
-if it is wrong, and the broker's if it is right. *With itself*: the client at fault fails in the same way
-where it is the other side too. *Bytes*, where they were recorded, are those that the broker hands on: the
-body's section, or from the name of the property on.
+python-proton's codec is the judge: it reads each message too. If it reads the value that was sent, the
+receiver is at fault. Otherwise it reads the message without the broker. If the value is wrong there as
+well, the sender is at fault; if it is right, the broker is. *With itself*: the client at fault fails in
+the same way if it is the other side too. *Bytes*, if they were recorded, are the broker's output: the
+body's section, or the name of the property and the bytes behind it.
 """
 
 

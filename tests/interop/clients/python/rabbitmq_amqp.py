@@ -14,7 +14,7 @@ The publisher waits for the outcome of each message, so WINDOW has no effect. Th
 every product except RabbitMQ 4; the application disables that check.
 """
 
-# ruff: noqa: T201 - the history is what it prints
+# ruff: noqa: T201 - prints the history
 
 import os
 import sys
