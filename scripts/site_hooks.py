@@ -7,8 +7,8 @@
   table of contents.
 * State diagrams become tables.  A page of the repository shows the same source as a drawing, which
   in the site would need a script from another host.
-* Each cell of a table with three columns or more gets a label.  On a phone ``site.css`` shows the rows of
-  these tables as lists.
+* Each cell of a table with three columns or more gets a label, for ``site.css``: on a phone it shows the rows
+  of tables as lists.
 * In ``api.md`` the descriptions of names replace the tables of names that a git host shows.
 """
 
@@ -29,7 +29,6 @@ _END = "[*]"
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEADER = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
-_NARROW = 2  # columns that fit a phone
 _API = re.compile(r"<!-- api\n(.*?)-->\n.*?<!-- /api -->\n", re.DOTALL)
 
 
@@ -57,7 +56,7 @@ def with_labels(content: str) -> str:
 
 def _with_labels(table: str) -> str:
     labels = [_TAG.sub("", header).strip(" ?").replace('"', "&quot;") for header in _HEADER.findall(table)]
-    if len(labels) <= _NARROW:
+    if len(labels) < 3:  # noqa: PLR2004 - the first cell is a term, the second explains it
         return table
     labels[0] = ""  # the first cell is the heading of its row
     column = itertools.cycle(labels)  # Markdown fills short rows
@@ -66,7 +65,7 @@ def _with_labels(table: str) -> str:
         label = next(column)
         return f'<td data-label="{label}"' if label else "<td"
 
-    return re.sub(r"<td\b", labelled, table).replace("<table>", "<table data-rows>", 1)
+    return re.sub(r"<td\b", labelled, table)
 
 
 def _title(text: str) -> str | None:

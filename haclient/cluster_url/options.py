@@ -342,7 +342,7 @@ class Options:
         default=None,
         metadata=_about(
             ATTRIBUTES,
-            "groups of telemetry, as `service.version=1.4,cloud.region=eu`; they win over"
+            "groups of telemetry, as `host.name=a,cloud.region=eu`; they win over"
             " `OTEL_RESOURCE_ATTRIBUTES`; see `docs/telemetry.md`",
             optional=True,
         ),
