@@ -145,17 +145,33 @@ class Applier:
     # -- definitions ----------------------------------------------------------------------------
 
     async def add_wiring(self, piece: Mapping[str, Any]) -> None:
-        """Apply one piece of the complete wiring."""
+        """Apply one piece of the complete wiring, and wait until the store has committed it.
+
+        :raises ValueError: if the piece is invalid.
+        :raises AddressRefusedError: if this member cannot have a queue, exchange or binding of the piece.
+        :raises StoreFailedError: if the store fails.
+        """
         self._definitions.add(piece)
         await self.committed(self._store.sequence)
 
     async def complete_wiring(self) -> None:
-        """Delete all queues, exchanges and bindings that no piece listed."""
+        """Delete the queues, exchanges and bindings that no piece listed, and wait until this is committed.
+
+        Temporary queues stay, because no primary lists them.
+
+        :raises StoreFailedError: if the store fails.
+        """
         self._definitions.complete()
         await self.committed(self._store.sequence)
 
     async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
-        """Apply one change to the wiring."""
+        """Apply one change to the wiring, and wait until the store has committed it.
+
+        :param operation: an operation of ``definitions``: it declares, deletes, binds or unbinds.
+        :raises ValueError: if the operation is unknown, or its arguments are invalid.
+        :raises AddressRefusedError: if this member cannot have the queue, exchange or binding.
+        :raises StoreFailedError: if the store fails.
+        """
         self._definitions.change(operation, arguments)
         await self.committed(self._store.sequence)
 
@@ -197,7 +213,11 @@ class Applier:
     def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
         """Apply an event; return the store's sequence number.
 
-        Events in flight when the queue was deleted are dropped.
+        Events in flight when the queue was deleted are dropped.  After an error the next ``begin_queue``
+        discards all messages of the queue, because its memory and the store may differ.
+
+        :raises ValueError: if the event is unknown or invalid.
+        :raises StoreFailedError: if the store has failed.
         """
         if queue.deleted:
             return self._store.sequence
@@ -230,7 +250,10 @@ class Applier:
         return self._persister.put(queue, event, duplicate_id)
 
     async def committed(self, sequence: int) -> int:
-        """Wait until the store has committed up to ``sequence``; return its last committed sequence."""
+        """Wait until the store has committed up to ``sequence``; return its last committed sequence.
+
+        :raises StoreFailedError: if the store fails before.
+        """
         if self._store.committed < sequence:
             await self._store.when_committed(sequence)
         return self._store.committed
@@ -327,7 +350,10 @@ def _column(arguments: Mapping[str, Any], name: str, kind: type[T]) -> list[T]:
 
 
 def count(queue: Queue, numbers: Iterable[int]) -> None:
-    """Add one delivery to each of these messages: the primary gave them to a consumer."""
+    """Add one delivery to each of these messages: the primary gave them to a consumer.
+
+    This changes memory alone; the caller stores the counts.  Unknown numbers are skipped.
+    """
     for number in numbers:
         message = queue.message(number)
         if message is not None:
@@ -338,6 +364,7 @@ def set_counts(queue: Queue, counts: Mapping[int, int], *, first: int, last: int
     """Set the primary's delivery counts in a span of ids; return the messages that changed.
 
     Annotations added by consumers are cleared: the primary sends the current ones next, if there are any.
+    This changes memory alone; the caller stores the messages.
 
     :param counts: delivery count by message number; messages of the span that are missing here have 0.
     """

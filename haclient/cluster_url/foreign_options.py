@@ -84,7 +84,7 @@ def passes(default: str) -> Counterpart:
             raise ValueError("this client always reconnects: 0 has no counterpart")
         return {"max_attempts": str(int(text) * members)}
 
-    remark = "there a pass over the list, here a single attempt: the number times the members; -1 is `none`"
+    remark = "passes over the list there, attempts here: multiply by the number of members; -1 is `none`"
     return Counterpart(default=default, read=read, ours=("max_attempts",), remark=remark)
 
 

@@ -113,7 +113,7 @@ QPID_JMS_MEMBER: Mapping[str, Counterpart] = MappingProxyType(
         "amqp.vhost": equal("vhost", ""),
         "amqp.saslMechanisms": equal("sasl_mechanisms", ""),
         "amqp.maxFrameSize": equal("max_frame_size", "1048576"),
-        "amqp.saslLayer": switch("true", off="a cluster is not spoken to without SASL"),
+        "amqp.saslLayer": switch("true", off="the client always uses SASL"),
         "amqp.allowNonSecureRedirects": switch("false", on="a redirect never leads from TLS to none"),
         "amqp.drainTimeout": refused("credit is not drained", "60000"),
         "amqp.traceFrames": switch("false", on="set PN_TRACE_FRM=1 in the environment"),

@@ -165,7 +165,7 @@ class Options:
         default=_POLICY.backoff_strategy,
         metadata=_about(
             one_of(tuple(STRATEGIES), REMOVED),
-            "choice of the delays ([strategies](storms.md#delays))",
+            "how delays are chosen ([strategies](storms.md#delays))",
         ),
     )
     max_retry_after: float = field(
@@ -212,8 +212,8 @@ class Options:
         default=10.0,
         metadata=_about(
             seconds(0.01, 86400, or_zero=True),
-            "a peer that is silent for this long is lost, and both sides send in time; 0 is off, and "
-            "RabbitMQ 4 takes 1 or more",
+            "a peer that is silent for this long is lost; both sides send often enough; 0 is off; "
+            "RabbitMQ 4 needs at least 1",
         ),
     )
     delivery: Delivery = field(
@@ -342,7 +342,7 @@ class Options:
         default=None,
         metadata=_about(
             ATTRIBUTES,
-            "groups of telemetry, as `host.name=a,cloud.region=eu`; they win over"
+            "attributes by which telemetry is grouped, as `host.name=a,cloud.region=eu`; they win over"
             " `OTEL_RESOURCE_ATTRIBUTES`; see `docs/telemetry.md`",
             optional=True,
         ),

@@ -42,11 +42,11 @@ QPID_CPP: Mapping[str, Counterpart] = MappingProxyType(
         "reconnect_interval_min": seconds("backoff_base", default="0.001"),
         "reconnect_interval_max": seconds("backoff_max", default="2"),
         "reconnect_interval": seconds(
-            "backoff_base", "backoff_max", default="", remark="the delay is random, up to this"
+            "backoff_base", "backoff_max", default="", remark="the delay is random, up to this value"
         ),
         RECONNECT_URLS: replace(
             refused("it stands in a URL of the form amqp:tcp:host:port"),
-            remark="more members, divided by comma, with the credentials of the URL",
+            remark="more members, separated by commas, with the credentials of the URL",
         ),
         "reconnect_urls_replace": switch("false", on="the members in the URL are always tried"),
         "username": refused(_URL),
@@ -59,19 +59,19 @@ QPID_CPP: Mapping[str, Counterpart] = MappingProxyType(
         "heartbeat": equal(
             "heartbeat",
             "0",
-            "there a peer is lost after two silent intervals, here after one: write twice it",
+            "a peer is lost there after two silent intervals, here after one: double the value",
         ),
         "tcp_nodelay": switch("false", off="small frames are never held back"),
         "max_frame_size": equal("max_frame_size", "65535"),
         "container_id": equal("client_id", ""),
-        "protocol": only("amqp1.0", "amqp0-10", "AMQP 1.0 is all it speaks"),
+        "protocol": only("amqp1.0", "amqp0-10", "the client speaks AMQP 1.0 only"),
         "transport": refused("write tcp: or ssl: before the host", "tcp"),
         "ssl_cert_name": refused("the certificate of this client is a PEM file: use tls_cert"),
         "ssl_ignore_hostname_verification_failure": switch(
             "false", on="tls_verify=false checks neither name nor certificate"
         ),
         "x_reconnect_on_limit_exceeded": switch("true", off="the client dials a full member again"),
-        "locale": refused("error texts are those of the peer"),
+        "locale": refused("the peer chooses the language of its error texts"),
         "max_channels": refused("a connection has one session"),
         "bounds": refused("the option window limits unsettled messages"),
         "nest_annotations": refused(_MESSAGES),
@@ -79,9 +79,9 @@ QPID_CPP: Mapping[str, Counterpart] = MappingProxyType(
         "address_passthrough": refused("addresses are always passed as they are"),
         "properties": refused("the properties of Open are the client's own"),
         "client_properties": refused("the properties of Open are the client's own"),
-        "max_delivery_attempts": refused("the application decides what to send again"),
+        "max_delivery_attempts": refused("the application decides whether to send again"),
         "raise_rejected": switch("true", off="send() raises for every outcome but accepted"),
-        "redelivery_timeout": refused("the application decides what to send again"),
+        "redelivery_timeout": refused("the application decides whether to send again"),
     }
 )
 

@@ -54,9 +54,12 @@ class ContainerId:
         return f"{self._client_id}-{self._number}{again}"
 
     def apply(self, params: ConnectParams) -> ConnectParams:
-        """Return the parameters of an attempt, with the identity of this connection.
+        """Return the parameters of an attempt, with the container id and the identity of this connection.
 
-        A busy primary reserves a time for each connection number, and members report the ``client_id``.
+        Open's properties name the connection number and the ``client_id``, unless the parameters have
+        ``exact_properties``.  A busy primary reserves a time for each connection number, and members report
+        the ``client_id``.  After a call of the result's ``on_id_in_use``, ``value`` is the next id if the
+        rules allow it.
         """
         made = self.value
         settings = replace(params.settings, container_id=made)

@@ -117,7 +117,7 @@ def from_early_close(
     refuses the user by the Close.  If the Close has a ``retry-after``, the peer asks the client to come back,
     and the Close is classified as usual.
 
-    :param mechanism: the SASL mechanism that succeeded.
+    :param mechanism: the SASL mechanism that succeeded, for the ``Failure``; ``None`` if none was chosen.
     :param fresh: a callable supplied the credentials, and may supply others next time.
     """
     failure = from_close(condition, source)
@@ -128,7 +128,7 @@ def from_early_close(
 
 
 def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | None:
-    """Return the endpoint in a redirect's info map, or ``None`` if it names none.
+    """Return the endpoint in a redirect's info map, or ``None`` if it names no usable one.
 
     Without a ``scheme`` the new connection uses TLS if the redirected one did.  Without a ``port`` it goes to
     the same port of the new host, or to the scheme's default port if the scheme differs.

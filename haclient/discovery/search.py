@@ -260,7 +260,7 @@ class Search:
 
         :param search_owner: whether this search dials the list for the factory; one search at a time does.
         :param free_dials: dials still free in the factory; ``None`` for no limit.
-        :param resolving: whether names are being resolved: no round ends meanwhile, but see ``Limits``.
+        :param resolving: whether names are being resolved; no round ends before ``Limits.names_until``.
         """
         if self._ended is not None:
             return self._ended

@@ -26,7 +26,13 @@ class LinkEngine(Protocol):
         """Send pending output at the end of this turn of the loop."""
 
     def give_in_pieces(self, link: Any, data: bytes, size: int) -> None:
-        """Give proton a message in pieces when it exceeds the amount that proton should hold at a time."""
+        """Give proton a large message in pieces, and write the frames of each piece to the socket.
+
+        The link calls this only for a message of more than ``WRITE_HIGH_WATER`` bytes.
+
+        :param link: proton's, by pointer.
+        :param size: length of ``data`` in bytes.
+        """
 
 
 class SenderOwner(Protocol):

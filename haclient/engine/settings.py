@@ -48,6 +48,8 @@ class SaslServer:
     def requires_sasl(self) -> bool:
         """Return whether a client that skips the SASL layer is disconnected.
 
+        True if ``mechanisms`` names some, and ANONYMOUS is not among them.
+
         Source: AMQP 1.0 part 2, section 2.2: a client may leave that layer out.
         """
         return bool(self.mechanisms) and "ANONYMOUS" not in self.mechanisms
@@ -101,8 +103,8 @@ class Settings:
     def answers_sasl(self) -> bool:
         """Return whether the engine answers SASL itself (server side).
 
-        proton answers only if ANONYMOUS is the sole mechanism.  With others, a client that names no mechanism
-        would crash the process.
+        proton answers only if ANONYMOUS is the sole mechanism, and TLS requires no client certificate.  With
+        other mechanisms, a client that names none would crash the process.  False for a client.
         """
         server, tls = self.sasl_server, self.tls_context
         if server is None:

@@ -63,7 +63,12 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def external_domain(files: TlsFiles) -> SSLDomain:
-    """Return proton's TLS for a client that authenticates with its certificate (SASL EXTERNAL)."""
+    """Return proton's TLS for a client that authenticates with its certificate (SASL EXTERNAL).
+
+    Check the files with ``client_context`` first: its errors name the file and the reason.
+
+    :raises proton.SSLException: when a file cannot be read or is not PEM; the text does not name the file.
+    """
     domain = SSLDomain(SSLDomain.MODE_CLIENT)
     if files.ca is not None:
         domain.set_trusted_ca_db(files.ca)

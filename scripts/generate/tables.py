@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
 from haclient.cluster_url.foreign_options import Counterpart
@@ -58,16 +58,28 @@ def _names(columns: Iterable[str]) -> str:
 
 
 def counterparts_table(counterparts: Mapping[str, Counterpart]) -> str:
-    """Return the options of another client and ours as a Markdown table."""
-    head = ("| theirs | default | ours | default | remark |", "|---|---|---|---|---|")
-    return "\n".join((*head, *(_row(name, each) for name, each in counterparts.items())))
+    """Return the options of another client and ours as a Markdown table.
+
+    Options without a counterpart share a row if they have the same default and remark.
+    """
+    rows: dict[object, list[str]] = {}
+    for name, each in counterparts.items():
+        alone = name if _ours(name, each) else ""
+        rows.setdefault((alone, each.default, each.remark), []).append(name)
+    head = ("| theirs (default) | ours (default) | remark |", "|---|---|---|")
+    return "\n".join((*head, *(_row(names, counterparts[names[0]]) for names in rows.values())))
 
 
-def _row(name: str, counterpart: Counterpart) -> str:
-    ours = counterpart.ours or ((name,) if name in OPTION_NAMES else ())
-    names, defaults = ", ".join(f"`{each}`" for each in ours), ", ".join(f"`{_OURS[each]}`" for each in ours)
-    theirs = f"`{counterpart.default}`" if counterpart.default else ""
-    return f"| `{name}` | {theirs} | {names} | {defaults} | {counterpart.remark} |"
+def _row(theirs: Sequence[str], counterpart: Counterpart) -> str:
+    default = f" (`{counterpart.default}`)" if counterpart.default else ""
+    shown = ", ".join(f"`{each}`{default}" for each in theirs)
+    ours = ", ".join(f"`{each}` (`{_OURS[each]}`)" for each in _ours(theirs[0], counterpart))
+    remark = "; ".join(part for part in counterpart.remark.split("; ") if not part.endswith("is built in"))
+    return f"| {shown} | {ours} | {remark} |"
+
+
+def _ours(name: str, counterpart: Counterpart) -> tuple[str, ...]:
+    return counterpart.ours or ((name,) if name in OPTION_NAMES else ())
 
 
 def error_entries() -> str:

@@ -148,7 +148,8 @@ class DelayedMessages:
     def correct(self, left: Iterable[tuple[int, int]]) -> list[Message]:
         """Apply remaining delays from the primary; return the messages whose bytes have changed.
 
-        Delays that differ by a second at most are kept, and unknown messages are skipped.
+        Delays that differ by a second at most are kept, and unknown messages are skipped.  A delayed message
+        without a remaining delay becomes available at once.
 
         :param left: numbers of messages, and their remaining delays in milliseconds.
         """

@@ -111,7 +111,12 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def text(value: Any, longest: int = _LONGEST) -> str:
-    """Format any value, cut to a limited length."""
+    """Format any value: numbers as ``number`` does, booleans as "yes" or "no", others as text.
+
+    ``BLANK`` stands for ``None`` and for an empty text.
+
+    :param longest: most characters of a text; a longer one is cut, and ends with ``…``.
+    """
     if value is None or value == "":
         return BLANK
     if isinstance(value, bool):
@@ -250,7 +255,10 @@ def to_ideal(storm: Row) -> str:
 
 
 def state(row: Row) -> str:
-    """Name the result of a connection that is down."""
+    """Name the state of a connection that is down in the words of ``RESULTS``, such as ``still searching``.
+
+    If ``RESULTS`` has no word for it, return its last state, as ``text`` formats it.
+    """
     result = "never_connected" if row.get("never_connected") else row.get("episode_result")
     return RESULTS.get(str(result), text(row.get("last_state")))
 

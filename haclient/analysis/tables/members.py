@@ -24,7 +24,7 @@ _SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, K
 def connects(events: DataFrame, rolled_up: DataFrame) -> DataFrame:
     """Return percentiles of the time that successful attempts took, by endpoint.
 
-    Columns: ``endpoint_hash``, and ``times`` in microseconds.
+    Columns: ``endpoint_hash``, and ``times``, an array of p50, p90 and p99 in microseconds.
 
     :param rolled_up: from ``rollup.roll_up``.
     """
@@ -101,7 +101,7 @@ def _losses(episodes: DataFrame) -> DataFrame:
 def gaps(known: DataFrame) -> DataFrame:
     """Return the connections with missing numbers in their sequences.
 
-    Columns: ``cluster``, ``process``, ``last`` (line) and ``missing``.
+    Columns: ``cluster``, ``process``, ``last`` (time of the last line), and ``missing`` (number of lines).
 
     :param known: from ``episodes.facts``, including lines of unknown types.
     """
@@ -135,6 +135,8 @@ def drops(events: DataFrame, missing: DataFrame) -> DataFrame:
 
 def coverage(rolled_up: DataFrame, missing: DataFrame, dropped: DataFrame) -> DataFrame:
     """Count lines, lines missing in sequences, and other dropped lines, in one row.
+
+    Columns: ``lines``, ``missing`` and ``dropped``.
 
     :param rolled_up: from ``rollup.roll_up``.
     :param missing: from ``gaps``.

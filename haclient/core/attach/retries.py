@@ -141,7 +141,11 @@ class Reattachment:
             engine.sessions.leave(engine, session)
 
     def has_moved(self, link: LinkCore) -> bool:
-        """Handle the peer's Attach: detach an accepted link that must move to a shared session."""
+        """Detach an accepted link if it must move to a shared session; return whether it must.
+
+        Call it at the peer's Attach.  If it returns True, attach the link again: it leaves the session of its
+        own, where it was tried.  ``trials`` has the rules.
+        """
         if not self._trials.is_to_move(link):
             return False
         assert isinstance(link, SenderCore)

@@ -99,7 +99,12 @@ class Polling:
         self._spread = Spread(policy, backoff.rng, at)
 
     def order(self, topology: Topology, candidates: Endpoints, number: int) -> Endpoints:
-        """The candidates in the order to try them in the round of that number."""
+        """Return the candidates that the round of a number dials, in the order to try them.
+
+        The first round keeps the order of ``candidates``, and so does each round while rule 4 applies.
+        Otherwise the last answers decide.  In a fleet the first round after a loss has one candidate at most.
+        ``dialled``, ``hang``, ``ended`` and ``pause`` use the candidates and the number of the last call.
+        """
         self._listed, self._round, self._kept = candidates, number, self._first or number > 1
         if len(self._members) > len(candidates):
             self._members = {each: self._members[each] for each in candidates if each in self._members}
@@ -131,11 +136,14 @@ class Polling:
         return self._times.free_at(endpoint, self._gap)
 
     def due(self, ordered: Endpoints, now: float) -> Endpoints:
-        """Return the members that are due, whatever the distance of two dials."""
+        """Return the members whose next dial is due.
+
+        The caller checks ``free_at`` as well, which keeps the dials of one endpoint apart.
+        """
         return tuple(each for each in ordered if self._of(each).due_at <= now)
 
     def next_due(self, ordered: Endpoints, now: float) -> float:
-        """When the first of the others may be dialled; infinite when there are none."""
+        """When the first of the members that are not due may be dialled; infinite if all are due."""
         times = (max(at, self.free_at(each)) for each in ordered if (at := self._of(each).due_at) > now)
         return min(times, default=math.inf)
 
@@ -148,7 +156,11 @@ class Polling:
         return KEPT_FAR if (self._spread.keeps_long() if self._spread else is_third) else SYN
 
     def pause(self, now: float, number: int, began: float) -> Delay:
-        """The delay after a round that has failed; ``began`` is when that was."""
+        """The delay after a round that has failed.
+
+        :param number: the number of the round.
+        :param began: when the round began, in monotonic seconds.
+        """
         free = {each: max(now, self.free_at(each)) for each in self._listed}
         due = min((max(self._of(each).due_at, at) for each, at in free.items()), default=now)
         if self._spread and not self._aided:  # a hint came in this round

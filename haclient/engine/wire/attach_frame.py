@@ -135,6 +135,7 @@ def add_unsettled(
 def fields(frame: bytes, descriptors: tuple[bytes, ...]) -> list[bytes] | None:
     """Return the encoded fields of a performative; ``None`` if the frame has another one.
 
+    :param descriptors: the encoded descriptors of the performative, from the function ``descriptors``.
     :raises MalformedValue: if the frame cannot be read.
     """
     body = 4 * frame[4] if len(frame) >= _HEADER else 0
