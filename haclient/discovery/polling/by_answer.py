@@ -1,33 +1,37 @@
 """The order and the times of dials, by the last answer of each member: ``backoff_strategy=adaptive``.  Pure.
 
-The first round after a loss begins within ``backoff_base``.  If it fails, the outage is real: the second one
-begins at a random time in the period of a poll, so that a fleet does not arrive together.  Then ``ROWS`` has
-the times from dial to dial; no poll is more frequent than ``backoff_base``, no pause above ``backoff_max``.
+For the search that dials for its factory (``search``).  The first round after a loss begins within
+``backoff_base``.  If it fails, the outage is real: the second round begins at a random time in the period of
+a poll, so that a fleet does not arrive together.  From then on this table has the times.  ``backoff_base``
+is the least pause and ``backoff_max`` the longest; limits such as ``deadline`` end the search.
 
 ==========  =======================================  ===========  ============================================
 row         the last thing that the member did       next dial    why
 ==========  =======================================  ===========  ============================================
 full        was passive, now refuses or hangs        0.9 - 1.8 s  the new primary, and its backlog is full
-passive     closed with ``forced``, redirects        0.5 - .56 s  alive, and may be promoted at any time
-refused     RST, unreachable                         0.5 - .56 s  nothing listens: a poll costs nearly nothing
+passive     closed with ``forced``, redirects        each round   alive, and may be promoted at any time
+refused     RST, unreachable                         each round   nothing listens: a poll costs nearly nothing
 overloaded  dropped the connection, or was too slow  full jitter  grows each time, by ``backoff_factor``
 silent      no answer, while others answer           3 - 4 s      its host is dead: it starts in minutes
 ==========  =======================================  ===========  ============================================
 
 1. A SYN without an answer is closed after ``SYN``, before its kernel repeats it: every SYN comes at a time
-   that the client chose.  Each ``FAR``-th in a row is kept for ``KEPT_FAR``, and the next dial follows later.
-2. *Was passive* means in this search.  Beside a full member the others are dialled as silent: none is the
-   primary.  While such a member has accepted TCP and is late, it is busy, and the others are dialled as full.
-3. ``SECOND`` replaces a row where a dead host looks like a full backlog: one address, or silence everywhere.
-4. Members that gave a hint (``retry-after``, parking), or announce a generation and no fleet, spread clients
-   better than these can: full jitter from ``backoff_base`` to a poll's period.  For a fleet see ``spread``.
+   that the client chose.  Every third in a row is kept for ``KEPT_FAR``, and the next dial follows later.
+   Exceptions: ``stagger`` in the first round after a loss, the whole attempt at the first connect.
+2. *Was passive* means in this search.  Beside a full member the others have the times of the row *silent*:
+   none is the primary.  While a member that was passive has accepted TCP and is late, the others have the
+   times of the row *full*.
+3. ``EACH_SECOND`` replaces a row where a dead host looks like a full backlog: one address, or only silence.
+4. Members that gave a hint (``retry-after``, parking), or announce a generation but no fleet, spread clients
+   better than this table: the pause is drawn from 0 to a ceiling, which grows from ``backoff_base`` to a
+   poll's period.  In a fleet, ``spread`` has the times.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from haclient.cluster_url.endpoint import Endpoint
@@ -48,20 +52,19 @@ class Answer(enum.IntEnum):
     FULL, PASSIVE, NONE, OVERLOADED, REFUSED, SILENT = range(6)
 
 
-POLL = (0.504, 0.56)  # s; twice a second at most, and half of it passes until a primary is dialled
-SECOND = (0.9, 1.0)  # s; as often as the kernel repeats a SYN at first (RFC 6298)
-ROWS: Mapping[Answer, tuple[float, float]] = {
-    Answer.FULL: (REPEATS, 2 * REPEATS),  # s; 200 setups a second need 0.64 s for a backlog of 128
-    Answer.PASSIVE: POLL,
-    Answer.REFUSED: POLL,
-    Answer.SILENT: (3.0, 4.0),  # s; a host takes longer than that to start
-}
-GAP = 0.4  # s; below it an operator takes a client for one that spins
-SYN, FAR, KEPT_FAR = 0.85, 3, 3.9  # s; a kernel repeats it after 1 s; two satellites take the third 1.2 s
-AT_FIRST = 10  # rounds, or 5 s: most failovers have ended by then
+# Seconds.
+POLL = (0.504, 0.56)  # from round to round: two dials a second (``dial_times``), and clients drift apart
+EACH_SECOND = (0.9, 1.0)  # as often as a kernel repeats a SYN at first (RFC 6298)
+FULL = (REPEATS, 2 * REPEATS)  # a backlog of 128 takes 0.64 s at 200 setups a second, 3.2 s at 40
+SILENT = (3.0, 4.0)  # a host takes a minute to start: a small part of it
+GAP = 0.4  # between two dials of an endpoint: below it an operator takes a client for one that spins
+SYN = 0.85  # a kernel repeats it after 1 s, and timers of a busy machine are late
+FAR, KEPT_FAR = 3, 3.9  # each third is kept for the repeats after 1 and 3 s: two satellite hops take 1.2 s
+AT_FIRST = 10  # rounds, about 5 s: most failovers have ended by then
 
 Endpoints = tuple[Endpoint, ...]
-_PASSIVE = {"amqp:connection:forced", "amqp:not-found", "amqp:invalid-field", "amqp:not-allowed"}  # recovers
+# Such a member may be promoted.  ``refusals`` ends a search that meets only the last three.
+_PASSIVE = {"amqp:connection:forced", "amqp:not-found", "amqp:invalid-field", "amqp:not-allowed"}
 
 
 def answer_of(failure: Failure, *, connected: bool) -> Answer:
@@ -95,7 +98,7 @@ class Polling:
         self._gap = min(GAP, GAP / POLL[1] * policy.backoff_max)
         self._members: dict[Endpoint, _Member] = {}
         self._listed: Endpoints = ()
-        self._round, self._kept, self._aided, self._late = 0, False, False, False
+        self._round, self._is_outage, self._hinted, self._is_busy = 0, False, False, False
         self._spread = Spread(policy, backoff.rng, at)
 
     def order(self, topology: Topology, candidates: Endpoints, number: int) -> Endpoints:
@@ -105,25 +108,25 @@ class Polling:
         Otherwise the last answers decide.  In a fleet the first round after a loss has one candidate at most.
         ``dialled``, ``hang``, ``ended`` and ``pause`` use the candidates and the number of the last call.
         """
-        self._listed, self._round, self._kept = candidates, number, self._first or number > 1
+        self._listed, self._round, self._is_outage = candidates, number, self._first or number > 1
         if len(self._members) > len(candidates):
             self._members = {each: self._members[each] for each in candidates if each in self._members}
-        self._aided |= topology.generation is not None and topology.fleet == NO_FLEET
-        self._spread.use(NO_FLEET if self._aided or self._first else topology.fleet, self._capped(POLL[1]))
+        self._hinted |= topology.generation is not None and topology.fleet == NO_FLEET
+        self._spread.use(NO_FLEET if self._hinted or self._first else topology.fleet, self._capped(POLL[1]))
         if self._spread and number <= 1:
             return self._spread.first_round(candidates, topology.former, self._gap)
-        if self._aided or number <= 1:
+        if self._hinted or number <= 1:
             return candidates
-        here = len(topology.candidates())
-        return (*sorted(candidates[:here], key=self._answer), *candidates[here:])
+        site = len(topology.candidates())
+        return (*sorted(candidates[:site], key=self._answer), *candidates[site:])
 
     def _of(self, endpoint: Endpoint) -> _Member:
         return self._members.setdefault(endpoint, _Member())
 
     def _answer(self, endpoint: Endpoint) -> Answer:
         member = self._of(endpoint)
-        stopped = member.was_passive and member.answer in {Answer.REFUSED, Answer.SILENT}
-        return Answer.FULL if stopped and len(self._listed) > 1 and not self._aided else member.answer
+        looks_full = member.was_passive and member.answer in {Answer.REFUSED, Answer.SILENT}
+        return Answer.FULL if looks_full and len(self._listed) > 1 and not self._hinted else member.answer
 
     def _capped(self, seconds: float) -> float:
         return min(max(seconds, self._policy.backoff_base), self._policy.backoff_max)
@@ -149,8 +152,8 @@ class Polling:
 
     def keep(self, endpoint: Endpoint, number: int) -> float:
         """How long a SYN that nothing answers is kept in the round of that number, in seconds."""
-        if self._aided or number == 1:
-            return math.inf if self._aided or self._first else self._policy.stagger
+        if self._hinted or number == 1:
+            return math.inf if self._hinted or self._first else self._policy.stagger
         member = self._of(endpoint)
         is_third = member.answer is Answer.SILENT and member.in_a_row % FAR == FAR - 1
         return KEPT_FAR if (self._spread.keeps_long() if self._spread else is_third) else SYN
@@ -163,18 +166,18 @@ class Polling:
         """
         free = {each: max(now, self.free_at(each)) for each in self._listed}
         due = min((max(self._of(each).due_at, at) for each, at in free.items()), default=now)
-        if self._spread and not self._aided:  # a hint came in this round
+        if self._spread and not self._hinted:  # a hint came in this round
             full = Answer.FULL in map(self._answer, self._listed)
             at = max(due, self._spread.after(now, first=number <= 1, suspects=full))
             return Delay(base=max(at - now, self._spread.period), delay=at - now)
-        if self._aided:
+        if self._hinted:
             ceiling = self._ceiling(self._policy.backoff_base, number)
             least, most = due, due + min(ceiling, self._capped(POLL[1]))
         elif number <= 1:
             least = max(free.values(), default=now)
             most = max(least, min(least + self._capped(POLL[1]), now + self._policy.backoff_max))
         else:
-            row = SECOND if len(self._listed) == 1 and number > AT_FIRST else POLL
+            row = EACH_SECOND if len(self._listed) == 1 and number > AT_FIRST else POLL
             start = now if due <= now and now - began >= row[1] else began  # a round may last for long
             least, most = (start + self._capped(each) for each in row)
         at = self._backoff.rng.uniform(least, most)
@@ -184,13 +187,13 @@ class Polling:
     def dialled(self, endpoint: Endpoint, now: float) -> None:
         """Record a dial, and when the next one is due if nothing answers."""
         self._times.note(endpoint, now)
-        if not self._kept or self._aided or self._spread:
+        if not self._is_outage or self._hinted or self._spread:
             return
         keep = min(self.keep(endpoint, self._round), self._policy.attempt_timeout)
         member = self._of(endpoint)
         others = {each.answer for where, each in self._members.items() if where != endpoint}
         unknown = len(self._listed) == 1 or not (member.was_passive or others - {Answer.NONE, Answer.SILENT})
-        row = SECOND if unknown else ROWS[Answer.FULL if member.was_passive else Answer.SILENT]
+        row = EACH_SECOND if unknown else FULL if member.was_passive else SILENT
         member.due_at = self._after(now + max(keep - SYN, 0.0), row)
 
     def _after(self, dialled: float, row: tuple[float, float]) -> float:
@@ -202,15 +205,15 @@ class Polling:
 
     def hang(self, attempts: Iterable[PendingAttempt], now: float) -> None:
         """Mark the members of attempts without an answer after ``stagger`` as silent, or late."""
-        was_late, self._late, changed = self._late, False, False
+        was_busy, self._is_busy, changed = self._is_busy, False, False
         for each in attempts:
             member, overdue = self._of(each.endpoint), each.syn_at + self._policy.stagger <= now
             if each.connected_at is not None:
                 member.due_at = -math.inf
-                self._late |= overdue and member.was_passive and each.parked_at is None
+                self._is_busy |= overdue and member.was_passive and each.parked_at is None
             elif overdue and member.answer is not Answer.SILENT:
                 member.answer, member.in_a_row, changed = Answer.SILENT, 0, True
-        if changed or (self._late and not was_late):
+        if changed or (self._is_busy and not was_busy):
             self._delay_others()
 
     def ended(self, pending: PendingAttempt, failure: Failure, now: float) -> None:
@@ -218,7 +221,7 @@ class Polling:
         endpoint, parked = pending.endpoint, pending.parked_at is not None
         answer = answer_of(failure, connected=pending.connected_at is not None)
         answer = Answer.PASSIVE if parked and answer is Answer.OVERLOADED else answer
-        self._aided |= parked or failure.retry_after is not None
+        self._hinted |= parked or failure.retry_after is not None
         if pending.connected_at is None and now - pending.syn_at >= REPEATS:
             self._times.prolong(endpoint, now)
         member = self._of(endpoint)
@@ -227,14 +230,15 @@ class Polling:
         if answer is Answer.NONE:
             return
         self._times.close(endpoint)
-        if failure.retry_after is not None or (self._aided and self._round <= 1 and answer is Answer.PASSIVE):
+        hinted_passive = self._hinted and self._round <= 1 and answer is Answer.PASSIVE
+        if failure.retry_after is not None or hinted_passive:
             self._times.open(endpoint)
-        if answer is not Answer.SILENT or (self._kept and failure.kind is not Reason.DISPLACED):
+        if answer is not Answer.SILENT or (self._is_outage and failure.kind is not Reason.DISPLACED):
             member.in_a_row = member.in_a_row + 1 if member.answer is answer else 1
         was_full = self._answer(endpoint) is Answer.FULL
         member.answer, member.was_passive = answer, member.was_passive or answer is Answer.PASSIVE
         if answer is Answer.OVERLOADED:
-            first = min(POLL[1], self._policy.backoff_base) if self._aided else POLL[1]
+            first = min(POLL[1], self._policy.backoff_base) if self._hinted else POLL[1]
             ceiling = self._ceiling(first, member.in_a_row + self._backoff.failures)
             member.due_at = now + max(self._gap, self._backoff.rng.uniform(0, ceiling))
         elif answer is not Answer.SILENT:
@@ -244,10 +248,10 @@ class Polling:
 
     def _answered_due_at(self, endpoint: Endpoint, dialled: float) -> float:
         if self._answer(endpoint) is Answer.FULL:
-            return -math.inf if self._spread else self._after(dialled, ROWS[Answer.FULL])
+            return -math.inf if self._spread else self._after(dialled, FULL)
         if Answer.FULL in map(self._answer, self._listed):
-            return self._after(dialled, ROWS[Answer.SILENT])
-        return self._after(dialled, ROWS[Answer.FULL]) if self._late else -math.inf
+            return self._after(dialled, SILENT)
+        return self._after(dialled, FULL) if self._is_busy else -math.inf
 
     def _delay_others(self) -> None:
         for each in self._listed:
