@@ -3,6 +3,9 @@
 The check reads paragraphs, list items and table cells of the pages in the top folder and in ``docs/``; code
 counts as one word.  The median sentence of a page has at most 18 words, and no sentence has more than 35.
 The pages in ``NOT_YET`` are older than this rule.
+
+In ``docs/`` no line of a code block has more than 96 characters: the documentation site cuts longer lines
+if the window is 1280 pixels wide.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MOST_MEDIAN = 18
 MOST_WORDS = 35
+WIDEST_CODE = 96
 
 NOT_YET = frozenset({})
 """Pages that do not pass yet.  Remove a page when it passes; never add one."""
@@ -24,6 +28,7 @@ GENERATED = frozenset({"docs/internals/interop-types.md"})
 """Pages that a program writes: lists of results, not sentences."""
 
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.DOTALL | re.MULTILINE)
+_INDENT = 4  # of a code block without a fence
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"(`+)(?:(?!\1).)+\1", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -68,16 +73,29 @@ def blocks(text: str) -> Iterator[str]:
 
 
 def _without_code_blocks(text: str) -> str:
-    """Remove code blocks: indented blocks after an empty line, unless they belong to a list item."""
-    kept: list[str] = []
+    return "".join("\n" if code else f"{line}\n" for line, code in _lines(text))
+
+
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each line, and whether it is code: part of an indented block after an empty line."""
     code = listed = False
+    previous = ""
     for line in text.splitlines():
         if line.strip():
             indented = line.startswith("      " if listed else "    ")
-            code = indented and (code or not kept or not kept[-1].strip())
+            code = indented and (code or not previous.strip())
             listed = bool(_ITEM.match(line)) or (listed and line.startswith(" "))
-        kept.append("" if code else line)
-    return "\n".join(kept) + "\n"
+        yield line, code
+        previous = "" if code else line
+
+
+def wide_code(text: str) -> list[str]:
+    """Return the lines of code blocks that are too wide for the documentation site."""
+    fenced = [
+        line.removeprefix(block[1]) for block in _FENCE.finditer(text) for line in block[0].splitlines()
+    ]
+    indented = [line[_INDENT:] for line, code in _lines(_FENCE.sub("", text)) if code]
+    return [line for line in fenced + indented if len(line) > WIDEST_CODE]
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -109,11 +127,15 @@ def pages() -> list[Path]:
 
 def complaints(page: Path) -> Iterator[str]:
     """Yield one line for each fault of a page."""
-    name, reading = page.relative_to(ROOT), read(page.read_text())
+    name, text = page.relative_to(ROOT), page.read_text()
+    reading = read(text)
     if reading.median > MOST_MEDIAN:
         yield f"{name}: the median sentence has {reading.median:g} words, at most {MOST_MEDIAN}"
     for sentence in reading.long:
         yield f"{name}: {length(sentence)} words, at most {MOST_WORDS}: {sentence}"
+    if name.parts[0] == "docs":
+        for line in wide_code(text):
+            yield f"{name}: {len(line)} characters of code, at most {WIDEST_CODE}: {line}"
 
 
 def main() -> int:

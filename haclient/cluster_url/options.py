@@ -342,8 +342,8 @@ class Options:
         default=None,
         metadata=_about(
             ATTRIBUTES,
-            "attributes by which telemetry is grouped, as `service.version=1.4,cloud.region=eu`; they win"
-            " over `OTEL_RESOURCE_ATTRIBUTES`; see `docs/telemetry.md`",
+            "attributes by which telemetry is grouped, as `host.name=a,cloud.region=eu`; they win over"
+            " `OTEL_RESOURCE_ATTRIBUTES`; see `docs/telemetry.md`",
             optional=True,
         ),
     )

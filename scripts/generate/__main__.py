@@ -1,7 +1,7 @@
-"""Generate pages and files from tables in the code; run it after changing an option or a telemetry key.
+"""Generate pages and files from the code.
 
-It writes the tables of docs/, the signature of the options for type checkers, and the JSON Schemas of
-telemetry.
+Run it after changing an option, a telemetry key or a public docstring.  It writes the tables of docs/, the
+signature of the options for type checkers, and the JSON Schemas of telemetry.
 
     .make-venv/bin/python -m scripts.generate
 """
@@ -15,6 +15,7 @@ from haclient.cluster_url.jms_options import ACTIVEMQ_LIST, QPID_JMS_LIST, QPID_
 from haclient.cluster_url.qpid_options import QPID_CPP
 from haclient.telemetry.schema import markdown_table
 from scripts.generate import json_schema
+from scripts.generate.api_names import fill_names
 from scripts.generate.option_reference import option_types, options_table
 from scripts.generate.tables import (
     attributes_table,
@@ -25,6 +26,7 @@ from scripts.generate.tables import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
+API = ROOT / "docs" / "api.md"
 URLS = ROOT / "docs" / "urls.md"
 OPTION_TYPES = ROOT / "haclient" / "cluster_url" / "option_types.py"
 TABLES = (
@@ -50,5 +52,6 @@ def fill(text: str, name: str, content: str) -> str:
 if __name__ == "__main__":
     for page, name, table in TABLES:
         page.write_text(fill(page.read_text(), name, table()))
+    API.write_text(fill_names(API.read_text()))
     OPTION_TYPES.write_text(option_types())
     json_schema.write()

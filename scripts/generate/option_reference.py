@@ -20,7 +20,7 @@ _CLIENTS: tuple[tuple[str, Mapping[str, Counterpart]], ...] = (
     ("Qpid C++", QPID_CPP),
 )
 _FIELDS = {each.name: each for each in fields(Options)}
-_COLUMNS = ("option", "default", "unit", "meaning", "type", "range", "other clients")
+_COLUMNS = ("option", "default", "unit", "meaning", "values", "other clients")
 _HEAD = '''"""The options of a cluster URL as keyword arguments, for type checkers.
 
 Generated from the table in ``options`` by ``python -m scripts.generate``; do not edit.
@@ -69,13 +69,13 @@ def aliases(name: str) -> Mapping[str, tuple[str, ...]]:
 
 def _row(name: str) -> str:
     about, kind = ABOUT[name], ABOUT[name].kind
+    values = ", ".join(map(_code, kind.choices)) or f"{kind.type} {kind.range}".strip()
     cells = (
         _code(name),
         _code(as_text(_FIELDS[name].default)),
         kind.unit,
         about.meaning,
-        f"{kind.type} or `none`" if about.optional else kind.type,
-        ", ".join(map(_code, kind.choices)) or kind.range,
+        f"{values}, or `none`" if about.optional else values,
         "; ".join(
             f"{client} {', '.join(map(_code, known))}" for client, known in aliases(name).items() if known
         ),

@@ -17,7 +17,7 @@ CHECKED = [
 
 
 @pytest.mark.parametrize("page", CHECKED, ids=lambda page: str(page.relative_to(ROOT)))
-def test_its_sentences_are_short(page: Path) -> None:
+def test_it_is_easy_to_read(page: Path) -> None:
     assert list(check_prose.complaints(page)) == []
 
 
@@ -64,3 +64,10 @@ def test_a_long_sentence_and_a_high_median_are_refused() -> None:
     assert check_prose.read(short).passes
     assert check_prose.read(long).long == (long,)
     assert check_prose.read(" ".join(["word"] * 19) + ".").median == 19
+
+
+def test_wide_code_is_refused_in_each_kind_of_block() -> None:
+    fits = "x" * check_prose.WIDEST_CODE
+    page = f"{fits} and prose\n\n* item\n\n  ```\n  {fits}\n  ```\n\nText\n\n    {fits}\n"
+    assert check_prose.wide_code(page) == []
+    assert check_prose.wide_code(page.replace("x\n", "xy\n")) == [f"{fits}y", f"{fits}y"]

@@ -13,7 +13,8 @@ import pytest
 
 import haclient
 import haclient.testing
-from scripts.site_hooks import moves_table, with_titles_and_paths
+from scripts.generate.api_names import fill_names
+from scripts.site_hooks import moves_table, with_descriptions, with_labels, with_titles_and_paths
 from tests.docs.pages import DOCS, ROOT
 
 # Runs `python -m mkdocs` in a process that cannot open connections.
@@ -73,6 +74,12 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     assert public - described - elsewhere == set()
 
 
+def test_a_git_host_shows_the_names_of_the_reference_and_what_they_are() -> None:
+    """``python -m scripts.generate`` writes the tables."""
+    page = (DOCS / "api.md").read_text()
+    assert fill_names(page) == page
+
+
 def test_a_link_to_a_page_has_its_title_and_one_to_a_file_outside_its_path() -> None:
     titles = {"errors.md": "Errors", "internals/search.md": "The states of a search"}
     text = "[errors.md](errors.md#codes), [it](errors.md), [FastAPI](../examples/fastapi_app.py)"
@@ -86,3 +93,19 @@ def test_a_link_to_a_page_has_its_title_and_one_to_a_file_outside_its_path() -> 
 def test_a_state_diagram_is_a_table() -> None:
     table = moves_table("stateDiagram-v2\n    [*] --> idle\n    idle --> found: session <usable>\n")
     assert "<tr><td>idle</td><td>session &lt;usable&gt;</td><td>found</td></tr>" in table
+
+
+def test_each_cell_of_a_table_with_three_columns_has_the_header_of_its_column() -> None:
+    header = '<table><tr><th>option</th><th>usable?</th><th>"a" <code>b</code></th></tr>'
+    rows = "<tr><td>a</td><td>1</td><td>s</td></tr><tr><td>b</td><td>2</td><td></td></tr></table>"
+    labelled = with_labels(header + rows)
+    assert (
+        '<tr><td>b</td><td data-label="usable">2</td><td data-label="&quot;a&quot; b"></td></tr>' in labelled
+    )
+    narrow = "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>"
+    assert with_labels(narrow) == narrow
+
+
+def test_descriptions_replace_a_table_of_names() -> None:
+    text = "One\n\n<!-- api\n::: haclient.connect\n    options: {}\n-->\n| name |\n<!-- /api -->\n\nTwo\n"
+    assert with_descriptions(text) == "One\n\n::: haclient.connect\n    options: {}\n\nTwo\n"
