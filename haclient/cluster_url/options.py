@@ -219,7 +219,7 @@ class Options:
         default=10.0,
         metadata=_about(
             seconds(0.01, 86400, or_zero=True),
-            "a peer that is silent for this long is lost; both sides send often enough; 0 is off; "
+            "a peer that is silent for this long is lost; both sides send frames often enough; 0 is off;  "
             "RabbitMQ 4 needs at least 1",
         ),
     )
