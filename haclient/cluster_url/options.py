@@ -84,7 +84,8 @@ class Options:
     stagger: float = field(
         default=_POLICY.stagger,
         metadata=_about(
-            seconds(0.01), "after this long without TCP the client dials the next endpoint as well"
+            seconds(0.01),
+            "if TCP is not connected after this long, the client dials the next endpoint as well",
         ),
     )
     max_dials: int = field(
@@ -95,8 +96,8 @@ class Options:
         default=_POLICY.attempt_timeout,
         metadata=_about(
             seconds(0.01),
-            "deadline of one attempt, from TCP connect to usable session; begins anew while the peer answers "
-            "older attempts of the process",
+            "deadline of one attempt, from TCP connect to usable session; the time begins anew when the peer "
+            "answers an earlier attempt of this process",
         ),
     )
     stable_after: float = field(
@@ -106,19 +107,23 @@ class Options:
     deadline: float | None = field(
         default=_POLICY.deadline,
         metadata=_about(
-            seconds(0.001), "length of an episode after which the client gives up", optional=True
+            seconds(0.001),
+            "after a loss the client gives up when it has searched for this long",
+            optional=True,
         ),
     )
     startup_deadline: float | None = field(
         default=_POLICY.startup_deadline,
-        metadata=_about(seconds(0.001), "the same for the first connect", optional=True),
+        metadata=_about(
+            seconds(0.001), "the first connect gives up when it has searched for this long", optional=True
+        ),
     )
     refusal_timeout: float | None = field(
         default=_POLICY.refusal_timeout,
         metadata=_about(
             seconds(0),
-            "after a loss, how long members may refuse the host, a field or the credentials before the search"
-            " ends, see `docs/passive-members.md`",
+            "after a loss members may refuse the host, a field or the credentials for this long; then the"
+            " search ends, see `docs/passive-members.md`",
             optional=True,
         ),
     )
@@ -126,7 +131,7 @@ class Options:
         default=_POLICY.max_attempts,
         metadata=_about(
             whole(1, MOST_DELIVERIES, "attempts"),
-            "attempts in one episode after which the client gives up",
+            "the client gives up after this many attempts in one episode",
             optional=True,
         ),
     )
@@ -138,7 +143,7 @@ class Options:
         default=_POLICY.redirects,
         metadata=_about(
             one_of(get_args(Redirects)),
-            "which redirect targets and pushed members may get the credentials, a client certificate too",
+            "which redirect targets and pushed members may get the credentials and the client certificate",
         ),
     )
     pushed_members: PushedMembers = field(
@@ -179,8 +184,8 @@ class Options:
         default=_POLICY.max_spread,
         metadata=_about(
             seconds(0),
-            "longest time over which clients spread their dials after a loss, where the primary announced a"
-            " large fleet; 0 never ([the fleet](storms.md#the-fleet))",
+            "if the primary announced a large fleet: longest time over which clients spread their dials after"
+            " a loss; 0 is off ([the fleet](storms.md#the-fleet))",
         ),
     )
     dr: tuple[str, ...] | None = field(
@@ -191,7 +196,9 @@ class Options:
     )
     dr_after: float = field(
         default=_POLICY.dr_after,
-        metadata=_about(seconds(0), "when no primary is found for this long the other site is tried as well"),
+        metadata=_about(
+            seconds(0), "if no primary is found for this long, the client dials the other site as well"
+        ),
     )
     standby: Standby = field(
         default=_POLICY.standby,
@@ -204,7 +211,7 @@ class Options:
         default=_POLICY.park_timeout,
         metadata=_about(
             seconds(0.01),
-            "while a connection is parked the search waits this long for it; then it starts rounds again",
+            "how long a search waits for a parked connection before it starts rounds again",
         ),
     )
     # Open carries twice this as milliseconds in 32 bits; a day is far below that limit.
@@ -212,7 +219,7 @@ class Options:
         default=10.0,
         metadata=_about(
             seconds(0.01, 86400, or_zero=True),
-            "a peer that is silent for this long is lost; both sides send often enough; 0 is off; "
+            "a peer that is silent for this long is lost; both sides send frames often enough; 0 is off;  "
             "RabbitMQ 4 needs at least 1",
         ),
     )
@@ -246,7 +253,7 @@ class Options:
         default=None,
         metadata=_about(
             TEXT,
-            "AMQP container id of every connection; none: a generated one, with a number for each connection",
+            "AMQP container id of every connection; none: a generated id, with a number for each connection",
             optional=True,
         ),
     )
@@ -266,7 +273,7 @@ class Options:
         default=True,
         metadata=_about(
             BOOLEAN,
-            "PLAIN may be used without TLS, as the `amqp://` scheme asks for, until a member offers SCRAM",
+            "PLAIN may be used without TLS (`amqp://`), until a member offers SCRAM",
         ),
     )
     tls_ca: str | None = field(
@@ -305,14 +312,14 @@ class Options:
     )
     send_timeout: float | None = field(
         default=None,
-        metadata=_about(seconds(0.001), "timeout of a send that names none", optional=True),
+        metadata=_about(seconds(0.001), "timeout of a send without the argument `timeout`", optional=True),
     )
     # The same as proton's BlockingConnection.
     call_timeout: float | None = field(
         default=60.0,
         metadata=_about(
             seconds(0.001),
-            "timeout of a call that creates a sender or receiver, or flushes, and names none",
+            "timeout of a call that creates a sender or receiver, or flushes, without the argument `timeout`",
             optional=True,
         ),
     )
@@ -321,8 +328,8 @@ class Options:
         default=120.0,
         metadata=_about(
             seconds(0),
-            "after a loss a link that the primary refuses for now is attached again for this long,"
-            " after `amqp:not-found` for 30 s at most; 0 is off",
+            "after a loss, if the primary refuses a link for now, the client attaches it again for this long"
+            " (after `amqp:not-found` for 30 s at most); 0 is off",
         ),
     )
     close_timeout: float = field(
