@@ -20,7 +20,7 @@ from dataclasses import dataclass
 METRICS = {
     "outages": "connections lost; a first connect is none",
     "back": "outages that ended with a usable connection",
-    "back_untimed": "outages that ended with a usable connection, of unknown downtime because a line is missing",
+    "back_untimed": "outages among `back` of which the downtime is unknown, because a line is missing",
     "gave_up": "outages in which the client gave up",
     "closed": "outages in which the application closed the connection",
     "replaced": "outages of clients that restarted in another process",
