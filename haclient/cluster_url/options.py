@@ -96,8 +96,9 @@ class Options:
         default=_POLICY.attempt_timeout,
         metadata=_about(
             seconds(0.01),
-            "deadline of one attempt, from TCP connect to usable session; the time begins anew when the peer "
-            "answers an earlier attempt of this process",
+            "deadline of one attempt, from TCP connect to usable session; begins anew when the peer answers "
+            "an earlier attempt of this process. After an attempt with TCP and no answer the next has twice the "
+            "time, up to 60 s",
         ),
     )
     stable_after: float = field(

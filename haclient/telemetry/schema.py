@@ -103,17 +103,20 @@ ENVELOPE = (
         "source",
         "source",
         Type.STRING,
-        "the process that wrote it: `/haclient/` or `/broker_stub/` and its instance id",
+        "the process that wrote the line: `/haclient/` or `/broker_stub/` and its instance id",
     ),
-    Key("type", "type", Type.STRING, "type of the event; see the types"),
+    Key("type", "type", Type.STRING, "type of the event"),
     Key(
         "time",
         "time",
         Type.TIMESTAMP,
-        "when, by the wall clock of the writer, RFC 3339 in UTC with microseconds",
+        "time of the event by the wall clock of the writer, RFC 3339 in UTC with microseconds",
     ),
     Key(
-        "subject", "subject", Type.STRING, "the connection: client id, `/`, its number; for a member its name"
+        "subject",
+        "subject",
+        Type.STRING,
+        "the connection: client id, `/` and number of the connection. For a member: the member's name",
     ),
     Key("dataschema", "dataschema", Type.STRING, f"version of this format: `{DATASCHEMA}`"),
 )
@@ -152,7 +155,9 @@ RESOURCE = (
 """OpenTelemetry's resource attributes, by which a fleet is grouped; the same on every line of a process."""
 
 DATA = (
-    Key("messaging.client.id", "client_id", Type.STRING, "client id; its container ids begin with it"),
+    Key(
+        "messaging.client.id", "client_id", Type.STRING, "client id; the client's container ids begin with it"
+    ),
     *RESOURCE,
     Key(
         "haclient.connection.number",
@@ -189,15 +194,15 @@ DATA = (
         "haclient.outage.duration",
         "outage_duration",
         Type.DOUBLE,
-        "since the episode began, on `connected` and `gave_up`",
+        "on `connected` and `gave_up`: time since the episode began",
         "s",
     ),
     Key(
         "haclient.attempt.number",
         "attempt",
         Type.LONG,
-        "number of the attempt in its episode, 0 for a name without an address, which was not dialled; "
-        "attempts so far on `connected` and `gave_up`",
+        "on `attempt`: number of the attempt in its episode; 0 if the name had no address, so that there was "
+        "no dial. On `connected` and `gave_up`: attempts of the episode",
     ),
     Key(
         "haclient.attempt.duration",
@@ -225,16 +230,16 @@ DATA = (
         "haclient.close.kind",
         "close_kind",
         Type.STRING,
-        "how a connection was lost: closed by the broker, cut, ended after a silence, or by the client after "
-        "an error",
+        "how the connection was lost: by a Close of the broker, a cut, a silence, or an error after which "
+        "the client ended it",
     ),
-    Key("haclient.backoff.base", "backoff_base", Type.DOUBLE, "ceiling under which the delay was drawn", "s"),
+    Key("haclient.backoff.base", "backoff_base", Type.DOUBLE, "upper bound of the delay", "s"),
     Key(
         "haclient.backoff.floor",
         "backoff_floor",
         Type.DOUBLE,
-        "lower bound of the even draw; the ceiling itself if nothing was drawn; null if the draw did not "
-        "decide the delay",
+        "lower bound of the delay, which was drawn evenly between floor and base. Equal to the base if "
+        "nothing was drawn. Null if another rule of the search set the delay",
         "s",
     ),
     Key("haclient.backoff.delay", "backoff_delay", Type.DOUBLE, "the delay that was drawn", "s"),
@@ -242,20 +247,28 @@ DATA = (
         "haclient.backoff.round",
         "backoff_round",
         Type.LONG,
-        "round of the episode that failed before it; 0 right after a loss",
+        "number of the round that failed before the delay; 0 right after a loss",
     ),
-    Key("haclient.backoff.strategy", "backoff_strategy", Type.STRING, "strategy, an option of that name"),
-    Key("haclient.backoff.max", "backoff_max", Type.DOUBLE, "cap of the ceiling", "s"),
+    Key(
+        "haclient.backoff.strategy", "backoff_strategy", Type.STRING, "value of the option `backoff_strategy`"
+    ),
+    Key("haclient.backoff.max", "backoff_max", Type.DOUBLE, "value of the option `backoff_max`", "s"),
     Key("haclient.retry_after", "retry_after", Type.DOUBLE, "delay that the server asked for", "s"),
     Key("haclient.redirect.address", "redirect_address", Type.STRING, "host that a passive member named"),
-    Key("haclient.redirect.port", "redirect_port", Type.LONG, "its port"),
-    Key("haclient.redirect.followed", "redirect_followed", Type.BOOLEAN, "whether it is tried"),
+    Key("haclient.redirect.port", "redirect_port", Type.LONG, "port that a passive member named"),
+    Key(
+        "haclient.redirect.followed",
+        "redirect_followed",
+        Type.BOOLEAN,
+        "whether the client tries that member",
+    ),
     Key("haclient.generation", "generation", Type.LONG, "generation of the primary"),
     Key(
         "haclient.unsettled",
         "unsettled",
         Type.LONG,
-        "messages sent and not settled when the connection was lost; on `unsettled` those without an outcome",
+        "on `lost`: messages that were sent and not settled at the loss. On `unsettled`: messages without an "
+        "outcome",
         "messages",
     ),
     Key("haclient.replayed", "replayed", Type.LONG, "messages sent again after the loss", "messages"),
@@ -263,8 +276,8 @@ DATA = (
         "haclient.state",
         "state",
         Type.STRING,
-        "state of the connection, on `alive`: `connected` or `reconnecting`; on `disk` its level; on "
-        "`set_aside` of the queue: `set-aside` or `copied`",
+        "on `alive`: state of the connection, `connected` or `reconnecting`. On `disk`: level of the disk. "
+        "On `set_aside`: state of the queue, `set-aside` or `copied`",
     ),
     Key(
         "haclient.dropped",
@@ -282,7 +295,8 @@ DATA = (
         "haclient.site.sequence",
         "site_sequence",
         Type.LONG,
-        "sequence of the last event that was sent, or applied; on `anomaly` of the last one of the case",
+        "sequence of the last event that this site sent, or that the link applied. On `anomaly`: of the last "
+        "event of the case",
     ),
     Key(
         "haclient.site.lag.events",
@@ -295,12 +309,13 @@ DATA = (
         "haclient.site.lag.seconds",
         "site_lag_seconds",
         Type.DOUBLE,
-        "age of the oldest of them; of a link, age of the last event when it was applied",
+        "age of the oldest event that the other site has not settled. For a link: age of its last event when "
+        "it was applied",
         "s",
     ),
     Key("haclient.site.duplicates", "site_duplicates", Type.LONG, "duplicate events, which were dropped"),
     Key("haclient.site.gaps", "site_gaps", Type.LONG, "gaps in the sequences"),
-    Key("haclient.site.case", "site_case", Type.STRING, "which anomaly of the events of another site"),
+    Key("haclient.site.case", "site_case", Type.STRING, "kind of the anomaly in another site's events"),
     Key(
         "haclient.site.count",
         "site_count",

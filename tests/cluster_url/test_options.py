@@ -213,11 +213,6 @@ def test_only_what_differs_from_the_defaults_is_written() -> None:
 def test_the_table_has_a_row_for_every_option() -> None:
     header, rule, *rows = options_table().splitlines()
     assert [row.split("`")[1] for row in rows] == list(OPTION_NAMES)
-<<<<<<< HEAD
     assert {line.count("|") for line in (header, rule, *rows)} == {7}
-    assert "| `stagger` | `0.25` | seconds | after this long without TCP" in options_table()
-=======
-    assert {line.count("|") for line in (header, rule, *rows)} == {8}
     assert "| `stagger` | `0.25` | seconds | if TCP is not connected after this long" in options_table()
->>>>>>> e2
     assert "`at-least-once`, `at-most-once` |" in options_table()

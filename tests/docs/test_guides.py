@@ -38,6 +38,8 @@ _PROGRAM = re.compile(r"^(<!-- not run: .+ -->\n\n?)?```python\n(.*?)^```", re.D
 _URL = re.compile(r"amqps?://(?:[\w:%-]+@)?(?:broker-a,broker-b|artemis-a,artemis-b)")
 # The folders of the pages, which a test replaces by its own.
 _FOLDER = re.compile(r"/var/log/app|/etc/orders|/run/secrets|/etc/ssl")
+# A port of the pages, which a test replaces by any free one.
+_PORT = re.compile(r"(?<=start_http_server\()\d+")
 
 
 @pytest.mark.parametrize("name", GUIDES)
@@ -53,7 +55,7 @@ def test_its_programs_run(
     programs = _PROGRAM.findall(page)
     assert programs
     for not_run, program in programs:
-        here = _FOLDER.sub(str(tmp_path), _URL.sub(haclient_module_broker.url, program))
+        here = _FOLDER.sub(str(tmp_path), _URL.sub(haclient_module_broker.url, _PORT.sub("0", program)))
         code = compile(here, name, "exec")
         if not not_run:
             exec(code, names)  # noqa: S102
