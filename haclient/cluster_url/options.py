@@ -97,8 +97,8 @@ class Options:
         metadata=_about(
             seconds(0.01),
             "deadline of one attempt, from TCP connect to usable session; begins anew when the peer answers "
-            "an earlier attempt of this process. After an attempt with TCP and no answer the next has twice the "
-            "time, up to 60 s",
+            "an earlier attempt of this process. After an attempt with TCP and no answer the next has twice "
+            "the time, up to 60 s",
         ),
     )
     stable_after: float = field(
