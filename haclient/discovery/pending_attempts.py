@@ -175,7 +175,7 @@ class PendingAttempts:
     def _limit(self, pending: PendingAttempt, limit: float) -> float:
         if pending.connected_at is None:
             return limit
-        return max(limit, min(limit * 2 ** self._slow.get(pending.endpoint, 0), LONGEST))
+        return max(limit, min(limit * 2.0 ** self._slow.get(pending.endpoint, 0), LONGEST))
 
     def _renew(self, pending: PendingAttempt, now: float) -> None:
         """Restart the time limit of an attempt with TCP if its peer has answered other attempts."""

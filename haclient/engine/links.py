@@ -13,12 +13,11 @@ Rules
   credit back to the sender; proton counts that as used, and cannot return it to a peer that drains.
 * A forgotten delivery is settled after the peer has settled it: Broker-J 10.1.0 drops the connection if it
   commits a delivery that the sender has settled.  Beyond ``_MOST_FORGOTTEN`` the oldest is settled now.
-* A peer may send up to its credit, and to a client up to twice that.  The link closes if it sends more.
+* A peer may send up to its credit, and to a client as much as the largest credit above that (``SLACK``).
 * In rcv-settle-mode *second* the receiver gives an outcome; the sender settles once it has taken effect; the
   receiver settles last.  The sender keeps the delivery until then, even if the peer settles it before.
 
-Sources: AMQP 1.0 part 2, sections 2.6.7 (flow control), 2.6.12 (transferring a message) and 2.8.3
-(receiver-settle-mode); part 3, section 3.4 (delivery state).
+Sources: AMQP 1.0, 2.6.7 (flow control), 2.6.12 (transfer), 2.8.3 (settle modes), 3.4 (delivery state).
 """
 
 from __future__ import annotations
@@ -247,6 +246,7 @@ class ReceiverLink:
         "_is_server",
         "_limit",
         "_most_allowed",
+        "_most_credit",
         "_partial",
         "_pn",
         "_received",
@@ -279,7 +279,7 @@ class ReceiverLink:
         self.peer_unsettled = b""
         self._limit = engine.settings.max_message_size
         self._is_server = engine.settings.sasl_server is not None
-        self._received = self._most_allowed = self._withheld = 0
+        self._received = self._most_allowed = self._most_credit = self._withheld = 0
         self.on_violation: Callable[[ReceiverLink, proton.Condition], None] | None = None
         """Called when the link was closed because the peer sent too much."""
         self.on_flow: Callable[[ReceiverLink, int], None] | None = None
@@ -287,9 +287,8 @@ class ReceiverLink:
         self.on_unfinished: Callable[[ReceiverLink, int], None] | None = None
         """Called with the size of the unfinished message at each change; may call ``discard``."""
         self._partial: bytearray | None = None
-        self._buffer: Any = None
-        self._view: Any = None
-        """The same memory; a slice of it copies to ``bytes`` in half the time of ``ffi.unpack``."""
+        self._buffer = self._view = cast("Any", None)
+        """The same memory; a slice of the view copies to ``bytes`` in half the time of ``ffi.unpack``."""
 
     @property
     def credit(self) -> int:
@@ -304,7 +303,7 @@ class ReceiverLink:
     def change_credit(self, change: int) -> None:
         """Give the peer more credit, or take some back that it may not have used yet."""
         if change and not self.dead:
-            self._note_allowed()
+            self._note_allowed(change)
             self._withheld = change_credit(self._pn, change, self._withheld)
             self._engine.wake()
 
@@ -393,10 +392,11 @@ class ReceiverLink:
         if self.on_violation is not None:
             self.on_violation(self, condition)
 
-    def _note_allowed(self) -> None:
+    def _note_allowed(self, change: int = 0) -> None:
         """Cache the number of the last message that the credit allows; asking proton costs a call."""
-        allowed = self._received + self.credit * (1 if self._is_server else SLACK)
-        self._most_allowed = max(self._most_allowed, allowed)
+        self._most_credit = max(self._most_credit, self.credit + change)
+        extra = 0 if self._is_server else (SLACK - 1) * self._most_credit
+        self._most_allowed = max(self._most_allowed, self._received + self.credit + extra)
 
     def _drop_partial(self) -> None:
         if self._partial is not None:

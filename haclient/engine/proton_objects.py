@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 _GAVE_UP, _WARNING, _ERROR = "ERROR: process error", "WARNING: ", "ERROR: "
 SLACK = 2
-"""Factor of the credit up to which a client accepts messages.  RabbitMQ 3.10 sends up to half as much again
-while it has not read a Flow.  It starts a new count when the leader of a queue moves.
+"""A client accepts its credit, and ``SLACK - 1`` times its largest credit above that.  When RabbitMQ 3.10
+receives a Flow, it does not count the messages that are on their way from the queue.  It starts a new count
+when the leader of a queue moves.
 """
 
 

@@ -6,8 +6,8 @@ The peer is written as bytes, since proton sends nothing without credit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import proton
 import pytest
@@ -226,11 +226,20 @@ def test_a_drain_is_not_ended_by_a_message_that_is_aborted() -> None:
         assert peer.link.credit == 2
 
 
-@given(st.lists(st.tuples(st.sampled_from(["send", "grant", "lower", "abort"]), st.integers(1, 9))))
-def test_a_client_may_reach_the_highest_limit_and_no_more(steps: list[tuple[str, int]]) -> None:
-    """By the arithmetic of section 2.6.7 the limit is the sum of delivery-count and credit."""
-    with server() as peer:
-        count, credit_now, highest = 0, 1, 1
+@pytest.mark.parametrize("attached", [client, server])
+@given(steps=st.lists(st.tuples(st.sampled_from(["send", "grant", "lower", "abort"]), st.integers(1, 9))))
+def test_a_peer_may_reach_the_highest_limit_and_no_more(
+    attached: Callable[[], AbstractContextManager[_Peer]], steps: list[tuple[str, int]]
+) -> None:
+    """By the arithmetic of section 2.6.7 the limit is the sum of delivery-count and credit.
+
+    A client allows its largest credit in addition: RabbitMQ 3 sends as much while messages are on their way.
+    """
+    with attached() as peer:
+        if attached is client:
+            peer.link.grant(1)
+        extra = SLACK - 1 if attached is client else 0
+        count, credit_now, largest, highest = 0, 1, 1, 1 + extra
         for step, number in steps:
             match step:
                 case "grant":
@@ -247,8 +256,9 @@ def test_a_client_may_reach_the_highest_limit_and_no_more(steps: list[tuple[str,
                     for _ in range(min(number, highest - count)):
                         peer.abort()
                         count += 1  # and the credit is unchanged
-                        highest = max(highest, count + credit_now)
-            highest = max(highest, count + credit_now)
+                        highest = max(highest, count + credit_now + extra * largest)
+            largest = max(largest, credit_now)
+            highest = max(highest, count + credit_now + extra * largest)
             assert not peer.refusals
         peer.send(highest - count)
         assert not peer.refusals

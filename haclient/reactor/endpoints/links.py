@@ -465,7 +465,8 @@ class Receiver(_Link, proton.Receiver):
         return True
 
     def _note_allowed(self) -> None:
-        self._allowed = max(self._allowed, self._seen + SLACK * (self.credit - self._held))
+        credit = self.credit - self._held
+        self._allowed = max(self._allowed, self._seen + credit + (SLACK - 1) * max(self._most, credit))
 
 
 def is_coordinator(link: Any) -> bool:
