@@ -151,7 +151,7 @@ async def test_a_redirect_is_followed_ahead_of_the_list(name: str, place: str) -
     watch = Watch()
     async with cluster(name, "refused", name) as (good, (one, refusing, other)):
         lists = {"middle": (one, good, other), "last": (one, other, good), "unlisted": (one, refusing)}
-        connected = await watched(watch, good, *lists[place])
+        connected = await watched(watch, good, *lists[place], stagger=10)
     assert connected.endpoint == endpoint(good)
     assert connected.attempts == 2
     (redirected,) = watch.of(Redirected)
