@@ -68,10 +68,10 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "not-allowed": Entry(
             "Every member refuses the connection with `amqp:not-allowed`. The text quotes a member. Usual "
-            "causes: a limit of connections, a virtual host that this user may not use, or another client "
-            "with the same `client_id`.",
+            "causes: a limit of connections, a virtual host that this user may not use or that is still "
+            "starting (Broker-J), or another client with the same `client_id`.",
             "Look into the broker's log for the cause. Raise the limit, name the virtual host in the option "
-            "`vhost`, or change the `client_id`.",
+            "`vhost`, or change the `client_id`. If the virtual host is starting, connect again.",
         ),
         "unresolved": Entry(
             "A name has no address. DNS and the hosts file do not have it, or no server answered.",
