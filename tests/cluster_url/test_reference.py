@@ -52,7 +52,7 @@ def test_the_none_of_the_table_is_none_in_python(name: str) -> None:
 
 def test_the_options_that_have_a_choice_none_are_those_that_the_page_names() -> None:
     page = (ROOT / "docs" / "options.md").read_text()
-    (sentence,) = re.findall(r"Only (.*?) have a choice of that name", page, re.DOTALL)
+    (sentence,) = re.findall(r"For the\s+options (.*?) it is a setting with that name", page, re.DOTALL)
     named = [name for name in OPTION_NAMES if "none" in ABOUT[name].kind.choices]
     assert sorted(re.findall("`(.*?)`", sentence)) == sorted(named)
     for name in named:
