@@ -71,7 +71,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "causes: a limit of connections, a virtual host that this user may not use or that is still "
             "starting (Broker-J), or another client with the same `client_id`.",
             "Look into the broker's log for the cause. Raise the limit, name the virtual host in the option "
-            "`vhost`, or change the `client_id`. If the virtual host is starting, connect again.",
+            "`vhost`, change the `client_id`, or connect again when the virtual host has started.",
         ),
         "unresolved": Entry(
             "A name has no address. DNS and the hosts file do not have it, or no server answered.",
