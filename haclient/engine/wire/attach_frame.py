@@ -54,13 +54,10 @@ class AttachFrame(NamedTuple):
     unsettled: bytes
     has_nul: bool = False
 
-    def is_of(self, name: bytes, *, from_receiver: bool) -> bool:
-        """Return whether this is the Attach of a link.
-
-        :param name: the link's name in proton, which cuts names at a NUL.
-        :param from_receiver: whether the sender of the frame must be the receiver of the link.
-        """
-        return (self.name.partition(b"\0")[0], self.from_receiver) == (name, from_receiver)
+    @property
+    def link(self) -> tuple[bytes, bool]:
+        """Return the link's name in proton, which cuts names at a NUL, and ``from_receiver``."""
+        return self.name.partition(b"\0")[0], self.from_receiver
 
 
 def read(frame: bytes) -> AttachFrame | None:

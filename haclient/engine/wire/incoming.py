@@ -24,7 +24,16 @@ _FRAMING_ERROR = "amqp:connection:framing-error"
 class IncomingBytes:
     """Reads the bytes of one peer before proton does."""
 
-    __slots__ = ("_order", "_proof", "announced_handle_max", "greeting", "peer_proved", "sasl", "window")
+    __slots__ = (
+        "_attaches",
+        "_order",
+        "_proof",
+        "announced_handle_max",
+        "greeting",
+        "peer_proved",
+        "sasl",
+        "window",
+    )
 
     def __init__(self, settings: Settings, transport: proton.Transport) -> None:
         serves = settings.sasl_server is not None
@@ -40,6 +49,7 @@ class IncomingBytes:
         """Client: whether the peer accepts transfers; always open if proton's own TLS hides the frames."""
         order = FrameOrder(server=serves, window=None if serves else self.window)
         self._order = None if settings.tls_domain is not None else order
+        self._attaches: dict[tuple[bytes, bool], AttachFrame] | None = None  # in the last bytes, once read
         self._proof = ServerProof(transport) if ServerProof.is_needed(settings) else None
 
     @property
@@ -52,12 +62,11 @@ class IncomingBytes:
 
         :param name: the link's name in proton: up to the first NUL.
         """
-        found = None
-        for frame in () if self._order is None else self._order.attaches():
-            read = attach_frame.read(frame)
-            if read is not None and read.is_of(name, from_receiver=from_receiver):
-                found = read
-        return found
+        if self._attaches is None:
+            # All at once: a peer may open a thousand links with one write.
+            frames = () if self._order is None else self._order.attaches()
+            self._attaches = {read.link: read for read in map(attach_frame.read, frames) if read is not None}
+        return self._attaches.get((name, from_receiver))
 
     @property
     def handle_max(self) -> int:
@@ -72,6 +81,7 @@ class IncomingBytes:
 
     def forget(self) -> None:
         """Drop the last bytes: proton has read them."""
+        self._attaches = None
         if self._order is not None:
             self._order.forget()
 
@@ -90,6 +100,7 @@ class IncomingBytes:
                 return b"", proton.Condition(_FRAMING_ERROR, why)
         if self.greeting is not None:
             self.greeting.add(data)
+        self._attaches = None
         wrong = "" if self._order is None else self._order.add(data)
         if wrong:
             return b"", proton.Condition(_FRAMING_ERROR, wrong)

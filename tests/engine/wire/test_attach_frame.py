@@ -185,7 +185,7 @@ def test_a_nul_is_found_where_proton_ends_a_text(name: str, ends: tuple[Any, Any
     read = attach_frame.read(attach(name, ends=ends))
     assert read is not None
     assert read.has_nul is has_nul
-    assert read.is_of(name.partition("\0")[0].encode(), from_receiver=True)
+    assert read.link == (name.partition("\0")[0].encode(), True)
 
 
 @given(
