@@ -84,7 +84,7 @@ async def test_searches_that_give_up_before_the_refusal_timeout_count_together()
             url(impostor, real), on_event=watch, **FAST, refusal_timeout=0.3, startup_deadline=0.1
         ) as factory,
     ):
-        async with factory.connect() as first:
+        async with factory.connect(timeout=20) as first:
             assert first.generation == HIGHEST
         vanish(impostor)
         async with asyncio.timeout(20):
