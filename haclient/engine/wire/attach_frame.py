@@ -78,6 +78,19 @@ def read(frame: bytes) -> AttachFrame | None:
         return None
 
 
+def by_link(frames: Iterable[bytes]) -> dict[tuple[bytes, bool], AttachFrame]:
+    """Read Attaches, and return the last one of each link; see ``AttachFrame.link``.
+
+    Sessions may have links of one name, and the frames are not told apart by session.  So a NUL in any of
+    them counts for all: none can hide behind a later one.
+    """
+    found: dict[tuple[bytes, bool], AttachFrame] = {}
+    for each in filter(None, map(read, frames)):
+        hidden = each.link in found and found[each.link].has_nul
+        found[each.link] = each._replace(has_nul=each.has_nul or hidden)
+    return found
+
+
 def find(data: bytes, position: int = 0, start: tuple[bytes, ...] = ATTACH) -> Iterator[tuple[int, int]]:
     """Find the complete frames with one of these descriptors; yield start and end of each.
 

@@ -64,8 +64,7 @@ class IncomingBytes:
         """
         if self._attaches is None:
             # All at once: a peer may open a thousand links with one write.
-            frames = () if self._order is None else self._order.attaches()
-            self._attaches = {read.link: read for read in map(attach_frame.read, frames) if read is not None}
+            self._attaches = {} if self._order is None else attach_frame.by_link(self._order.attaches())
         return self._attaches.get((name, from_receiver))
 
     @property
