@@ -159,8 +159,7 @@ def main() -> int:
             for reason in count.add(text):
                 if "-v" in sys.argv:
                     sys.stdout.write(f"{text.path.relative_to(ROOT)}:{text.line}: {reason}\n")
-        found, limits = count.rates(), Rates()
-        for field, value, limit in zip(fields(Rates), astuple(found), astuple(limits), strict=True):
+        for field, value, limit in zip(fields(Rates), astuple(count.rates()), astuple(Rates()), strict=True):
             if value > limit:
                 failed = True
                 sys.stdout.write(f"{folder}: {field.name} {value:.2f}, at most {limit:g}\n")

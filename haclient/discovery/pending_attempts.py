@@ -20,7 +20,6 @@ from haclient.discovery.polling.setup_answers import SetupAnswers
 
 # Enough for the list in an error; about a day of rounds at the longest delay per member.
 HISTORY = 1000
-_MOST_DOUBLINGS = 64
 LONGEST = 60.0
 """Seconds to which the limit of an attempt grows; Qpid JMS waits as long for the answer to its Open."""
 
@@ -175,7 +174,8 @@ class PendingAttempts:
     def _limit(self, pending: PendingAttempt, limit: float) -> float:
         if pending.connected_at is None:
             return limit
-        return max(limit, min(limit * 2.0 ** self._slow.get(pending.endpoint, 0), LONGEST))
+        doublings = min(self._slow.get(pending.endpoint, 0), 64)  # a float has no more than 1,023
+        return max(limit, min(limit * 2.0**doublings, LONGEST))
 
     def _renew(self, pending: PendingAttempt, now: float) -> None:
         """Restart the time limit of an attempt with TCP if its peer has answered other attempts."""
@@ -267,7 +267,7 @@ class PendingAttempts:
         if pending.parked_at is not None:
             self._unpark(pending)
         if failure.kind is FailureReason.TIMED_OUT and pending.connected_at is not None:
-            self._slow[pending.endpoint] = min(self._slow.pop(pending.endpoint, 0) + 1, _MOST_DOUBLINGS)
+            self._slow[pending.endpoint] = self._slow.pop(pending.endpoint, 0) + 1
             if len(self._slow) > HISTORY:  # a peer may redirect to any number of endpoints
                 del self._slow[next(iter(self._slow))]
         elif failure.kind is not FailureReason.STOPPED:
