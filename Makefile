@@ -3,8 +3,9 @@
 # scripts/setup.sh makes it; a .venv is yours, and no target touches it.
 PYTHON := .make-venv/bin/python
 CHECK_JSON = $(PYTHON) -m check_jsonschema --quiet --builtin-schema
-# Tests wait more than they compute, so four processes share two cores.
-PYTEST := $(PYTHON) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+# Tests wait more than they compute, so four processes share two cores.  If one crashes, the run ends: pytest-xdist
+# 3.8 would replace it, and with loadfile wait for ever.
+PYTEST := $(PYTHON) -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Days since 1970.
 DAY ?= $(shell expr `date +%s` / 86400)
 # Not the suites that need more than Python and Java, or many minutes: they have targets of their own.

@@ -95,8 +95,9 @@ class LinkTable:
     def drop(self, link: Link) -> None:
         """Remove a link that was created and is not attached."""
         del self.by_pointer[link._pn]
+        endpoint = link.endpoint
         link.kill()
-        link.endpoint.free()
+        endpoint.free()
 
     def opened(self, engine: Engine, endpoint: proton.Sender | proton.Receiver) -> None:
         """Handle the peer's Attach: a new link, or the answer to ours."""
@@ -130,6 +131,8 @@ class LinkTable:
         engine.wake()
         if isinstance(link, ReceiverLink):
             link.release()
+        # proton forgets outcomes that it has not written when it frees the link.
+        lib.pn_transport_pending(engine.transport._impl)
         self._remove(engine, link, condition)
 
     def credit_given(self, endpoint: proton.Sender | proton.Receiver) -> None:
@@ -201,10 +204,11 @@ class LinkTable:
         link.dead = True
         if link.owner is not None:
             link.owner.link_closed(link, condition)  # type: ignore[arg-type]
+        endpoint = link.endpoint
         link.kill()
         if engine.close_reason is not None:
             return  # its owner has ended the connection, and with it proton's objects
-        link.endpoint.free()
+        endpoint.free()
         if (then := self._on_free.pop(link, None)) is not None:
             then()
 

@@ -29,7 +29,7 @@ import proton
 from cproton_ffi import ffi, lib
 
 from haclient.engine import peer_fields
-from haclient.engine.proton_objects import SLACK, change_credit, close_link, is_durable, write_outcome
+from haclient.engine.proton_objects import SLACK, change_credit, close_link, write_outcome
 from haclient.engine.wire.outgoing import WRITE_HIGH_WATER
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
@@ -62,7 +62,7 @@ _TOO_LARGE = "amqp:link:message-size-exceeded", "message too large"
 
 
 class SenderLink:
-    """The sending end of a link.  ``endpoint`` is proton's ``Sender``, for rare operations."""
+    """The sending end of a link.  ``endpoint`` is proton's ``Sender`` until the end; for rare calls."""
 
     __slots__ = (
         "_confirming",
@@ -208,11 +208,12 @@ class SenderLink:
 
     def close(self, condition: proton.Condition | None = None) -> None:
         """Close the link, with a reason if given."""
-        close_link(self, condition)
+        close_link(self, condition, keep=False)
 
     def kill(self) -> None:
-        """Drop proton's objects after the connection ended."""
+        """Drop proton's objects, in the connection's thread: their reference counts have no lock."""
         self.dead = True
+        self.endpoint = cast("proton.Sender", None)
         self._unsettled.clear()
         self._forgotten.clear()
         self._confirming = None
@@ -238,7 +239,7 @@ class SenderLink:
 
 
 class ReceiverLink:
-    """The receiving end of a link.  ``endpoint`` is proton's ``Receiver``, for rare operations."""
+    """The receiving end of a link.  ``endpoint`` is proton's ``Receiver`` until the end; for rare calls."""
 
     __slots__ = (
         "_buffer",
@@ -274,7 +275,6 @@ class ReceiverLink:
         self._pn = endpoint._impl
         self._unsettled: set[DeliveryPointer] = set()
         self.confirms = False
-        """Set if this side asks for rcv-settle-mode *second*."""
         self._updated: dict[DeliveryPointer, Any] = {}
         self.peer_unsettled = b""
         self._limit = engine.settings.max_message_size
@@ -362,7 +362,7 @@ class ReceiverLink:
 
         :param keep: detach, and keep the source (by default if durable); proton then sends no reason.
         """
-        close_link(self, condition, keep=is_durable(self.endpoint.source) if keep is None else keep)
+        close_link(self, condition, keep=keep)
 
     def release(self) -> None:
         """Release the unsettled deliveries of a closed link, as ``released``.
@@ -377,8 +377,9 @@ class ReceiverLink:
         self._updated.clear()
 
     def kill(self) -> None:
-        """Drop proton's objects after the connection ended."""
+        """Drop proton's objects, in the connection's thread: their reference counts have no lock."""
         self.dead = True
+        self.endpoint = cast("proton.Receiver", None)
         self._unsettled.clear()
         self._updated.clear()
         self._drop_partial()
@@ -452,11 +453,10 @@ class ReceiverLink:
             count = _pn_link_recv(self._pn, buffer, size)
             data: bytes = ffi.unpack(buffer, count) if count > 0 else b""
         else:
-            buffer = self._buffer
-            if buffer is None:
-                buffer = self._buffer = ffi.new("char[]", _READ_SIZE)
-                self._view = ffi.buffer(buffer)
-            count = _pn_link_recv(self._pn, buffer, size)
+            if self._buffer is None:
+                self._buffer = ffi.new("char[]", _READ_SIZE)
+                self._view = ffi.buffer(self._buffer)
+            count = _pn_link_recv(self._pn, self._buffer, size)
             data = self._view[:count] if count > 0 else b""
         allowed = self._partial is None and self._received < self._most_allowed
         if allowed and size <= self._limit and not _pn_delivery_partial(delivery):

@@ -125,13 +125,16 @@ def write_outcome(delivery: Any, outcome: Outcome) -> None:
         )
 
 
-def close_link(link: Link, condition: proton.Condition | None, *, keep: bool = False) -> None:
+def close_link(link: Link, condition: proton.Condition | None, *, keep: bool | None) -> None:
     """Detach a link from this side.
 
     :param keep: let the peer keep the terminus; ``closed`` destroys it (AMQP 1.0 part 2, section 2.6.6).
+        ``None`` keeps a durable source.
     """
     if link.dead:
         return
+    if keep is None:
+        keep = _is_durable(link.endpoint.source)
     link.closed_here = True
     if condition is not None:
         link.endpoint.condition = condition
@@ -142,7 +145,7 @@ def close_link(link: Link, condition: proton.Condition | None, *, keep: bool = F
     link._engine.wake()
 
 
-def is_durable(terminus: proton.Terminus) -> bool:
+def _is_durable(terminus: proton.Terminus) -> bool:
     """Return whether a terminus outlives its link (part 3, sections 3.5.5 and 3.5.6)."""
     return bool(terminus.durability) or terminus.expiry_policy == proton.Terminus.EXPIRE_NEVER
 

@@ -133,9 +133,7 @@ class Client:
         async with asyncio.timeout(5):
             kind, which, condition = await self.links.get()
             assert which is link
-            remote = link.endpoint.remote_target if link.endpoint.is_sender else link.endpoint.remote_source
-            if kind == "opened" and remote.type == proton.Terminus.UNSPECIFIED:
-                # The first half of a refusal: AMQP 1.0 part 2, section 2.6.3.
+            if kind == "refused":
                 kind, which, condition = await self.links.get()
         if kind == "closed":
             raise LinkRefusedError(
@@ -178,7 +176,10 @@ class Client:
         raise AssertionError("a broker attaches no links")
 
     def link_opened(self, link: Any) -> None:
-        self.links.put_nowait(("opened", link, None))
+        remote = link.endpoint.remote_target if link.endpoint.is_sender else link.endpoint.remote_source
+        # Without a terminus it is the first half of a refusal: AMQP 1.0 part 2, section 2.6.3.
+        refused = remote.type == proton.Terminus.UNSPECIFIED
+        self.links.put_nowait(("refused" if refused else "opened", link, None))
 
     def link_closed(self, link: Any, condition: proton.Condition | None) -> None:
         self.links.put_nowait(("closed", link, condition))

@@ -302,3 +302,17 @@ async def test_links_may_be_made_when_the_connection_opens() -> None:
             handler.connection.close()
         assert peer.credit == [10, 10]
         assert handler.seen.count("link_local_open") == 2
+
+
+async def test_an_accepted_message_before_a_detach_in_the_same_bytes_is_settled() -> None:
+    async with primary() as peer:
+        handler = Recorder(receiving(peer))
+        async with running(handler):
+            await handler.until("link_opened")
+            [[link]] = peer.engines.values()
+            peer.put("orders", "one", "two")
+            link.close()
+            await handler.until("message", 2)
+            await peer.until(lambda: link.dead)
+            handler.connection.close()
+        assert peer.outcomes == [ACCEPTED, ACCEPTED]

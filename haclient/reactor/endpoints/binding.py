@@ -32,6 +32,7 @@ from haclient.engine import peer_fields
 from haclient.reactor.endpoints.delivery_events import DeliveryEvent
 from haclient.reactor.endpoints.endpoint import Connection, Session
 from haclient.reactor.endpoints.links import Receiver, Sender
+from haclient.reactor.endpoints.released import Released
 from haclient.reactor.ids import Marker
 from haclient.reactor.kept import Kept
 from haclient.reactor.proton_events import TYPES, Event, event_of, is_last, transport_with
@@ -93,6 +94,7 @@ class Binding(Kept):
     """
 
     def __init__(self, container: Reactor, accepted: Engine | None = None) -> None:
+        self.released = Released()
         self.container = container
         self.encode = container.encoder.encode
         self.engine: Engine | None = None
@@ -362,11 +364,13 @@ class Binding(Kept):
                     continue
                 delivery = link.delivery_of(pointer)
             container.dispatch(DeliveryEvent(self, link, delivery))
+        self.released.free()
         container.pending |= container.failed
         container.events_handled()
 
     def drain(self) -> None:
         """Dispatch the events of the detached connection."""
+        self.released.free()
         collector = self._collector
         while collector is self._collector and collector is not None and not self.container.failed:
             raw = lib.pn_collector_peek(collector._impl)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
+    from haclient.reactor.endpoints.released import Released
 
 
 class Bound(Protocol):
@@ -14,11 +15,13 @@ class Bound(Protocol):
 
     :ivar connection: the object that the application holds; ``container``: its container.
     :ivar engine: the current engine; ``None`` without one.
+    :ivar released: C objects that wait for their release.
     """
 
     container: Any
     connection: Any
     engine: Engine | None
+    released: Released
     encode: Callable[..., bytes]
     ids_live_with_messages: bool
     takes_early_credit: bool

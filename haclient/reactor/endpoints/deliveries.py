@@ -39,6 +39,7 @@ class Delivery(Rebindable, proton.Delivery):
     def __init__(self, impl: Any, binding: Bound, link: Any) -> None:
         # ``Rebindable.__init__`` in one step, since there is one delivery for each message.
         lib.pn_incref(impl)
+        binding.released.count += 1
         attributes = self.__dict__
         attributes["_impl"] = impl
         attributes["_attrs"] = {}

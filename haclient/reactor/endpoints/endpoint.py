@@ -14,12 +14,11 @@ Rules
 * A peer's text that is not UTF-8 is escaped; proton would raise.  Handlers and blocking calls of proton and
   of applications read such texts outside of any ``try``.
 * The application's changes wake the binding, which sends them.
+* A finalizer calls nothing of proton, since it may run in any thread (``released``).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import cproton
@@ -49,6 +48,7 @@ class Rebindable:
 
     def __init__(self, impl: Any, binding: Bound) -> None:
         cproton.pn_incref(impl)
+        binding.released.count += 1
         # Not by assignment: proton's ``__setattr__`` costs as much as the rest.
         attributes = self.__dict__
         attributes["_impl"] = impl
@@ -65,13 +65,8 @@ class Rebindable:
         former, self.__dict__["_impl"] = self._impl, impl
         cproton.pn_decref(former)
 
-    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Release the C object, except at Python's exit, which destroys objects in any order.
-
-        proton frees a link twice if the link is released after its session, which would crash the process.
-        """
-        if not is_exiting():
-            lib.pn_decref(self._impl)
+    def __del__(self) -> None:
+        self._binding.released.add(self._impl)
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -1,0 +1,139 @@
+"""proton's C objects are released in the container's thread, wherever Python collects their wrappers.
+
+Python finalizes an object in any thread.  A release of a C object while another thread is inside proton can
+crash the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from cproton_ffi import lib
+from proton import Message
+
+from haclient.reactor.endpoints import released
+from haclient.testing import in_process_broker
+from haclient.utils import BlockingConnection
+
+
+class _Releases:
+    """The C functions of proton; notes the threads of releases."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(lib, name)
+
+    def pn_decref(self, impl: Any) -> None:
+        self.threads.append(threading.get_ident())
+        lib.pn_decref(impl)
+
+
+def _drop(connection: BlockingConnection) -> None:
+    sender, receiver = connection.create_sender("q"), connection.create_receiver("q", credit=3)
+    sender.send(Message("one"))
+    receiver.receive()
+    receiver.accept()
+    sender.close()
+    receiver.close()
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_objects_dropped_elsewhere_are_released_by_the_connections_thread(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    gc.collect()  # what earlier tests left
+    releases = _Releases()
+    monkeypatch.setattr(released, "lib", releases)
+    with in_process_broker() as broker, ThreadPoolExecutor(1) as pool:
+        connection = pool.submit(BlockingConnection, broker.url).result()
+        user = pool.submit(threading.get_ident).result()
+        for _ in range(count):
+            kept = [pool.submit(connection.create_receiver, "q", name=name).result() for name in "abc"]
+            pool.submit(lambda links: [link.close() for link in links], kept).result()
+            pool.submit(_drop, connection).result()
+            del kept  # by this thread, while the connection lives
+        pool.submit(_drop, connection).result()
+        pool.submit(connection.close).result()
+        assert releases.threads
+        assert set(releases.threads) <= {user, connection._background_loop._thread.ident}
+
+
+def test_all_is_released_once_the_last_object_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[released.Released] = []
+
+    class Noted(released.Released):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+    monkeypatch.setattr("haclient.reactor.endpoints.binding.Released", Noted)
+    with in_process_broker() as broker:
+        connection = BlockingConnection(broker.url)
+        sender = connection.create_sender("q")
+        delivery = sender.send(Message("one"))
+        connection.close()
+        del connection, sender
+        gc.collect()
+        [counted] = made
+        assert counted.count
+        assert delivery.settled
+        del delivery
+        gc.collect()
+        assert not counted.count
+
+
+PROGRAM = """
+import gc, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+import proton
+from proton import Message
+from haclient.testing import in_process_broker
+from haclient.utils import BlockingConnection
+
+def collect():
+    while True:
+        gc.collect(0)
+        gc.collect(1)
+        time.sleep(0)
+
+def use(url):
+    with closing(BlockingConnection(url, timeout=60)) as connection:
+        connection.create_sender("q").send(Message("x"))
+        receiver = connection.create_receiver("q", credit=1)
+        for _ in range(3):
+            receiver.receive()
+            receiver.release(delivered=False)
+        browser = connection.create_receiver("q", credit=1, name="b")
+        receiver.close()
+        browser.receive()
+        browser.accept()
+
+threading.Thread(target=collect, daemon=True).start()
+with in_process_broker() as broker, ThreadPoolExecutor(1) as pool:
+    for _ in range(int(sys.argv[1])):
+        pool.submit(use, broker.url).result()
+print("went on", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_thread_that_collects_garbage_all_the_time_does_no_harm() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", PROGRAM, "1000"],
+        env={**os.environ, "MALLOC_PERTURB_": "165"},  # overwrite freed memory
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
