@@ -1,4 +1,4 @@
-"""Limits that ActiveMQ Classic does not announce: its message size, and its rate of connection setups.
+"""Limits that ActiveMQ Classic does not announce: its message size, its connections, its rate of setups.
 
 Only the message above its maxFrameSize fails. Many connections of one process together take longer to set
 up than one attempt may last.
@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from haclient import aio
 from haclient.discovery.evidence import FailureReason
-from haclient.errors import HaclientError, MessageTooLarge
+from haclient.errors import DeadlineExceeded, HaclientError, MessageTooLarge
 from haclient.events import Connected, Disconnected
 from haclient.testing.threads import in_thread
 from tests.brokers import clusters
 from tests.brokers.application import running
-from tests.brokers.products.activemq import ActiveMQ
+from tests.brokers.products.activemq import FEW, ActiveMQ
 from tests.brokers.products.member_process import MemberProcess
 from tests.brokers.topology import Launch
+from tests.certificates import Authority, Certificate
 from tests.peers.watch import Watch
 
 _MISSING = clusters.missing("activemq")
@@ -31,18 +36,48 @@ pytestmark = [
 ]
 _MAX_FRAME_SIZE = 1024 * 1024
 _CLIENTS = 300
+_IN_TIME = 60.0
 _OPTIONS = "attempt_timeout=1&backoff_base=0.1"
 
 
+_PASSWORD = "of the store"
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMQ]:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[ActiveMQ]:
+    """Brokers with a limit of the frame size, whose second port (``few``) takes TLS."""
     folder = tmp_path_factory.mktemp("activemq")
-    cluster = ActiveMQ(Launch(folder))
+    store = folder / "server.p12"
+    cluster = ActiveMQ(
+        Launch(folder),
+        f'<sslContext><sslContext keyStore="file:{store}" keyStorePassword="{_PASSWORD}"'
+        ' keyStoreType="PKCS12"/></sslContext>',
+    )
+    store.write_bytes(_key_store(authority.issue(*(each.host for each in cluster.few))))
     for file in folder.glob("member-*/activemq.xml"):
         limit = f"wireFormat.maxFrameSize={_MAX_FRAME_SIZE}&amp;maximumConnections="
-        file.write_text(file.read_text().replace("maximumConnections=", limit))
+        text = file.read_text().replace("maximumConnections=", limit)
+        file.write_text(text.replace('name="few" uri="amqp:', 'name="few" uri="amqp+ssl:'))
     with in_thread(running("activemq", cluster)):
         yield cluster
+
+
+def _key_store(issued: Certificate) -> bytes:
+    """Return a PKCS12 store, which Java reads, of a certificate and its key."""
+    chain = x509.load_pem_x509_certificates(issued.chain.read_bytes())
+    key = serialization.load_pem_private_key(issued.key.read_bytes(), None)
+    return pkcs12.serialize_key_and_certificates(
+        b"server",
+        cast("pkcs12.PKCS12PrivateKeyTypes", key),
+        chain[0],
+        chain[1:],
+        serialization.BestAvailableEncryption(_PASSWORD.encode()),
+    )
 
 
 async def test_a_message_above_its_limit_fails_alone_among_others_after_three_losses(
@@ -61,6 +96,20 @@ async def test_a_message_above_its_limit_fails_alone_among_others_after_three_lo
     assert "amqp:decode-error" in str(errors[20])
     assert errors[20].delivered is None
     assert len(watch.of(Disconnected)) == 3
+
+
+async def test_a_connection_beyond_the_limit_of_a_tls_port_fails_with_a_text_that_names_it(
+    broker: ActiveMQ, authority: Authority
+) -> None:
+    few = broker.few[broker.members.index(await broker.group.primary())]
+    async with aio.ConnectionFactory(f"amqps://{few.authority}?tls_ca={authority.file}&startup_deadline=2") as factory:
+        connections = [await factory.connect(timeout=_IN_TIME) for _ in range(FEW)]
+        with pytest.raises(DeadlineExceeded, match=r"limit of connections \(ActiveMQ: maximumConnections\)"):
+            await factory.connect()
+        await connections.pop().close()
+        connections.append(await factory.connect(timeout=_IN_TIME))
+        for connection in connections:
+            await connection.close()
 
 
 async def _slow_down(process: MemberProcess) -> None:
