@@ -37,6 +37,8 @@ def plain(value: Any) -> Any:
         case proton.Described():
             if isinstance(value.value, proton.Described):
                 raise NoJudgeError("proton does not end a value that is described twice")
+            if isinstance(value.descriptor, proton.Described):
+                raise NoJudgeError("proton reads no descriptor that is described itself")
             return "described", plain(value.descriptor), plain(value.value)
         case proton.Array():
             return "array", plain(value.descriptor), int(value.type), [plain(each) for each in value.elements]
