@@ -102,7 +102,9 @@ async def test_a_connection_beyond_the_limit_of_a_tls_port_fails_with_a_text_tha
     broker: ActiveMQ, authority: Authority
 ) -> None:
     few = broker.few[broker.members.index(await broker.group.primary())]
-    async with aio.ConnectionFactory(f"amqps://{few.authority}?tls_ca={authority.file}&startup_deadline=2") as factory:
+    async with aio.ConnectionFactory(
+        f"amqps://{few.authority}?tls_ca={authority.file}&startup_deadline=2"
+    ) as factory:
         connections = [await factory.connect(timeout=_IN_TIME) for _ in range(FEW)]
         with pytest.raises(DeadlineExceeded, match=r"limit of connections \(ActiveMQ: maximumConnections\)"):
             await factory.connect()
