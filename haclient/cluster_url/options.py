@@ -96,9 +96,9 @@ class Options:
         default=_POLICY.attempt_timeout,
         metadata=_about(
             seconds(0.01),
-            "deadline of one attempt, from TCP connect to usable session; begins anew when the peer answers "
-            "an earlier attempt of this process. After an attempt with TCP and no answer the next has twice "
-            "the time, up to 60 s",
+            "deadline of one attempt, from TCP connect to usable session. The time begins anew when the peer "
+            "answers an attempt that this process dialled earlier: the peer is then slow, not dead. After an "
+            "attempt with TCP and no answer the next has twice the time, up to 60 s",
         ),
     )
     stable_after: float = field(
@@ -123,8 +123,8 @@ class Options:
         default=_POLICY.refusal_timeout,
         metadata=_about(
             seconds(0),
-            "after a loss members may refuse the host, a field or the credentials for this long; then the"
-            " search ends, see `docs/passive-members.md`",
+            "after a loss the search ends when members have refused the virtual host, a field of the Open or"
+            " the credentials for this long, see `docs/passive-members.md`",
             optional=True,
         ),
     )
@@ -144,7 +144,8 @@ class Options:
         default=_POLICY.redirects,
         metadata=_about(
             one_of(get_args(Redirects)),
-            "which redirect targets and pushed members may get the credentials and the client certificate",
+            "which targets of redirects, and which members that a broker announced, may get the credentials"
+            " and the client certificate",
         ),
     )
     pushed_members: PushedMembers = field(
@@ -329,8 +330,8 @@ class Options:
         default=120.0,
         metadata=_about(
             seconds(0),
-            "after a loss, if the primary refuses a link for now, the client attaches it again for this long"
-            " (after `amqp:not-found` for 30 s at most); 0 is off",
+            "how long after a loss the client keeps trying to attach a link that the primary refuses for now"
+            " (30 s at most after `amqp:not-found`); 0 is off",
         ),
     )
     close_timeout: float = field(
