@@ -86,7 +86,7 @@ ACTIVEMQ_LIST: Mapping[str, Counterpart] = MappingProxyType(
         "trackMessages": switch(
             "false",
             on={"delivery": "at-least-once"},
-            off="unsettled messages are always kept; delivery=at-most-once fails them at a loss",
+            off="unsettled messages are sent again after a loss; delivery=at-most-once fails them",
         ),
         "trackTransactionProducers": refused("transactions do not survive a failover", "true"),
         "maxCacheSize": refused("the option window limits unsettled messages, by their number", "131072"),
@@ -115,7 +115,9 @@ QPID_JMS_MEMBER: Mapping[str, Counterpart] = MappingProxyType(
         "amqp.maxFrameSize": equal("max_frame_size", "1048576"),
         "amqp.saslLayer": switch("true", off="the client always uses SASL"),
         "amqp.allowNonSecureRedirects": switch("false", on="a redirect never leads from TLS to none"),
-        "amqp.drainTimeout": refused("credit is not drained", "60000"),
+        "amqp.drainTimeout": refused(
+            "receive() does not drain; drain() has a timeout of its own, or call_timeout", "60000"
+        ),
         "amqp.traceFrames": switch("false", on="set PN_TRACE_FRM=1 in the environment"),
         "jms.username": refused(_URI),
         "jms.password": refused(_URI),
@@ -162,9 +164,11 @@ QPID_JMS_MEMBER: Mapping[str, Counterpart] = MappingProxyType(
             "transport.",
         ),
         "transport.trustAll": switch(
-            "false", on="tls_verify=false trusts any certificate, and any name in it"
+            "false", on="write tls_verify=false, which trusts any certificate, and any name in it"
         ),
-        "transport.verifyHost": switch("true", off="tls_verify=false checks neither name nor certificate"),
+        "transport.verifyHost": switch(
+            "true", off="the name is checked with the certificate; tls_verify=false checks neither"
+        ),
         **_every(
             "keyStoreLocation keyStorePassword trustStoreLocation trustStorePassword keyStoreType "
             "trustStoreType storeType keyAlias",

@@ -68,11 +68,11 @@ QPID_CPP: Mapping[str, Counterpart] = MappingProxyType(
         "transport": refused("write tcp: or ssl: before the host", "tcp"),
         "ssl_cert_name": refused("the certificate of this client is a PEM file: use tls_cert"),
         "ssl_ignore_hostname_verification_failure": switch(
-            "false", on="tls_verify=false checks neither name nor certificate"
+            "false", on="the name is checked with the certificate; tls_verify=false checks neither"
         ),
         "x_reconnect_on_limit_exceeded": switch("true", off="the client dials a full member again"),
         "locale": refused("the peer chooses the language of its error texts"),
-        "max_channels": refused("a connection has one session"),
+        "max_channels": refused("the client begins sessions as it needs them"),
         "bounds": refused("the option window limits unsettled messages"),
         "nest_annotations": refused(_MESSAGES),
         "set_to_on_send": refused(_MESSAGES),
