@@ -245,7 +245,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         "filter-not-supported": Entry(
             "The primary does not apply a selector or filter of the receiver. The receiver is closed, "
             "because it would also get other messages. Brokers have different names for filters. After a "
-            "failover, the members differ.",
+            "failover the new primary may lack a filter that the former one had.",
             "Correct the name of the filter, or go on without it by `strict=False`.",
         ),
         "link-timeout": Entry(
