@@ -37,7 +37,7 @@ test: setup  ## the tests, without the slow ones: six to thirteen minutes on two
 test-slow: setup  ## the slow tests: faults, processes by the dozen, Spark twice, exhaustive models
 	@$(PYTEST) -m "slow and $(SUITE)" $(PYTEST_ARGS)
 
-test-slow-short: setup  ## a third of their files, another one each day; DAY=n runs that of a day
+test-slow-short: setup  ## a third of their files, a different third each day; DAY=n runs that of a day
 	@echo "test-slow-short: DAY=$(DAY)"
 	@$(PYTEST) -m "slow and $(SUITE)" --third $(DAY) $(PYTEST_ARGS)
 
