@@ -37,12 +37,14 @@ from proton._reactor import Reactor as ProtonReactor
 from proton._reactor import SSLConfig
 
 from haclient.engine.codec import Encoder
+from haclient.printable.log import get_logger
 from haclient.reactor.endpoints.bound import Bound
 from haclient.reactor.kept import Kept
 from haclient.reactor.proton_events import Event
 from haclient.reactor.selectables import SELECTABLE_EVENTS, Selectables
 from haclient.reactor.ssl_domain import Domains
 
+get_logger("proton")  # its handlers log the texts of a peer's errors
 # Iterations of the loop for a timer whose callback sends something: the timer, the flush, the socket.
 _TURNS = 3
 
