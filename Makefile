@@ -37,9 +37,9 @@ test: setup  ## the tests, without the slow ones: six to thirteen minutes on two
 test-slow: setup  ## the slow tests: faults, processes by the dozen, Spark twice, exhaustive models
 	@$(PYTEST) -m "slow and $(SUITE)" $(PYTEST_ARGS)
 
-test-slow-short: setup  ## a third of their files, a different third each day; DAY=n runs that of a day
+test-slow-short: setup  ## a quarter of their files, a different quarter each day; DAY=n runs that of a day
 	@echo "test-slow-short: DAY=$(DAY)"
-	@$(PYTEST) -m "slow and $(SUITE)" --third $(DAY) $(PYTEST_ARGS)
+	@$(PYTEST) -m "slow and $(SUITE)" --quarter $(DAY) $(PYTEST_ARGS)
 
 test-all: setup  ## both together
 	@$(PYTEST) -m "$(SUITE)" $(PYTEST_ARGS)
@@ -121,7 +121,7 @@ fuzz: setup  ## fuzz each target with Atheris; hours; FUZZ_ARGS="server --runs 1
 	@$(PYTHON) -m tests.fuzz $(FUZZ_ARGS)
 
 fuzz-short:  ## the same for a minute or two: each planted bug once, and a part of the inputs
-	@$(MAKE) --no-print-directory fuzz FUZZ_ARGS="--part 0.0025 --planted 1 --jobs 2"
+	@$(MAKE) --no-print-directory fuzz FUZZ_ARGS="--part 0.001 --planted 1 --jobs 2"
 
 hostile: setup  ## a hostile broker against every client, then hostile clients against the pair, MINUTES=10 each; SEED=n replays
 	@$(PYTHON) -m tests.hostile broker --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) --jobs 2 $(HOSTILE_ARGS)
