@@ -268,6 +268,7 @@ class Binding(Kept):
         self._closed = True
         self._sessions.clear()
         self._links.clear()
+        self.released.free()
         self.container.release(self)
 
     def report_closed(self, transport: proton.Transport, reason: CloseReason | None) -> None:
