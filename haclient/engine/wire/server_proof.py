@@ -105,9 +105,11 @@ class ServerProof:
                 self._prove(additional, push)
             if not self._proved:
                 return UNPROVEN
-        self.done = code == _OUTCOME
         push(frame)
-        return ""
+        # proton also decides: it may have read another performative where ``_decoded`` read none.
+        self.done = code == _OUTCOME and self._sasl.outcome is not None
+        succeeded = self._sasl.outcome == proton.SASL.OK
+        return UNPROVEN if succeeded and self._is_scram and not self._proved else ""
 
     @property
     def proved(self) -> bool:

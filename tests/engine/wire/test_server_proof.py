@@ -10,6 +10,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from proton import symbol, ubyte, uint, ushort
+from proton import UNDESCRIBED, Array, Data, symbol, ubyte, uint, ushort
 
 from haclient import aio
 from haclient.engine.wire.server_proof import (
@@ -162,6 +163,15 @@ async def no_step_at_all(talk: Conversation) -> None:
     talk.writer.write(sasl(OUTCOME, SUCCEEDED) + OPEN)
 
 
+async def after_mechanisms_that_are_not_ascii(talk: Conversation) -> None:
+    """proton takes the list, which Python does not decode."""
+    assert await talk.reader.readexactly(8) == SASL_HEADER
+    listed = sasl(MECHANISMS, Array(UNDESCRIBED, Data.SYMBOL, symbol("SCRAM-SHA-256"), symbol("XXXX")))
+    talk.writer.write(SASL_HEADER + listed.replace(b"XXXX", random.choice((b"\xff\xff", b"\xc3\x28")) * 2))
+    await talk.frame()
+    talk.writer.write(sasl(OUTCOME, SUCCEEDED) + OPEN)
+
+
 async def a_wrong_one_in_a_step_of_its_own(talk: Conversation) -> None:
     await talk.start()
     talk.writer.write(sasl(CHALLENGE, WRONG))
@@ -197,6 +207,7 @@ LIES: dict[str, Play] = {
     "nothing is awaited": nothing_is_awaited,
     "one step is left out": one_step_is_left_out,
     "no step at all": no_step_at_all,
+    "after mechanisms that are not ASCII": after_mechanisms_that_are_not_ascii,
 }
 TRUTHS = (in_two_steps, at_once, in_the_outcome, byte_by_byte, both)
 DIGESTS = ("SHA-1", "SHA-256", "SHA-512")
