@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from cproton_ffi import lib
-from proton import Message
+from proton import Message, Timeout
 
 from haclient.reactor.endpoints import released
 from haclient.testing import in_process_broker
@@ -91,7 +91,21 @@ def test_all_is_released_once_the_last_object_is_gone(monkeypatch: pytest.Monkey
         assert not counted.count
 
 
-PROGRAM = """
+def test_sends_that_are_given_up_in_an_outage_leave_nothing_behind() -> None:
+    with in_process_broker() as broker:
+        connection = BlockingConnection(broker.url)
+        sender = connection.create_sender("q")
+        sender.send(Message("one"))
+    binding = connection.conn._binding
+    before = binding.released.count
+    for number in range(10):
+        with pytest.raises(Timeout):
+            sender.send(Message(number), timeout=0.01)
+    assert binding.released.count <= before + 2  # one for the call before
+    connection.close()
+
+
+COLLECTING = """
 import gc, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -125,11 +139,32 @@ with in_process_broker() as broker, ThreadPoolExecutor(1) as pool:
 print("went on", flush=True)
 """
 
+FORGETFUL = """
+import gc, threading
+from haclient.testing import in_process_broker
+from haclient.utils import BlockingConnection
+from proton import Message
 
-@pytest.mark.slow
-def test_a_thread_that_collects_garbage_all_the_time_does_no_harm() -> None:
+def use(url):
+    connection = BlockingConnection(url)
+    sender = connection.create_sender("q")
+    receiver = connection.create_receiver("q", credit=3)
+    sender.send(Message("one"))
+    receiver.receive()
+
+for _ in range(5):
+    with in_process_broker() as broker:
+        thread = threading.Thread(target=use, args=(broker.url,))
+        thread.start()
+        thread.join()
+        gc.collect()
+print("went on")
+"""
+
+
+def _goes_on(program: str, *arguments: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", PROGRAM, "1000"],
+        [sys.executable, "-X", "faulthandler", "-c", program, *arguments],
         env={**os.environ, "MALLOC_PERTURB_": "165"},  # overwrite freed memory
         capture_output=True,
         text=True,
@@ -137,3 +172,14 @@ def test_a_thread_that_collects_garbage_all_the_time_does_no_harm() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_a_connection_that_is_forgotten_is_collected_without_harm() -> None:
+    """Garbage is freed in any order, and its tasks may end after proton's objects are freed."""
+    _goes_on(FORGETFUL)
+
+
+@pytest.mark.slow
+def test_a_thread_that_collects_garbage_all_the_time_does_no_harm() -> None:
+    _goes_on(COLLECTING, "1000")

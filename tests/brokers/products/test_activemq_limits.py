@@ -17,12 +17,13 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from haclient import aio
 from haclient.discovery.evidence import FailureReason
-from haclient.errors import DeadlineExceeded, HaclientError, MessageTooLarge
+from haclient.errors import HaclientError, MessageTooLarge
 from haclient.events import Connected, Disconnected
 from haclient.testing.threads import in_thread
 from tests.brokers import clusters
 from tests.brokers.application import running
-from tests.brokers.products.activemq import FEW, ActiveMQ
+from tests.brokers.products.activemq import ActiveMQ
+from tests.brokers.products.connection_limit import check_that_it_is_named
 from tests.brokers.products.member_process import MemberProcess
 from tests.brokers.topology import Launch
 from tests.certificates import Authority, Certificate
@@ -36,10 +37,7 @@ pytestmark = [
 ]
 _MAX_FRAME_SIZE = 1024 * 1024
 _CLIENTS = 300
-_IN_TIME = 60.0
 _OPTIONS = "attempt_timeout=1&backoff_base=0.1"
-
-
 _PASSWORD = "of the store"
 
 
@@ -102,15 +100,7 @@ async def test_a_connection_beyond_the_limit_of_a_tls_port_fails_with_a_text_tha
     broker: ActiveMQ, authority: Authority
 ) -> None:
     few = broker.few[broker.members.index(await broker.group.primary())]
-    url = f"amqps://{few.authority}?tls_ca={authority.file}&startup_deadline=2"
-    async with aio.ConnectionFactory(url) as factory:
-        connections = [await factory.connect(timeout=_IN_TIME) for _ in range(FEW)]
-        with pytest.raises(DeadlineExceeded, match=r"limit of connections \(ActiveMQ: maximumConnections\)"):
-            await factory.connect()
-        await connections.pop().close()
-        connections.append(await factory.connect(timeout=_IN_TIME))
-        for connection in connections:
-            await connection.close()
+    await check_that_it_is_named(f"amqps://{few.authority}?tls_ca={authority.file}")
 
 
 async def _slow_down(process: MemberProcess) -> None:

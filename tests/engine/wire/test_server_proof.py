@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from proton import UNDESCRIBED, Array, Data, symbol, ubyte, uint, ushort
 
 from haclient import aio
+from haclient.engine.wire import server_proof
 from haclient.engine.wire.server_proof import (
     FEWEST_ITERATIONS,
     MOST_ITERATIONS,
@@ -252,6 +253,17 @@ async def test_a_server_that_does_not_know_it_is_refused(play: Play) -> None:
     assert caught.value.code == "unproven-server"
     assert UNPROVEN in str(caught.value)
     assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [MECHANISMS, CHALLENGE, OUTCOME])
+async def test_it_is_refused_whatever_the_client_reads_in_its_frames(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """proton may read a frame otherwise."""
+    monkeypatch.setattr(server_proof, "_decoded", lambda _: (code, []))
+    async with peer(no_step_at_all) as address, asyncio.timeout(20):
+        with pytest.raises(AuthenticationFailed, match=UNPROVEN):
+            await aio.connect(url(address))
 
 
 def with_iterations(count: bytes, talks: list[Conversation]) -> Play:
