@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import proton
 from cproton_ffi import lib
-from proton import Endpoint
 
 from haclient.reactor.ids import unmark
 
@@ -127,13 +126,6 @@ def event_of(binding: Bound, kind: int, raw: Any) -> Event | None:
         link=link,
         transport=transport,
     )
-
-
-def is_last(kind: int, link: Any) -> bool:
-    """Return whether this is the last event of a link."""
-    if kind == lib.PN_LINK_REMOTE_CLOSE:
-        return bool(link.state & Endpoint.LOCAL_CLOSED)
-    return kind == lib.PN_LINK_LOCAL_CLOSE and bool(link.state & Endpoint.REMOTE_CLOSED)
 
 
 def transport_with(name: str, description: str) -> proton.Transport:

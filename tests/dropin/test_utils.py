@@ -76,6 +76,17 @@ def test_a_link_that_is_detached_raises(peer: Primary, connection: BlockingConne
         receiver.receive()
 
 
+def test_a_link_may_be_made_again_when_the_peer_detached_it(
+    peer: Primary, connection: BlockingConnection
+) -> None:
+    sender = connection.create_sender("orders")
+    on_its_thread(peer, peer.detach, Condition("amqp:resource-deleted", "the queue is gone"))
+    with pytest.raises(LinkDetached):
+        sender.send(Message(body="one"))
+    connection.create_sender("orders").send(Message(body="two"))  # its link has the same name
+    assert peer.bodies[-1] == "two"
+
+
 def test_a_close_that_is_an_error_raises(peer: Primary, connection: BlockingConnection) -> None:
     receiver = connection.create_receiver("orders")
     on_its_thread(peer, peer.close, Condition("amqp:not-allowed", "go away"))

@@ -35,7 +35,7 @@ from haclient.reactor.endpoints.links import Receiver, Sender
 from haclient.reactor.endpoints.released import Released
 from haclient.reactor.ids import Marker
 from haclient.reactor.kept import Kept
-from haclient.reactor.proton_events import TYPES, Event, event_of, is_last, transport_with
+from haclient.reactor.proton_events import TYPES, Event, event_of, transport_with
 
 if TYPE_CHECKING:
     from haclient.engine.owner import CloseReason
@@ -52,6 +52,10 @@ _REPORTED_AT_THE_END = frozenset(
         lib.PN_TRANSPORT_CLOSED,
     }
 )
+_CLOSES = {
+    lib.PN_LINK_LOCAL_CLOSE: Endpoint.LOCAL_CLOSED,
+    lib.PN_LINK_REMOTE_CLOSE: Endpoint.REMOTE_CLOSED,
+}
 _PEER_ENDS = frozenset({lib.PN_LINK_REMOTE_CLOSE, lib.PN_LINK_REMOTE_DETACH, lib.PN_SESSION_REMOTE_CLOSE})
 # Conditions of passive members, and of members that shut down (docs/internals/discovery.md, rule 5).
 _LOSS_CONDITIONS = frozenset(
@@ -161,17 +165,20 @@ class Binding(Kept):
                 link._marker = Marker()
         return link
 
-    def check_handles(self, session: Session, name: str) -> None:
-        """Check that the peer allows another link in a session; beyond that proton would send nothing more.
+    def prepare_attach(self, session: Session, name: str) -> None:
+        """Write what precedes an Attach, and check that the peer allows another link in the session.
 
-        :raises proton.LinkException: when it allows none.
+        Otherwise proton would write the Attach before a Detach of the same name, and nothing more at all
+        after a link too many.
+
+        :raises proton.LinkException: when the peer allows no other link.
         """
         engine = self.engine
-        most = None if engine is None else engine.incoming.announced_handle_max
-        if engine is None or most is None or len(self._links) <= most:
+        if engine is None:
             return
-        lib.pn_transport_pending(engine.transport._impl)  # proton writes Attaches before Detaches
-        if self._open_links_in(session) > most:
+        lib.pn_transport_pending(engine.transport._impl)
+        most = engine.incoming.announced_handle_max
+        if most is not None and len(self._links) > most and self._open_links_in(session) > most:
             raise proton.LinkException(f"cannot attach {name!r}: {_too_many(most)}")
 
     def links_beyond(self, engine: Engine) -> str | None:
@@ -349,23 +356,23 @@ class Binding(Kept):
             if raw:
                 container.mark_pending()
             return
-        while engine.close_reason is None and container.error is None and (raw := peek(collector)):
-            pointer = delivery_of(raw)
-            if not pointer:
-                self._handle_event(engine, raw, pop, collector)
-                link = None  # it may be closed now, and another link may reuse its deliveries' memory
-                continue
-            pop(collector)
-            # Successive deliveries are usually of the same link, whose table answers without a C call.
-            delivery = None if link is None else link.deliveries.get(pointer)
-            if delivery is None:
-                link = self.link(lib.pn_delivery_link(pointer))
-                known = pointer in link.deliveries
-                if not known and isinstance(link, Receiver) and link.drops(pointer):
+        with self.released.here():
+            while engine.close_reason is None and container.error is None and (raw := peek(collector)):
+                pointer = delivery_of(raw)
+                if not pointer:
+                    self._handle_event(engine, raw, pop, collector)
+                    link = None  # it may be closed now, and another link may reuse its deliveries' memory
                     continue
-                delivery = link.delivery_of(pointer)
-            container.dispatch(DeliveryEvent(self, link, delivery))
-        self.released.free()
+                pop(collector)
+                # Successive deliveries are usually of the same link, whose table answers without a C call.
+                delivery = None if link is None else link.deliveries.get(pointer)
+                if delivery is None:
+                    link = self.link(lib.pn_delivery_link(pointer))
+                    known = pointer in link.deliveries
+                    if not known and isinstance(link, Receiver) and link.drops(pointer):
+                        continue
+                    delivery = link.delivery_of(pointer)
+                container.dispatch(DeliveryEvent(self, link, delivery))
         container.pending |= container.failed
         container.events_handled()
 
@@ -390,7 +397,8 @@ class Binding(Kept):
             pop(collector)
             return
         event = event_of(self, kind, raw)
-        gone = event is not None and is_last(kind, event.link)
+        link = None if event is None else event.link
+        ended = link is not None and kind in _CLOSES and link.has_ended(_CLOSES[kind])
         pop(collector)
         if kind in _REPORTED_AT_THE_END:
             engine.handle(Event(self.container, TYPES[kind], engine.transport))
@@ -405,8 +413,8 @@ class Binding(Kept):
                 self._on_peer_end(event)
             self.container.dispatch(event)
             self._follow(kind)
-            if gone and self.engine is engine:
-                self._free(event.link)
+            if ended and self.engine is engine:
+                self._free(link)
 
     def _on_attached(self, engine: Engine, link: Sender | Receiver) -> None:
         """Handle the peer's Attach: warn about its known limits, and send the credit that waited."""

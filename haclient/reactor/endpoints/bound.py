@@ -32,10 +32,10 @@ class Bound(Protocol):
     def link(self, impl: Any) -> Any:
         """Return the Python object of a link."""
 
-    def check_handles(self, session: Any, name: str) -> None:
-        """Check that the peer allows another link in a session.
+    def prepare_attach(self, session: Any, name: str) -> None:
+        """Write what precedes an Attach, and check that the peer allows another link in the session.
 
-        :raises proton.LinkException: when it allows none.
+        :raises proton.LinkException: when the peer allows no other link.
         """
 
     def wake(self) -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from haclient.reactor.loop import Reactor
 
 _ACTIVE = Endpoint.LOCAL_ACTIVE
+_CLOSED = Endpoint.LOCAL_CLOSED | Endpoint.REMOTE_CLOSED
 _SND_SETTLED: int = Link.SND_SETTLED
 
 
@@ -72,6 +73,9 @@ class _Link(RebindableEndpoint):
     is_sender = is_receiver = False
     losses = 0
     """Number of times that the peer or a disconnection ended the link; this ends its transactions too."""
+
+    _reported = 0
+    """The sides whose close was reported, as bits of ``state``."""
 
     if TYPE_CHECKING:
         state: int
@@ -140,7 +144,7 @@ class _Link(RebindableEndpoint):
 
         :raises proton.LinkException: when the peer allows no further link in this session.
         """
-        self._binding.check_handles(self.session, self.name)
+        self._binding.prepare_attach(self.session, self.name)
         super().open()  # type: ignore[misc]
         self._binding.wake()
 
@@ -154,6 +158,14 @@ class _Link(RebindableEndpoint):
         super().detach()  # type: ignore[misc]
         self._binding.wake()
 
+    def has_ended(self, side: int) -> bool:
+        """Note that the close of a side is reported; return whether that was the link's last event.
+
+        Both sides may have closed it before the first close is reported.
+        """
+        self._reported |= side
+        return bool(self._reported == _CLOSED and self.state & _CLOSED == _CLOSED)
+
     def drained(self) -> int:
         """Give back the credit that cannot be used; return its amount, for a receiver."""
         count: int = lib.pn_link_drained(self._impl)
@@ -163,7 +175,7 @@ class _Link(RebindableEndpoint):
 
     def _transfer(self, impl: Any) -> Any:
         """Become the link ``impl`` of another connection; return the former C object."""
-        former = self._impl
+        former, self._reported = self._impl, 0
         active = self.state & _ACTIVE
         lib.pn_terminus_copy(lib.pn_link_source(impl), lib.pn_link_source(former))
         lib.pn_terminus_copy(lib.pn_link_target(impl), lib.pn_link_target(former))
