@@ -29,7 +29,7 @@ from broker_stub.amqp.password_mechanisms import is_verified_by_ca, no_mechanism
 from broker_stub.election.roles import Role
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.seed import Credentials
-from haclient.engine import sasl
+from haclient.engine import codec, sasl
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -352,8 +352,7 @@ class AdminClient:
         if delivery is not None:
             link.settle(delivery)
         link.grant(1)
-        response = proton.Message()
-        response.decode(data)
+        response = codec.decode(data)
         answer = self._pending.get(response.correlation_id)
         if answer is not None and not answer.done():
             answer.set_result(response)

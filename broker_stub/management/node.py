@@ -42,6 +42,8 @@ from broker_stub.management.request import (
 )
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.store import StoreFailedError
+from haclient.engine import codec
+from haclient.engine.amqp_values.decode import UndecodableMessage
 from haclient.printable.log import get_logger
 
 logger = get_logger("broker_stub.management")
@@ -143,11 +145,10 @@ class ManagementLink:
 
     def request(self, data: bytes) -> None:
         """Answer one encoded request."""
-        message = proton.Message()
         try:
-            message.decode(data)
-        except (proton.ProtonException, ValueError, TypeError, RecursionError) as error:
-            logger.info("management request dropped: %s", type(error).__name__)
+            message = codec.decode(data)
+        except UndecodableMessage as error:
+            logger.info("management request dropped: %s", error)
             return
         self.node.start(message, admin=self.admin, by=self.by)
 

@@ -50,7 +50,8 @@ class Fields:
 def _decode(data: bytes) -> proton.Message:
     message = proton.Message()
     try:
-        message.decode(data[: body_start(data)])
+        if head := data[: body_start(data)]:  # some builds of proton assert that there is something to decode
+            message.decode(head)
     except _UNREADABLE:
         return proton.Message()
     return message if isinstance(message.properties, dict | None) else proton.Message()

@@ -104,7 +104,8 @@ _FIELDS = (
 def _by_proton(data: bytes) -> proton.Message:
     """Return header and properties as proton decodes them."""
     message = proton.Message()
-    message._check(lib.pn_message_decode(message._msg, ffi.from_buffer(data), len(data)))
+    if data:  # proton may have an assertion of it
+        message._check(lib.pn_message_decode(message._msg, ffi.from_buffer(data), len(data)))
     return message
 
 
