@@ -18,7 +18,7 @@ export PIP_USER := 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup release lint-workflows demo test test-slow test-slow-short test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream storm grid grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
+.PHONY: help setup release lint-workflows demo test test-slow test-slow-short test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream storm grid grid-short grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -106,6 +106,9 @@ storm: setup  ## a real reconnect storm: a local pair, its primary killed; STORM
 grid: setup  ## storms in virtual time, all presets beside our default, judged and checked; keeps results in build/; minutes
 	@$(PYTHON) -m benchmarks.grid judge short --check --cache build/grid.jsonl --json build/grid.json \
 	    --plot build/grid.png $(GRID_ARGS)
+
+grid-short:  ## one of its three kinds of storms, another one each day
+	@$(MAKE) --no-print-directory grid GRID_ARGS="--sweep 'kind=$(subst -, ,$(word $(shell expr $(DAY) % 3 + 1),reset silent dead-host))'"
 
 grid-large: setup  ## the same with outages of 30 and 300 s for up to 2,000 clients, and with 20,000 clients; an hour
 	@$(PYTHON) -m benchmarks.grid judge whole --cache build/grid.jsonl --json build/grid-whole.json \
