@@ -29,7 +29,7 @@ from broker_stub.amqp.password_mechanisms import is_verified_by_ca, no_mechanism
 from broker_stub.election.roles import Role
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.seed import Credentials
-from haclient.engine import codec, sasl
+from haclient.engine import codec
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -376,8 +376,9 @@ class AdminClient:
         """Fail all calls: the connection has ended."""
         if reason.condition is not None and reason.condition.name == UNAUTHORIZED_ACCESS:
             text = str(reason)
-            if engine.incoming.greeting is not None and sasl.mechanism(engine.transport) in {None, "none"}:
-                text = no_mechanism_text(engine.incoming.greeting.mechanisms)
+            sasl = engine.incoming.client_sasl
+            if sasl is not None and sasl.mechanism is None:
+                text = no_mechanism_text(sasl.offered)
             self._fail(MemberRefusedError(f"{self.address}: {text}"))
         else:
             self._fail(MemberUnreachableError(f"{self.address}: {reason}"))

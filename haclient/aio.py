@@ -68,7 +68,7 @@ def connect(
         client calls it before each attempt.  During the first connect ``connect`` raises its exception,
         unless that is an ``OSError``; otherwise the client calls it again.
     :param timeout: seconds; the URL's ``startup_deadline`` by default, ``math.inf`` for no limit.
-    :param ssl_context: replaces the ``tls_*`` options; not for SASL EXTERNAL.
+    :param ssl_context: replaces the ``tls_*`` options.
     :param desired_capabilities: capabilities to ask of the peer in Open.
     :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
     :param telemetry: a directory, or settings; empty for off.

@@ -1,4 +1,4 @@
-"""The users of a cluster in a Cyrus sasldb directory, as ``haclient.engine.sasl`` writes it.
+"""The users of a cluster in a Cyrus sasldb directory, as ``haclient.engine.sasl.cyrus`` writes it.
 
 Rule: only names that Cyrus keeps unchanged are allowed. Cyrus takes the part after ``@`` as a realm, and
 strips white space around a name: ``cluster-admin@mail.example`` and ``cluster-admin `` would be the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from haclient.engine import sasl
+from haclient.engine.sasl import cyrus
 
 DEFAULT_ADMIN = "cluster-admin"
 # SCRAM first: a client takes the first mechanism that it knows.
@@ -40,10 +40,12 @@ def write_users(directory: Path, passwords: dict[str, str]) -> None:
     """Write a user database for a member.
 
     :raises ValueError: if Cyrus would change a name.
-    :raises haclient.engine.sasl.SaslUnavailableError: if Cyrus SASL is missing.
+    :raises haclient.engine.sasl.cyrus.SaslUnavailableError: if Cyrus SASL is missing.
     """
     for name in passwords:
         if why := name_error(name):
             raise ValueError(why)
     for realm in password_realms():
-        sasl.write_user_database(directory, realm, passwords, (*PASSWORD_MECHANISMS, "EXTERNAL", "ANONYMOUS"))
+        cyrus.write_user_database(
+            directory, realm, passwords, (*PASSWORD_MECHANISMS, "EXTERNAL", "ANONYMOUS")
+        )

@@ -20,7 +20,6 @@ from haclient.cluster_url.options import Options
 SCRAM = "SCRAM-SHA-256"
 # For errors about a peer that offers none of the allowed mechanisms.
 REQUIREMENT = f"a password is sent by {SCRAM} only, or by PLAIN inside TLS that --tls-ca verifies"
-_PLUGIN = f"Cyrus SASL has no plugin for {SCRAM} here: install libsasl2-modules (RPM: cyrus-sasl-scram)"
 
 
 class PasswordOptions(TypedDict):
@@ -58,6 +57,4 @@ def no_mechanism_text(offered: tuple[str, ...]) -> str:
 
     :param offered: mechanisms that the peer offers; empty if unknown.
     """
-    if SCRAM in offered:
-        return _PLUGIN
     return f"the peer offers {' '.join(offered) or 'no SASL mechanism'}: {REQUIREMENT}"

@@ -22,7 +22,7 @@ from haclient.core.attempt import Attempt, AttemptCallbacks
 from haclient.core.cluster import PendingSearch
 from haclient.core.connection import Shared
 from haclient.discovery.evidence import Claimed, Failure, FailureReason, Pushed
-from haclient.engine import peer_fields, sasl
+from haclient.engine import peer_fields
 
 SOLE_CONNECTION = "sole-connection-for-container"
 """A capability that a broker offers in its Open, and that a client may request (``identity``)."""
@@ -120,7 +120,7 @@ class _Probe:
         assert engine is not None
         self.opened = True
         self._open = self._loop.time() - self._began
-        self._tls, self._mechanism = engine.tls_version, sasl.mechanism(engine.transport)
+        self._tls, self._mechanism = engine.tls_version, engine.incoming.mechanism
         self.announced = dict(engine.peer_properties)
         self._container = peer_fields.container_id(engine.connection)
         self._sole_connection = SOLE_CONNECTION in peer_fields.offered_capabilities(engine.connection)
@@ -160,7 +160,7 @@ class _Probe:
             return "it sent Open, but no answer to the Begin"
         if engine is None or engine.close_reason is not None:
             return "TCP connects, but the TLS handshake is not answered"
-        if sasl.mechanism(engine.transport) is None:
+        if engine.incoming.mechanism is None:
             return "TCP connects, but the AMQP header is not answered"
         return "SASL has begun, but no Open came"
 

@@ -23,12 +23,11 @@ from dataclasses import dataclass, replace
 
 import proton
 
-from haclient.cluster_url.authority import is_address
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
 from haclient.core.container_id import OPEN_CONNECTIONS
 from haclient.discovery.evidence import Failure, FailureReason
-from haclient.engine import peer_fields, sasl
+from haclient.engine import peer_fields
 from haclient.engine.heartbeat import refuse_idle_timeout
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason, EngineOwner
@@ -276,7 +275,7 @@ class Attempt:
         assert params is not None
         if self.session is not None:  # the usable session is lost before its adoption
             return failures.from_close(condition, self.endpoint)
-        mechanism = sasl.mechanism(engine.transport)
+        mechanism = engine.incoming.mechanism
         failure = failures.from_early_close(condition, self.endpoint, mechanism=mechanism, fresh=params.fresh)
         if failure.kind is FailureReason.AUTHENTICATION_TEMPORARY:
             params.on_refused(mechanism)
@@ -296,31 +295,27 @@ class Attempt:
         vhost = None if asked == self.endpoint.tls_name else asked
         if reason.error is not None:
             failure = failures.from_socket_error(reason.error)
-            self._fail(failures.without_open(failure, engine.transport, vhost))
+            self._fail(failures.without_open(failure, engine.incoming.client_sasl, vhost))
             return
         self._note_mechanism(engine)
         failure = failures.from_engine_error(
             reason.condition,
-            engine.transport,
+            engine.incoming.client_sasl,
             params.settings,
             greeting,
             tls=self.endpoint.tls,
             fresh=params.fresh,
         )
-        if failure.kind is FailureReason.TLS_VERIFICATION and is_address(params.settings.tls_name or ""):
-            # This is proton's TLS (see engine.tls); asyncio's TLS fails during the connect.
-            advice = "with EXTERNAL only names are verified, no addresses: set tls_server_name"
-            failure = replace(failure, detail=f"{failure.detail}; {advice}")
         if params.plain_barred and failure.condition == failures.UNAUTHORIZED and failure.mechanism is None:
             advice = "PLAIN without TLS is not used after a member of this cluster has offered SCRAM"
             failure = replace(failure, detail=f"{failure.detail}; {advice}")
-        if params.fresh and failures.credentials_refused(engine.transport):
+        if params.fresh and failures.credentials_refused(engine.incoming.client_sasl):
             params.on_refused(failure.mechanism)
-        self._fail(failures.without_open(failure, engine.transport, vhost))
+        self._fail(failures.without_open(failure, engine.incoming.client_sasl, vhost))
 
     def _note_mechanism(self, engine: Engine) -> None:
         assert self.params is not None
-        self.params.on_mechanism(sasl.mechanism(engine.transport))
+        self.params.on_mechanism(engine.incoming.mechanism)
 
     def _fail(self, failure: Failure) -> None:
         if self._done:

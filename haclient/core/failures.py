@@ -19,10 +19,11 @@ from proton import SASL
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.owner import CloseReason
-from haclient.engine.sasl import WITHOUT_CYRUS, usable_mechanisms
+from haclient.engine.sasl import mechanisms
+from haclient.engine.sasl.mechanisms import UNPROVEN, WRONG_ITERATIONS
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
-from haclient.engine.wire.server_proof import UNPROVEN, WRONG_ITERATIONS
+from haclient.engine.wire.incoming import Negotiation
 from haclient.error_catalog.base import brief, quoted
 from haclient.events import LossKind
 
@@ -172,7 +173,7 @@ def from_silence(*, tls: bool) -> Failure:
 
 def from_engine_error(
     condition: proton.Condition | None,
-    transport: proton.Transport,
+    sasl: Negotiation | None,
     settings: Settings,
     greeting: Greeting | None,
     *,
@@ -181,13 +182,14 @@ def from_engine_error(
 ) -> Failure:
     """Classify a connection that proton found broken: SASL, TLS, framing, idle time-out.
 
+    :param sasl: ``None`` without SASL.
     :param greeting: the bytes that the peer has sent; ``None`` after its Open.
     :param fresh: a callable supplied the credentials, and may supply others next time.
     """
     name = condition.name if condition else None
     text = (condition.description or "") if condition else ""
     if name == UNAUTHORIZED:
-        return _sasl_failure(transport, text, settings, greeting or Greeting(), fresh=fresh)
+        return _sasl_failure(sasl, text, settings, fresh=fresh)
     if _TLS_FAILURE in text and _NO_TLS_TEXT in text:
         return _plain_port(_NO_TLS_TEXT)
     if _TLS_FAILURE in text:
@@ -203,31 +205,34 @@ def from_engine_error(
         return Failure(kind=FailureReason.NOT_AMQP, detail=text, condition=name)
     if not text and greeting is not None and not greeting.data:
         return from_silence(tls=tls)
-    stage = "after its Open" if greeting is None else _sasl_stage(transport)
+    stage = "after its Open" if greeting is None else _sasl_stage(sasl)
     return Failure(kind=FailureReason.ENDED, detail=text or f"the peer closed the socket {stage}")
 
 
-def without_open(failure: Failure, transport: proton.Transport, hostname: str | None) -> Failure:
+def without_open(failure: Failure, sasl: Negotiation | None, hostname: str | None) -> Failure:
     """Add the likely cause if a peer ends the connection after SASL, without an Open.
 
     RabbitMQ 4 does so after three seconds if the virtual host does not exist or is forbidden to the user.
 
     :param hostname: the hostname in the client's Open, if it differs from the peer's.
     """
-    if hostname is None or failure.kind is not FailureReason.ENDED or SASL(transport).outcome != SASL.OK:
+    if hostname is None or failure.kind is not FailureReason.ENDED or not _let_in(sasl):
         return failure
     asked = f"it let the user in and did not answer the Open: has it the virtual host {quoted(hostname)}, "
     return replace(failure, detail=f"{failure.detail}; {asked}and may this user use it?")
 
 
-def credentials_refused(transport: proton.Transport) -> bool:
+def credentials_refused(sasl: Negotiation | None) -> bool:
     """Return whether the peer refused the credentials for good in SASL."""
-    layer = SASL(transport)
-    return bool(layer.mech) and layer.outcome in (SASL.AUTH, SASL.PERM)
+    return sasl is not None and sasl.mechanism is not None and sasl.outcome in (SASL.AUTH, SASL.PERM)
 
 
-def _sasl_stage(transport: proton.Transport) -> str:
-    return "after SASL" if SASL(transport).outcome == SASL.OK else "before SASL was done"
+def _let_in(sasl: Negotiation | None) -> bool:
+    return sasl is not None and sasl.outcome == SASL.OK
+
+
+def _sasl_stage(sasl: Negotiation | None) -> str:
+    return "after SASL" if _let_in(sasl) else "before SASL was done"
 
 
 def _plain_port(text: str) -> Failure:
@@ -236,20 +241,15 @@ def _plain_port(text: str) -> Failure:
     )
 
 
-def _sasl_failure(
-    transport: proton.Transport, text: str, settings: Settings, greeting: Greeting, *, fresh: bool
-) -> Failure:
-    layer = SASL(transport)
-    mechanism = layer.mech or None
-    temporary = layer.outcome in (SASL.TEMP, SASL.SYS)
+def _sasl_failure(sasl: Negotiation | None, text: str, settings: Settings, *, fresh: bool) -> Failure:
+    mechanism = None if sasl is None else sasl.mechanism
+    temporary = sasl is not None and sasl.outcome in (SASL.TEMP, SASL.SYS)
     kind = FailureReason.AUTHENTICATION_TEMPORARY if temporary or fresh else FailureReason.AUTHENTICATION
-    if mechanism in (None, "none"):
-        detail = _no_mechanism(settings, greeting.mechanisms)
-        if not SASL.extended():
-            detail += f" ({WITHOUT_CYRUS})"
+    if mechanism is None:
+        detail = _no_mechanism(settings, () if sasl is None else sasl.offered)
         return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="no-common-mechanism")
-    if text == UNPROVEN:
-        detail = f"{UNPROVEN}: {mechanism} asks that of it"
+    if text.startswith(UNPROVEN):
+        detail = f"{text}: {mechanism} asks that of it"
         return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="unproven-server")
     if text.startswith(WRONG_ITERATIONS):
         detail = f"{mechanism}: {text}"
@@ -260,14 +260,10 @@ def _sasl_failure(
 
 def _no_mechanism(settings: Settings, offered: tuple[str, ...]) -> str:
     """Explain why no mechanism was chosen: the peer's offer, this client's mechanisms, and the remedy."""
-    usable = usable_mechanisms(settings)
+    usable = mechanisms.usable(settings)
     if not offered:
         return f"{_NO_MECHANISM} with the peer; this client may use {_listed(usable)}"
     detail = f"{_NO_MECHANISM}: the peer offers {_listed(offered)}, and this client may use {_listed(usable)}"
-    common = set(offered).intersection(usable)
-    if common:
-        packages = "libsasl2-modules; RPM: cyrus-sasl-scram and cyrus-sasl-plain"
-        return f"{detail}; a plugin of Cyrus SASL for it is not installed (package {packages})"
     advice = _advice(settings, offered)
     return f"{detail}; {advice}" if advice else detail
 

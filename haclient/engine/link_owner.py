@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import proton
 
+from haclient.engine.sasl.reporting import ReportingTransport
 from haclient.engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class LinkEngine(Protocol):
     """
 
     settings: Settings
-    transport: proton.Transport
+    transport: ReportingTransport
 
     def wake(self) -> None:
         """Send pending output at the end of this turn of the loop."""

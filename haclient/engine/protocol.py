@@ -74,7 +74,9 @@ class Engine(asyncio.Protocol):
         self._collector = self._objects.collector
         self.transport.tracer = ProtonLog(self.gave_up)
         self._pt, self._pc = self.transport._impl, self._collector._impl
-        self.incoming, self._outgoing = IncomingBytes(settings, self.transport), OutgoingBytes(self._pt)
+        self.incoming = IncomingBytes(settings, self.transport)
+        self._outgoing = OutgoingBytes(self._pt, self.incoming)
+        self.transport.negotiation = self.incoming.negotiation
         self._heartbeat = Heartbeat(self._pt, settings.heartbeat)
 
     # -- life ---------------------------------------------------------------------------------
@@ -99,6 +101,7 @@ class Engine(asyncio.Protocol):
         if self.settings.tls_context is not None:
             self._socket = TlsSocket(self._socket, self.settings.tls_context)
         self._socket.set_write_buffer_limits(high=WRITE_HIGH_WATER)
+        self.incoming.begin(self._socket)
         self._heartbeat.last_read = self._loop.time()
         self.wake()
 
@@ -231,7 +234,7 @@ class Engine(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """asyncio: the peer sent bytes."""
         self._heartbeat.last_read = self._loop.time()
-        data, wrong = self.incoming.read(self._socket, data, self._push)
+        data, wrong = self.incoming.read(self._socket, data)
         if wrong is not None:
             self.abort(wrong)
             return
@@ -442,16 +445,13 @@ class Engine(asyncio.Protocol):
             self._pending_reason = self._pending_reason or CloseReason(ended)
             self.close(ended)
 
-    def _on_link_open(self, event: proton.Event) -> None:
-        assert event.link is not None
+    def _on_link_open(self, event: Any) -> None:
         self.links.opened(self, event.link)
 
-    def _on_link_close(self, event: proton.Event) -> None:
-        assert event.link is not None
+    def _on_link_close(self, event: Any) -> None:
         self.links.closed(self, event.link)
 
-    def _on_link_flow(self, event: proton.Event) -> None:
-        assert event.link is not None
+    def _on_link_flow(self, event: Any) -> None:
         self.links.credit_given(event.link)
 
     def _on_transport_error(self, _event: proton.Event) -> None:

@@ -15,8 +15,9 @@ import proton
 from cproton_ffi import ffi, lib
 from proton import symbol
 
-from haclient.engine import sasl
 from haclient.engine.heartbeat import idle_timeout
+from haclient.engine.sasl import cyrus
+from haclient.engine.sasl.reporting import ReportingTransport
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 
@@ -39,7 +40,7 @@ class ProtonObjects:
     def __init__(self, settings: Settings) -> None:
         server = settings.sasl_server is not None
         self.connection = proton.Connection()
-        self.transport = proton.Transport(proton.Transport.SERVER if server else proton.Transport.CLIENT)
+        self.transport = ReportingTransport(proton.Transport.SERVER if server else proton.Transport.CLIENT)
         self.collector = proton.Collector()
         self.connection.collect(self.collector)
         self.connection.container = settings.container_id
@@ -53,8 +54,8 @@ class ProtonObjects:
             tls = proton.SSL(self.transport, settings.tls_domain)
             if settings.tls_name:
                 tls.peer_hostname = settings.tls_name
-        if not settings.answers_sasl:
-            sasl.configure(self.transport, self.connection, settings)
+        if settings.has_protons_sasl:
+            cyrus.configure(self.transport, self.connection, settings)
         self.transport.bind(self.connection)
 
     def open(

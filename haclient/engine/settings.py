@@ -24,6 +24,8 @@ PARK = "haclient:park"
 MAX_PARKED_LINKS = 100
 # Open property: the number of the connection within its container; a busy primary reserves a time for each.
 CONNECTION_NUMBER = "haclient:connection"
+# The one mechanism of a client that is Cyrus SASL's.
+KERBEROS = "GSSAPI"
 # Open property: the client id if it differs from the container id; members report the client under it.
 CLIENT_ID = "haclient:client-id"
 
@@ -65,11 +67,11 @@ class Settings:
         send.  0 turns heartbeats off.
     :param channel_max: the highest channel that the peer may use: one less than its most sessions at a time.
         ``None`` is the highest that proton allows.
-    :param user: SASL user (client side); ``None`` means ANONYMOUS, or EXTERNAL if ``mechanisms`` names it.
+    :param user: SASL user (client side); ``None`` means ANONYMOUS, if ``mechanisms`` names no other.
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
     :param sasl: whether there is a SASL layer (client side).
     :param plaintext: whether PLAIN may be used without encryption.
-    :param tls_domain: proton's TLS, of a client that uses EXTERNAL (see ``tls``).
+    :param tls_domain: proton's TLS, of a drop-in client (see ``tls``).
     :param tls_context: TLS of the server side; a client's is asyncio's.
     :param sasl_server: the server side of SASL; ``None`` for a client.
     """
@@ -98,6 +100,13 @@ class Settings:
         # process.
         if self.sasl_server is not None and self.tls_domain is not None:
             raise ValueError("a server has tls_context: proton's own TLS is for clients")
+
+    @property
+    def has_protons_sasl(self) -> bool:
+        """Return whether proton does SASL: behind its own TLS, by Kerberos, or as some servers."""
+        if self.sasl_server is None:
+            return self.sasl and (self.tls_domain is not None or KERBEROS in self.mechanisms)
+        return not self.answers_sasl
 
     @property
     def answers_sasl(self) -> bool:

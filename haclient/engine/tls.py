@@ -4,9 +4,8 @@ The client uses asyncio's TLS.  It checks IP addresses in certificates as well a
 messages, and accepts the application's own ``ssl.SSLContext``.  A server uses the same OpenSSL inside the
 engine (``wire.server_tls``).
 
-A client whose only allowed mechanism is EXTERNAL uses proton's own TLS, because proton sees no other
-certificate.  proton compares the host with a certificate's DNS names only: such a client cannot verify an
-IP address.
+A drop-in client with an ``SSLDomain`` uses proton's own TLS.  proton compares the host with a certificate's
+DNS names only: such a client cannot verify an IP address.
 
 Sources: RFC 6125 (which name is checked), AMQP 1.0 part 5, section 5.2.
 """
@@ -15,8 +14,6 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
-
-from proton import SSLDomain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,22 +57,6 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def external_domain(files: TlsFiles) -> SSLDomain:
-    """Return proton's TLS for a client that authenticates with its certificate (SASL EXTERNAL).
-
-    Check the files with ``client_context`` first: its errors name the file and the reason.
-
-    :raises proton.SSLException: when a file cannot be read or is not PEM; the text does not name the file.
-    """
-    domain = SSLDomain(SSLDomain.MODE_CLIENT)
-    if files.ca is not None:
-        domain.set_trusted_ca_db(files.ca)
-    if files.certificate is not None:
-        domain.set_credentials(files.certificate, files.key or files.certificate, None)
-    domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME if files.verify else SSLDomain.ANONYMOUS_PEER)
-    return domain
 
 
 def empty_server_context() -> ssl.SSLContext:

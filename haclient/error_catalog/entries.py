@@ -41,10 +41,11 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Correct it; docs/configuration.md lists the keys.",
         ),
         "sasl-unavailable": Entry(
-            "This build of python-qpid-proton lacks the SASL mechanism that the application requests.",
-            "Install pkg-config, libssl-dev, libsasl2-dev and libsasl2-modules (RPM: pkgconf-pkg-config, "
-            "openssl-devel, cyrus-sasl-devel, cyrus-sasl-scram), and reinstall python-qpid-proton from "
-            "source. Or name PLAIN in the option `sasl_mechanisms`, with TLS.",
+            "The client has none of the SASL mechanisms in `sasl_mechanisms`; the text lists the known ones. "
+            "Or a member is to have users, and this build of python-qpid-proton lacks Cyrus SASL.",
+            "Name a mechanism of the list. Install pkg-config, libssl-dev, libsasl2-dev, libsasl2-modules and "
+            "sasl2-bin for users of a member (RPM: pkgconf-pkg-config, openssl-devel, cyrus-sasl-devel, "
+            "cyrus-sasl-scram, cyrus-sasl), and reinstall python-qpid-proton from source.",
         ),
         "wrong-thread": Entry(
             "A blocking call would wait for itself, or was made after a fork. `configure` and the callbacks "
@@ -213,10 +214,9 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "no-common-mechanism": Entry(
             "No SASL mechanism is both offered by the peer and allowed to this client. The text lists both. "
-            "Without a user the client may use ANONYMOUS only. PLAIN without TLS needs `sasl_plaintext`. "
-            "SCRAM needs Cyrus SASL with the package libsasl2-modules.",
+            "Without a user the client may use ANONYMOUS only. PLAIN without TLS needs `sasl_plaintext`.",
             "If there is no user, write a user and a password. Else allow one of the peer's mechanisms by "
-            "`sasl_mechanisms` or `sasl_plaintext`, or install libsasl2-modules.",
+            "`sasl_mechanisms` or `sasl_plaintext`.",
         ),
         "unproven-server": Entry(
             "The peer let the client in without the proof that SCRAM asks for: that it knows the password. "

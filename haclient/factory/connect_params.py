@@ -18,8 +18,6 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from proton import SSLDomain
-
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.options import Options
@@ -176,12 +174,8 @@ class EndpointParams:
         self._in_use = in_use
         self._context = context
         self._is_own_context = context is not None
-        if context is not None and self._is_external():
-            msg = "option 'sasl_mechanisms': EXTERNAL takes tls_ca, tls_cert and tls_key, not an ssl_context"
-            raise ClusterURLError(msg, "sasl_mechanisms")
         if context is None and (options.tls_ca or options.tls_cert):
             self._context = self._load()  # load now, so that the caller gets the error of a wrong path
-        self._domain: SSLDomain | None = None
         self._refused: dict[Endpoint, tuple[Credentials, str | None]] = {}
         self._scram_sites: set[bool | None] = set()
 
@@ -229,7 +223,6 @@ class EndpointParams:
             plaintext=endpoint.tls or (options.sasl_plaintext and not self._is_scram_known(endpoint)),
             desired_capabilities=self._desired_capabilities,
             properties={"product": "haclient", "version": package_version()},
-            tls_domain=self._external(endpoint),
             tls_name=options.tls_server_name or endpoint.tls_name,
         )
 
@@ -248,11 +241,8 @@ class EndpointParams:
             ca=options.tls_ca, certificate=options.tls_cert, key=options.tls_key, verify=options.tls_verify
         )
 
-    def _is_external(self) -> bool:
-        return self._options.sasl_mechanisms == ("EXTERNAL",)
-
     def _tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
-        if not endpoint.tls or self._is_external():
+        if not endpoint.tls:
             return None
         if self._context is None:
             self._context = self._load()
@@ -267,8 +257,6 @@ class EndpointParams:
         name = endpoint.tls_name
         if self._options.tls_server_name is None and not self._source.is_trusted(endpoint, name):
             return False
-        if not endpoint.tls or self._is_external():
-            return endpoint.tls and self._options.tls_verify
         context = self._tls(endpoint)
         return context is not None and context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
 
@@ -278,10 +266,3 @@ class EndpointParams:
         except tls.TlsFileError as error:
             option = {"ca": "tls_ca", "certificate": "tls_cert"}[error.field]
             raise ClusterURLError(f"option {option!r}: {error}", option) from error
-
-    def _external(self, endpoint: Endpoint) -> SSLDomain | None:
-        if not endpoint.tls or not self._is_external():
-            return None
-        if self._domain is None:
-            self._domain = tls.external_domain(self._files())
-        return self._domain

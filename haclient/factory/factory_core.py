@@ -32,7 +32,7 @@ from haclient.core.connection import ConnectionCore, Shared
 from haclient.core.waiting import in_parallel
 from haclient.discovery.polling.setup_answers import SetupAnswers
 from haclient.discovery.topology import Topology
-from haclient.engine.sasl import check_available
+from haclient.engine.sasl.cyrus import check_available
 from haclient.error_catalog.arguments import check_timeout, check_type
 from haclient.errors import ConnectionClosed, WrongThread
 from haclient.events.event_log import AsyncEvents, BlockingEvents, CallbackSubscription
@@ -104,7 +104,7 @@ class FactoryCore:
     :param user: overrides the credentials in the URL, together with ``password``.
     :param credentials: overrides them as well: a pair, or a callable that returns one and is asked before
         each attempt (on a thread, unless it is a coroutine function).
-    :param ssl_context: overrides the ``tls_*`` options; not for SASL EXTERNAL, see ``engine.tls``.
+    :param ssl_context: overrides the ``tls_*`` options.
     :param desired_capabilities: capabilities to ask of the peer in Open (AMQP 1.0 part 2, section 2.7.1).
     :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
     :param telemetry: overrides the option of that name: a directory, or settings; empty for off.

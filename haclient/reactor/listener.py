@@ -1,15 +1,12 @@
 """``Container.listen``: accepts peers that connect to this container.
 
-An accepted connection is plain: it ends with its socket.  Its TLS is Python's (``ssl_domain``).  If each
-client needs a certificate, the engine answers SASL, EXTERNAL included, so proton does not know the user:
-``AcceptedTransport`` reports it.
+An accepted connection is plain: it ends with its socket.  Its TLS is Python's (``ssl_domain``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import proton
@@ -19,7 +16,6 @@ from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import SaslServer, Settings
-from haclient.engine.wire.server_sasl import Login, ServerSasl
 from haclient.printable.log import get_logger
 from haclient.reactor.endpoints.binding import Binding
 from haclient.reactor.kept import Kept
@@ -125,50 +121,11 @@ class Acceptor(proton.Handler, Kept):
         return engine
 
 
-class AcceptedTransport(proton.Transport):
-    """proton's transport of an accepted connection, with the user if the engine answers SASL."""
-
-    negotiation: ServerSasl | None = None
-    has_tls = False
-
-    @property
-    def _login(self) -> Login | None:
-        return None if self.negotiation is None else self.negotiation.login
-
-    @property
-    def user(self) -> str | None:
-        """Return the name of the client; ``None`` before it has authenticated."""
-        found: str | None = super().user if self._login is None else self._login.user
-        return found
-
-    @property
-    def authenticated(self) -> bool:
-        """Return whether the client has authenticated."""
-        return self._login is not None or bool(super().authenticated)
-
-    @property
-    def encrypted(self) -> bool:
-        """Return whether the connection has TLS."""
-        return self.has_tls or bool(super().encrypted)
-
-    def sasl(self) -> Any:
-        """Return the outcome of SASL: ``user``, ``mech``, ``outcome`` and ``authorization``."""
-        if self.negotiation is None:
-            return super().sasl()
-        login = self.negotiation.login
-        user, mechanism, outcome = (
-            (None, None, None) if login is None else (login.user, login.mechanism, proton.SASL.OK)
-        )
-        return SimpleNamespace(user=user, authorization=user, mech=mechanism, outcome=outcome)
-
-
 class _ServerEngine(Engine):
     """An engine that sets the peer's address on its connection."""
 
     def __init__(self, owner: Accepted, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(owner, settings, loop)
-        self.transport = AcceptedTransport(impl=self.transport._impl)
-        self.transport.negotiation = self.incoming.sasl
         self.transport.has_tls = settings.tls_context is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

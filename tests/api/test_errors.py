@@ -105,6 +105,8 @@ PUBLIC = {
 }
 # Each of these is caught inside the package.
 INTERNAL = {
+    "RefusedChallenge",
+    "_FramingError",
     "AttachTooLarge",
     "GaveUpError",
     "IllegalMove",

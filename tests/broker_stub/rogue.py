@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -74,7 +75,7 @@ class Rogue:
         writer.write(_SASL_HEADER + _sasl(0x40, _symbols(self.mechanisms)))
         started = await frame()
         if b"SCRAM-" in started:
-            nonce = started[started.index(b",r=") + 3 :]
+            [nonce] = re.findall(rb",r=([!-+\--~]+)", started)  # the host's name may follow
             salt = base64.b64encode(b"salt of a liar")
             challenge = b"r=%sliar,s=%s,i=4096" % (nonce, salt)
             writer.write(_sasl(0x42, _binary(challenge)))

@@ -8,7 +8,7 @@ from typing import Any
 import proton
 import pytest
 
-from haclient.engine.sasl import write_user_database
+from haclient.engine.sasl.cyrus import write_user_database
 from tests.cli.test_members_remarks import asked
 from tests.peers import primary
 from tests.peers.process import primary_process

@@ -12,7 +12,7 @@ import pytest
 from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import FailureReason
-from haclient.engine.sasl import write_user_database
+from haclient.engine.sasl.cyrus import write_user_database
 from haclient.errors import AuthenticationFailed
 from haclient.events import AttemptFailed, AttemptStarted, Connected, GaveUp
 from haclient.testing.proxy import Proxy, proxy

@@ -14,7 +14,7 @@ import pytest
 from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import FailureReason
-from haclient.engine.sasl import write_user_database
+from haclient.engine.sasl.cyrus import write_user_database
 from haclient.errors import DeadlineExceeded
 from haclient.events import AttemptFailed, GenerationsForgotten, Reconnected
 from haclient.testing.peers.listening import Peer

@@ -11,6 +11,7 @@ from typing import Any
 import proton
 import pytest
 from proton import SSLDomain, Url
+from proton import reactor as proton_reactor
 from proton.handlers import MessagingHandler
 
 from haclient.cluster_url.endpoint import Endpoint
@@ -134,6 +135,28 @@ def test_a_user_may_be_named_in_three_places(locked: Member, where: str, reconne
         container.user, container.password = "ann", "secret"
     container.run()
     assert visitor.opened
+
+
+class Reporter(Visitor):
+    """Keeps what its transport says of the log-in."""
+
+    def on_connection_opened(self, event: Any) -> None:
+        transport = event.transport
+        layer = transport.sasl()
+        self.said = (transport.user, transport.authenticated, layer.user, layer.outcome, layer.mech)
+        super().on_connection_opened(event)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_the_transport_says_of_the_log_in_what_protons_says(locked: Member, mechanism: str) -> None:
+    said = []
+    for kind in (proton_reactor.Container, Container):
+        reporter = Reporter(
+            locked.url, user="ann", password="secret", allowed_mechs=mechanism, reconnect=False
+        )
+        kind(reporter).run()
+        said.append(reporter.said)
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize("reconnect", [None, False])

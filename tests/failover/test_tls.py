@@ -356,13 +356,9 @@ async def test_a_member_with_another_name_is_refused_before_the_client_authentic
     await refused(secure(member, authority, "localhost", with_certificate(authority)))
 
 
-async def test_an_address_cannot_be_verified_with_external_and_the_error_says_what_to_do(
-    exacting: Member, authority: Authority
-) -> None:
+async def test_an_address_is_verified_with_external_too(exacting: Member, authority: Authority) -> None:
     url = secure(exacting, authority, "127.0.0.1", with_certificate(authority))
-    error, _ = await refused(url)
-    assert "set tls_server_name" in str(error)
-    async with aio.connect(f"{url}&tls_server_name=localhost") as connection:
+    async with aio.connect(url) as connection:
         assert connection.endpoint == exacting.endpoint
 
 
@@ -378,9 +374,11 @@ async def test_a_client_certificate_and_a_password_go_together(
         assert connection.endpoint == exacting.endpoint
 
 
-def test_external_with_a_context_of_the_application_is_refused_at_once(authority: Authority) -> None:
-    with pytest.raises(ClusterURLError, match="not an ssl_context") as raised:
-        aio.ConnectionFactory(
-            "amqps://127.0.0.1?sasl_mechanisms=EXTERNAL", ssl_context=authority.client_context()
-        )
-    assert raised.value.option == "sasl_mechanisms"
+async def test_external_takes_the_certificate_of_the_applications_context(
+    exacting: Member, authority: Authority
+) -> None:
+    mine, context = authority.issue("app"), authority.client_context()
+    context.load_cert_chain(mine.chain, mine.key)
+    url = f"amqps://{exacting.address}?sasl_mechanisms=EXTERNAL"
+    async with aio.connect(url, ssl_context=context) as connection:
+        assert connection.endpoint == exacting.endpoint

@@ -87,12 +87,13 @@ class TestForks:
         source = Numbers(settings)
         over = threading.Event()
 
+        put: list[int] = []
+
         def feed() -> None:
-            number = 0
             while not over.is_set():
-                source.put(number)
-                number += 1
-                if number % 64 == 0:
+                source.put(len(put))
+                put.append(len(put))
+                if len(put) % 64 == 0:
                     time.sleep(0.001)
 
         feeder = threading.Thread(target=feed)
@@ -112,7 +113,8 @@ class TestForks:
         found = numbers(tmp_path)
         assert Counter(each for each in found if each >= 1_000_000) == {1_000_000 + n: 30 for n in range(10)}
         mine = [each for each in found if each < 1_000_000]
-        assert sorted(mine) == list(range(len(mine)))
+        assert len(set(mine)) == len(mine)
+        assert len(put) - len(mine) == source.dropped  # on a slow machine the queue may be full for a moment
 
 
 class TestRotation:

@@ -1,14 +1,14 @@
-"""Identifies a peer by its first bytes: another protocol, or the SASL mechanisms that it offers.
+"""Identifies a peer that does not speak AMQP 1.0 by its first bytes.
 
 Rules
 -----
 * At most ``MOST_BYTES`` are kept, and none after the peer's Open.
 * The client sends only headers before the first bytes arrive.  So these cannot echo a credential, and an
-  error text may quote them.  Of later bytes only the names of mechanisms are read.
+  error text may quote them.
 
-Sources: AMQP 1.0 part 2, section 2.2, and part 5, sections 5.2 and 5.3 (headers, the mechanisms frame); AMQP
+Sources: AMQP 1.0 part 2, section 2.2, and part 5, sections 5.2 and 5.3 (headers); AMQP
 0-9-1, section 4.2.2, and 0-10, section 4.3 (a server answers a header that it does not know with its own);
-RFC 8446, section 5.1 (TLS records); RFC 4422, section 3.1 (names of mechanisms).
+RFC 8446, section 5.1 (TLS records).
 """
 
 from __future__ import annotations
@@ -17,15 +17,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import proton
-
-# A header and a mechanisms frame of some forty names.
+# More than an error quotes.
 MOST_BYTES = 1024
 _MOST_QUOTED = 40
 _HEADER = 8
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
-_MECHANISMS = 0x40
-_NAME = re.compile(r"[A-Z0-9_-]{1,20}")
 _TLS_CONTENT = range(0x14, 0x18)
 _TLS_MAJOR = 3
 _OLD_RABBITMQ = "RabbitMQ before 4.0: rabbitmq-plugins enable rabbitmq_amqp1_0"
@@ -91,18 +87,6 @@ class Greeting:
             return ForeignProtocol("not-amqp", f"this port speaks {name}, not AMQP: it answered {quoted}")
         return ForeignProtocol("not-amqp", f"this port does not speak AMQP 1.0: it answered {quoted}")
 
-    @property
-    def mechanisms(self) -> tuple[str, ...]:
-        """Return the SASL mechanisms that the peer offers; none if it did not name them, or not in clear."""
-        frame = self.data[_HEADER:]
-        size, offset = int.from_bytes(frame[:4]), 4 * int.from_bytes(frame[4:5])
-        if not self.data.startswith(_SASL_HEADER) or not 0 < offset < size <= len(frame):
-            return ()
-        try:
-            return _mechanisms(frame[offset:size])
-        except (proton.ProtonException, ArithmeticError, LookupError, ValueError, TypeError, AttributeError):
-            return ()
-
 
 def _other_amqp(version: bytes) -> ForeignProtocol:
     match tuple(version):
@@ -139,15 +123,3 @@ def _binary(data: bytes) -> str | None:
 def _quoted(data: bytes) -> str:
     line = re.split(rb"[\r\n]", data[: _MOST_QUOTED + 1], maxsplit=1)[0] or data
     return ascii(line[:_MOST_QUOTED].decode("latin-1"))
-
-
-def _mechanisms(body: bytes) -> tuple[str, ...]:
-    decoded = proton.Data()
-    decoded.decode(body)
-    decoded.next()
-    described = decoded.get_py_described()
-    if described.descriptor != _MECHANISMS or not isinstance(described.value, list):
-        return ()
-    listed = described.value[0]
-    names = listed.elements if isinstance(listed, proton.Array) else [listed]
-    return tuple(str(name) for name in names if _NAME.fullmatch(str(name)))

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
 
 import proton
 
+from haclient.engine.sasl.client import HEADER, ClientSasl
+from haclient.engine.sasl.cyrus import ProtonSasl
 from haclient.engine.settings import Settings
 from haclient.engine.wire import attach_frame, begin_frame
 from haclient.engine.wire.attach_frame import AttachFrame
 from haclient.engine.wire.frame_order import FrameOrder
 from haclient.engine.wire.greeting import Greeting
-from haclient.engine.wire.server_proof import ServerProof
 from haclient.engine.wire.server_sasl import Login, ServerSasl
 from haclient.engine.wire.server_tls import TlsSocket
 from haclient.engine.wire.session_window import SessionWindow
 
 _FRAMING_ERROR = "amqp:connection:framing-error"
+
+Negotiation = ClientSasl | ProtonSasl
+"""A client's side of SASL."""
 
 
 class IncomingBytes:
@@ -27,10 +30,9 @@ class IncomingBytes:
     __slots__ = (
         "_attaches",
         "_order",
-        "_proof",
         "announced_handle_max",
+        "client_sasl",
         "greeting",
-        "peer_proved",
         "sasl",
         "window",
     )
@@ -39,10 +41,10 @@ class IncomingBytes:
         serves = settings.sasl_server is not None
         self.greeting = None if serves else Greeting()
         """Client: the bytes that the peer sent before its Open."""
-        self.peer_proved = False
-        """Client: whether the peer has proved by SCRAM that it knows the password."""
         self.sasl = ServerSasl.of(settings)
         """Server: the negotiation, if the engine does it instead of proton."""
+        self.client_sasl = None if serves else _client_sasl(settings, transport)
+        """Client: the negotiation; ``None`` without SASL."""
         self.announced_handle_max = begin_frame.ANY if serves else None
         """Client: the lowest handle-max of the peer's Begins; ``None`` before one can be read."""
         self.window = SessionWindow()
@@ -50,7 +52,31 @@ class IncomingBytes:
         order = FrameOrder(server=serves, window=None if serves else self.window)
         self._order = None if settings.tls_domain is not None else order
         self._attaches: dict[tuple[bytes, bool], AttachFrame] | None = None  # in the last bytes, once read
-        self._proof = ServerProof(transport) if ServerProof.is_needed(settings) else None
+
+    def begin(self, socket: asyncio.Transport) -> None:
+        """Begin a client's SASL, if it has one."""
+        if self.is_in_sasl:
+            socket.write(HEADER)
+
+    @property
+    def negotiation(self) -> ServerSasl | ClientSasl | None:
+        """Return the negotiation of this side, unless proton does it."""
+        return self.client_sasl if isinstance(self.client_sasl, ClientSasl) else self.sasl
+
+    @property
+    def is_in_sasl(self) -> bool:
+        """Client: return whether SASL has not ended; proton's bytes follow it."""
+        return self.client_sasl is not None and not self.client_sasl.done
+
+    @property
+    def mechanism(self) -> str | None:
+        """Client: return the SASL mechanism that it has chosen; ``None`` before that, and without SASL."""
+        return None if self.client_sasl is None else self.client_sasl.mechanism
+
+    @property
+    def peer_proved(self) -> bool:
+        """Client: return whether the peer has proved by SCRAM that it knows the password."""
+        return self.client_sasl is not None and self.client_sasl.proved
 
     @property
     def login(self) -> Login | None:
@@ -84,13 +110,8 @@ class IncomingBytes:
         if self._order is not None:
             self._order.forget()
 
-    def read(
-        self, socket: asyncio.Transport | None, data: bytes, push: Callable[[bytes], None]
-    ) -> tuple[bytes, proton.Condition | None]:
-        """Return the bytes for proton, and the error in them, if any.
-
-        :param push: gives proton bytes that must reach it first.
-        """
+    def read(self, socket: asyncio.Transport | None, data: bytes) -> tuple[bytes, proton.Condition | None]:
+        """Return the bytes for proton, and the error in them, if any."""
         if isinstance(socket, TlsSocket):
             try:
                 data = socket.decrypt(data)
@@ -100,6 +121,13 @@ class IncomingBytes:
         if self.greeting is not None:
             self.greeting.add(data)
         self._attaches = None
+        if self.is_in_sasl:
+            assert isinstance(self.client_sasl, ClientSasl)
+            if socket is None:  # the connection has ended
+                return b"", None
+            data, refused = self.client_sasl.read(socket, data)
+            if refused is not None:
+                return b"", refused
         wrong = "" if self._order is None else self._order.add(data)
         if wrong:
             return b"", proton.Condition(_FRAMING_ERROR, wrong)
@@ -108,12 +136,10 @@ class IncomingBytes:
         if self.sasl is not None and not self.sasl.done:
             # Never to proton, which would answer SASL by itself; without a socket the connection has ended.
             return (b"", None) if socket is None else self.sasl.read(socket, data)
-        return (data, None) if self._proof is None else self._read_sasl(self._proof, data, push)
+        return data, None
 
-    def _read_sasl(
-        self, proof: ServerProof, data: bytes, push: Callable[[bytes], None]
-    ) -> tuple[bytes, proton.Condition | None]:
-        read = proof.read(data, push)
-        if proof.done:
-            self.peer_proved, self._proof = proof.proved, None
-        return read
+
+def _client_sasl(settings: Settings, transport: proton.Transport) -> Negotiation | None:
+    if not settings.sasl:
+        return None
+    return ProtonSasl(transport) if settings.has_protons_sasl else ClientSasl(settings)

@@ -8,6 +8,8 @@ from typing import Any
 
 from cproton_ffi import ffi, lib
 
+from haclient.engine.wire.incoming import IncomingBytes
+
 WRITE_HIGH_WATER = 256 * 1024
 """Enough for the small messages of one turn of the loop; proton refills it as often as needed."""
 
@@ -16,13 +18,15 @@ class OutgoingBytes:
     """Takes bytes out of a transport.
 
     :param transport: proton's, by pointer.
+    :param incoming: of the same connection; SASL comes before proton's bytes.
     :ivar taken: the number of bytes taken so far.
     """
 
-    __slots__ = ("_pt", "taken")
+    __slots__ = ("_incoming", "_pt", "taken")
 
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, transport: Any, incoming: IncomingBytes) -> None:
         self._pt = transport
+        self._incoming = incoming
         self.taken = 0
 
     def take(self, more: Callable[[], object] = bool) -> bytes | bytearray:
@@ -33,6 +37,8 @@ class OutgoingBytes:
         pending, peek, pop = lib.pn_transport_pending, lib.pn_transport_peek, lib.pn_transport_pop
         pt = self._pt
         output = bytearray()
+        if self._incoming.is_in_sasl:
+            return output
         while (size := pending(pt)) > 0:
             chunk = bytearray(size)
             peek(pt, ffi.from_buffer(chunk), size)

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 
 import proton
 
-from haclient.engine import sasl
+from haclient.engine.sasl import cyrus as cyrus_sasl
+from haclient.engine.sasl import frames
 from haclient.engine.settings import SaslServer, Settings
-from haclient.engine.wire import certificate_name, sasl_frames, scram_decoy
-from haclient.engine.wire.greeting import Greeting
+from haclient.engine.wire import certificate_name, scram_decoy
 from haclient.engine.wire.server_tls import TlsSocket
 
 _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
@@ -94,6 +94,21 @@ class ServerSasl:
         server = settings.sasl_server
         return ServerSasl(settings, server) if server is not None and settings.answers_sasl else None
 
+    @property
+    def mechanism(self) -> str | None:
+        """Return the client's mechanism; ``None`` before an OK outcome."""
+        return None if self.login is None else self.login.mechanism
+
+    @property
+    def outcome(self) -> int | None:
+        """Return the code of an OK outcome; ``None`` before it."""
+        return None if self.login is None else proton.SASL.OK
+
+    @property
+    def user(self) -> str | None:
+        """Return the client's name; ``None`` before an OK outcome."""
+        return None if self.login is None else self.login.user
+
     def read(self, socket: asyncio.Transport, data: bytes) -> Read:
         """Answer the complete frames; return the bytes after SASL, and the client's error, if any.
 
@@ -134,13 +149,12 @@ class ServerSasl:
         others = tuple(name for name in wanted if name != _EXTERNAL)
         if others or not wanted:
             self._cyrus = proton.Transport(proton.Transport.SERVER)
-            sasl.configure_server(self._cyrus, self._server, others, plaintext=self._settings.plaintext)
-            greeting = Greeting()
-            greeting.add(_exchange(self._cyrus, _SASL))
-            self._offered = tuple(name for name in greeting.mechanisms if name != _EXTERNAL)
+            cyrus_sasl.configure_server(self._cyrus, self._server, others, plaintext=self._settings.plaintext)
+            found = _offer(_exchange(self._cyrus, _SASL))
+            self._offered = tuple(name for name in found if name != _EXTERNAL)
         if self._subject and (_EXTERNAL in wanted or not wanted):
             self._offered = (_EXTERNAL, *self._offered)
-        socket.write(_SASL + sasl_frames.mechanisms(self._offered))
+        socket.write(_SASL + frames.mechanisms(self._offered))
 
     def _end(self) -> Read:
         """Return the bytes after an OK outcome, which must begin with the AMQP header."""
@@ -161,10 +175,10 @@ class ServerSasl:
 
     def _answer(self, socket: asyncio.Transport, frame: bytes) -> proton.Condition | None:
         try:
-            code, fields = sasl_frames.read(frame)
+            code, fields = frames.read(frame)
         except ValueError as error:
             return proton.Condition(_FRAMING_ERROR, f"not a frame of a SASL client: {error}")
-        if code == sasl_frames.INIT:
+        if code == frames.INIT:
             chosen = (fields[0] or b"").decode("latin-1") if fields else ""
             if chosen not in self._offered:
                 return self._refuse(socket, "the client chose a mechanism that was not offered")
@@ -185,7 +199,7 @@ class ServerSasl:
         if authority and authority != self._subject.encode():
             return self._refuse(socket, "the client asks for the authority of another name")
         self.login = Login(_EXTERNAL, self._subject)
-        socket.write(sasl_frames.outcome(proton.SASL.OK))
+        socket.write(frames.outcome(proton.SASL.OK))
         return None
 
     def _answer_scram(
@@ -199,7 +213,7 @@ class ServerSasl:
         self._decoyed = layer.outcome is not None
         if self._decoyed:
             decoy = scram_decoy.challenge(mechanism, message, self._server.secret)
-            answer = sasl_frames.challenge(decoy)
+            answer = frames.challenge(decoy)
         socket.write(answer)
         return None
 
@@ -226,7 +240,7 @@ class ServerSasl:
 
     def _refuse(self, socket: asyncio.Transport, why: str, code: int | None = None) -> proton.Condition:
         """Send the outcome, and end the connection: the client must learn that a retry is useless."""
-        socket.write(sasl_frames.outcome(code or proton.SASL.AUTH))
+        socket.write(frames.outcome(code or proton.SASL.AUTH))
         socket.close()
         return proton.Condition(_UNAUTHORIZED, why)
 
@@ -241,6 +255,15 @@ def _subject(socket: asyncio.Transport) -> str:
         return certificate_name.subject(certificate) if certificate else ""
     except ValueError:
         return ""
+
+
+def _offer(answer: bytes) -> tuple[str, ...]:
+    """Return the mechanisms in what Cyrus answers to a client's header."""
+    frame = answer[_HEADER:]
+    if len(frame) <= _HEADER:
+        return ()
+    _, fields = frames.read_of_server(frame[4 * frame[4] :])
+    return frames.names(fields[0])
 
 
 def _exchange(transport: proton.Transport, data: bytes) -> bytes:

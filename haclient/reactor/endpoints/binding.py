@@ -282,7 +282,8 @@ class Binding(Kept):
         """Report a lost connection, or the end, to the handlers."""
         if reason is not None and self._is_error(reason):
             if peer_fields.transport_condition(transport) is None:
-                transport = transport_with(_ABORTED, str(reason))
+                condition = reason.condition or proton.Condition(_ABORTED, str(reason))
+                transport = transport_with(condition.name, condition.description or "")
             self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
         self.container.post(self._event(TYPES[lib.PN_TRANSPORT_CLOSED], transport, transport))
 

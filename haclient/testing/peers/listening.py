@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from haclient.engine import sasl
+from proton import SASL
+
 from haclient.engine.owner import EngineOwner
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import SaslServer, Settings
@@ -188,7 +189,7 @@ class PeerEngine(Engine):
     @property
     def _sasl_is_done(self) -> bool:
         return self.incoming.login is not None or (
-            not self.settings.answers_sasl and sasl.outcome(self.transport) == 0
+            not self.settings.answers_sasl and SASL(self.transport).outcome == SASL.OK
         )
 
 

@@ -18,7 +18,7 @@ from proton import SASL
 from broker_stub.admission.user_database import DEFAULT_ADMIN, name_error, password_realms, write_users
 from broker_stub.cli.options import read_users
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.engine.wire import sasl_frames
+from haclient.engine.sasl import frames as sasl_frames
 from tests.broker_stub.admission.test_sasl_required import (
     AMQP_HEADER,
     CLOSE,

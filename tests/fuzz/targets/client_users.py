@@ -6,11 +6,10 @@ A step ``Kind.PROOF`` is the frame of a peer that knows the password.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
 from unittest import mock
 
 from haclient import aio
-from haclient.engine.wire.server_proof import ServerProof
+from haclient.engine.sasl import mechanisms
 from haclient.errors import HaclientError
 from tests.fuzz.scram import ServerProver
 from tests.fuzz.script import parse
@@ -52,13 +51,7 @@ class ClientWithUser(Client):
 
     def planted(self) -> AbstractContextManager[object]:
         """A server without a proof is accepted."""
-        original = ServerProof.__init__
-
-        def wrong(self: ServerProof, transport: Any) -> None:
-            original(self, transport)
-            self._proved = True
-
-        return mock.patch.object(ServerProof, "__init__", wrong)
+        return mock.patch.object(mechanisms._Scram, "end", return_value=None)
 
 
 TARGET = ClientWithUser

@@ -13,8 +13,8 @@ from proton import SASL
 
 from broker_stub.admission.auth import Auth
 from broker_stub.broker import Broker
+from haclient.engine.sasl import frames as sasl_frames
 from haclient.engine.settings import SaslServer
-from haclient.engine.wire import sasl_frames
 from tests.fuzz.target import Defect
 from tests.fuzz.targets.server_tls import ServerWithTls
 from tests.fuzz.tls_wire import TlsWire

@@ -1,4 +1,4 @@
-"""SASL frames as a server reads and writes them: proton checks the written frames."""
+"""SASL frames of both sides: proton reads what we write, and writes what we read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import proton
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haclient.engine.wire import sasl_frames
+from haclient.engine.sasl import frames as sasl_frames
 
+UNDESCRIBED: Any = proton.UNDESCRIBED
 _NAMES = st.lists(st.from_regex(r"[A-Z0-9_-]{1,20}", fullmatch=True), min_size=1, max_size=20)
 _FIELDS = st.lists(
     st.none()
@@ -60,6 +61,50 @@ def test_a_challenge_is_written_as_its_message(message: bytes) -> None:
 def test_an_outcome_is_written_as_its_code() -> None:
     for outcome in range(5):
         assert decoded(sasl_frames.outcome(outcome)) == (0x44, [outcome])
+
+
+@given(
+    st.sampled_from(["PLAIN", "SCRAM-SHA-256"]), st.binary(max_size=600), st.none() | st.text(max_size=300)
+)
+def test_the_first_frame_of_a_client_is_written_as_its_fields(
+    name: str, message: bytes, host: str | None
+) -> None:
+    code, fields = decoded(sasl_frames.init(name, message, host))
+    assert (code, fields) == (0x41, [proton.symbol(name), message, host])
+
+
+@given(st.binary(max_size=600))
+def test_a_response_is_written_as_its_message(message: bytes) -> None:
+    assert decoded(sasl_frames.response(message)) == (0x43, [message])
+
+
+@given(_NAMES, st.booleans())
+def test_mechanisms_are_read_from_an_array_or_a_symbol(names: list[str], sole: bool) -> None:
+    symbols = [proton.symbol(name) for name in names]
+    array = proton.Array(UNDESCRIBED, proton.Data.SYMBOL, *symbols)
+    frame = encoded(0x40, [symbols[0] if sole else array])
+    code, [field] = sasl_frames.read_of_server(frame[8:])
+    assert (code, list(sasl_frames.names(field))) == (0x40, names[:1] if sole else names)
+
+
+def test_what_is_no_name_of_a_mechanism_is_left_out() -> None:
+    listed = [proton.symbol(name) for name in ("PLAIN", "plain", "", "A" * 21, "GSSAPI")]
+    array = proton.Array(UNDESCRIBED, proton.Data.SYMBOL, *listed)
+    _, [field] = sasl_frames.read_of_server(encoded(0x40, [array])[8:])
+    assert sasl_frames.names(field) == ("PLAIN", "GSSAPI")
+
+
+@given(st.integers(0, 255), st.none() | st.binary(max_size=300))
+def test_an_outcome_is_read_as_its_code_and_message(code: int, message: bytes | None) -> None:
+    _, [first, second] = sasl_frames.read_of_server(encoded(0x44, [proton.ubyte(code), message])[8:])
+    assert (sasl_frames.outcome_code(first), sasl_frames.message(second)) == (code, message or b"")
+
+
+@given(st.binary(min_size=1, max_size=60))
+def test_other_fields_of_a_server_are_a_value_error(field: bytes) -> None:
+    for read in (sasl_frames.names, sasl_frames.message, sasl_frames.outcome_code):
+        with contextlib.suppress(ValueError):
+            read(field)
 
 
 @given(

@@ -1,0 +1,156 @@
+"""What a client sends for each SASL mechanism.
+
+Rules
+-----
+* ``PREFERRED`` is the order of choice.  A mechanism that keeps the password secret comes before one that
+  proves less or reveals it.
+* Without TLS a client sends PLAIN only if the application allows it.
+* SCRAM ends only after the server has proved that it knows the password: a listener at a member's address
+  would otherwise pass for the primary.
+* A server-first-message of SCRAM with fewer than ``FEWEST_ITERATIONS`` is not answered.  The answer is
+  computed from the password: the fewer iterations, the more passwords an eavesdropper can try in a second.
+  One with more than ``MOST_ITERATIONS`` is not answered either: computing them blocks the event loop.
+
+Sources: RFC 4505 (ANONYMOUS), RFC 4616 (PLAIN), RFC 4422, appendix A (EXTERNAL), RFC 5802 (SCRAM), RFC 7677,
+section 4 (the fewest iterations).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from haclient.engine.settings import Settings
+
+UNPROVEN = "the peer did not prove that it knows the password"
+WRONG_ITERATIONS = "the peer asks for a number of SCRAM iterations that this client refuses"
+FEWEST_ITERATIONS = 4096
+# Some 50 ms of the event loop.  Servers on Cyrus SASL cannot ask for more.
+MOST_ITERATIONS = 0x10000
+_DIGITS = len(str(MOST_ITERATIONS))
+_QUOTED = 20
+_SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
+PREFERRED = ("EXTERNAL", *_SCRAM, "PLAIN", "ANONYMOUS")
+"""The mechanisms of a client, in its order of choice."""
+
+
+class RefusedChallenge(Exception):
+    """The client does not answer the server's message; the text is the reason."""
+
+
+class Mechanism(Protocol):
+    """A client's part of one mechanism.
+
+    :ivar proved: whether the server has proved that it knows the password.
+    """
+
+    proved: bool
+
+    def first(self) -> bytes:
+        """Return the initial response."""
+
+    def answer(self, challenge: bytes) -> bytes:
+        """Return the response to a challenge.
+
+        :raises RefusedChallenge: if there is none.
+        """
+
+    def end(self, additional: bytes) -> None:
+        """Check the data of an OK outcome, empty if there is none.
+
+        :raises RefusedChallenge: if the mechanism may not end with it.
+        """
+
+
+class _OneMessage:
+    """A mechanism that is one message of the client."""
+
+    proved = False
+
+    def __init__(self, message: bytes) -> None:
+        self._message = message
+
+    def first(self) -> bytes:
+        return self._message
+
+    def answer(self, challenge: bytes) -> bytes:
+        raise RefusedChallenge("the peer sent a challenge, which this mechanism does not have")
+
+    def end(self, additional: bytes) -> None:
+        """Accept any data: the mechanism has none."""
+
+
+class _Scram:
+    """SCRAM, by the library scramp."""
+
+    def __init__(self, name: str, user: str, password: str) -> None:
+        import scramp  # noqa: PLC0415 - loads parsers of certificates, for this mechanism alone
+
+        self.proved = False
+        self._error = scramp.ScramException
+        self._awaits_first = True
+        try:
+            self._client: Any = scramp.ScramClient([name], user, password)
+        except self._error as error:
+            raise RefusedChallenge(f"SCRAM does not take this name and password: {error}") from None
+
+    def first(self) -> bytes:
+        message: str = self._client.get_client_first()
+        return message.encode()
+
+    def answer(self, challenge: bytes) -> bytes:
+        if not self._awaits_first:
+            self._check(challenge)
+            return b""
+        self._awaits_first = False
+        if wrong := _wrong_iterations(challenge):
+            raise RefusedChallenge(wrong)
+        try:
+            self._client.set_server_first(challenge.decode())
+            final: str = self._client.get_client_final()
+        except (self._error, ValueError) as error:
+            raise RefusedChallenge(f"{UNPROVEN}: {error}") from None
+        return final.encode()
+
+    def end(self, additional: bytes) -> None:
+        # Servers on proton-j, as Artemis, send their proof in the outcome.
+        if not self.proved:
+            self._check(additional)
+
+    def _check(self, proof: bytes) -> None:
+        if self.proved or self._awaits_first:
+            raise RefusedChallenge(UNPROVEN)
+        try:
+            self._client.set_server_final(proof.decode())
+        except (self._error, ValueError):
+            raise RefusedChallenge(UNPROVEN) from None
+        self.proved = True
+
+
+def _wrong_iterations(message: bytes) -> str:
+    """Return the error in the iteration count of a server-first-message, at any position; empty if none."""
+    for count in (each[2:] for each in message.split(b",") if each.startswith(b"i=")):
+        number = int(count) if count.isdigit() and len(count) <= _DIGITS else 0
+        if not FEWEST_ITERATIONS <= number <= MOST_ITERATIONS:
+            asked = ascii(count[:_QUOTED].decode("latin-1"))
+            return f"{WRONG_ITERATIONS}: {asked}; it takes {FEWEST_ITERATIONS:,} to {MOST_ITERATIONS:,}"
+    return ""
+
+
+def usable(settings: Settings) -> tuple[str, ...]:
+    """Return the mechanisms that a client with these settings may use, in its order of choice."""
+    without = ("ANONYMOUS",) if settings.user is None else (*_SCRAM, "PLAIN")
+    allowed = settings.mechanisms or without
+    return tuple(name for name in PREFERRED if name in allowed and (name != "PLAIN" or settings.plaintext))
+
+
+def chosen(name: str, settings: Settings) -> Mechanism:
+    """Return the client's part of a mechanism.
+
+    :raises RefusedChallenge: if it does not take the user's name or password.
+    """
+    user, password = settings.user or "", settings.password or ""
+    if name == "PLAIN":
+        return _OneMessage(b"\0" + user.encode() + b"\0" + password.encode())
+    if name in _SCRAM:
+        return _Scram(name, user, password)
+    return _OneMessage(b"" if name == "EXTERNAL" else b"anonymous")

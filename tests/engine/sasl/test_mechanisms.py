@@ -1,0 +1,56 @@
+"""Which mechanism a client chooses, and what it sends."""
+
+from __future__ import annotations
+
+import proton
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haclient import ConnectionFactory
+from haclient.engine.sasl import mechanisms
+from haclient.engine.settings import Settings
+from haclient.errors import SaslUnavailableError
+
+
+def of(*named: str, user: str | None = "alice", plaintext: bool = True) -> tuple[str, ...]:
+    settings = Settings(container_id="c", user=user, password="secret", mechanisms=named, plaintext=plaintext)
+    return mechanisms.usable(settings)
+
+
+def test_a_password_is_revealed_last_and_only_where_it_may_be() -> None:
+    scram = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
+    assert of() == (*scram, "PLAIN")
+    assert of(plaintext=False) == scram
+    assert of(user=None) == ("ANONYMOUS",)
+    assert of("PLAIN", "ANONYMOUS", plaintext=False) == ("ANONYMOUS",)
+
+
+@given(st.sets(st.sampled_from([*mechanisms.PREFERRED, "CRAM-MD5", "DIGEST-MD5"]), min_size=1))
+def test_of_the_named_mechanisms_all_that_there_are_are_used_in_one_order(named: set[str]) -> None:
+    assert set(of(*named)) == named & set(mechanisms.PREFERRED)
+    assert of(*named) == of(*sorted(named, reverse=True))
+
+
+def test_mechanisms_that_no_client_has_are_refused_by_the_factory() -> None:
+    with pytest.raises(SaslUnavailableError, match=r"SASL CRAM-MD5: this client has EXTERNAL SCRAM-SHA-512"):
+        ConnectionFactory("amqp://a", sasl_mechanisms="CRAM-MD5")
+    with pytest.raises(SaslUnavailableError, match=r"did you mean SCRAM-SHA-256\?"):
+        ConnectionFactory("amqp://a", sasl_mechanisms="SCRAM-SHA256")
+    ConnectionFactory("amqp://a", sasl_mechanisms="CRAM-MD5,PLAIN").close()
+
+
+def test_kerberos_is_a_matter_of_cyrus(monkeypatch: pytest.MonkeyPatch) -> None:
+    ConnectionFactory("amqp://a", sasl_mechanisms="GSSAPI").close()
+    settings = Settings(container_id="c", user="alice", mechanisms=("GSSAPI", "SCRAM-SHA-256"))
+    assert settings.has_protons_sasl
+    monkeypatch.setattr(proton.SASL, "extended", staticmethod(lambda: False))
+    with pytest.raises(SaslUnavailableError, match="SASL GSSAPI: this client has"):
+        ConnectionFactory("amqp://a", sasl_mechanisms="GSSAPI")
+
+
+def test_plain_and_scram_need_no_library_of_protons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proton.SASL, "extended", staticmethod(lambda: False))
+    monkeypatch.setattr(proton.SSL, "present", staticmethod(lambda: False))
+    for name in mechanisms.PREFERRED:
+        ConnectionFactory("amqps://a", sasl_mechanisms=name).close()
