@@ -360,7 +360,7 @@ class Engine(asyncio.Protocol):
         if next_tick is not None:
             self._timer = self._loop.call_at(max(next_tick, now + 0.001), self._tick)
         self._dispatch()
-        if self.writable and lib.pn_transport_pending(self._pt) != 0:
+        if self.writable and not self.incoming.is_in_sasl and lib.pn_transport_pending(self._pt) != 0:
             self.wake()
 
     def _end_silent(self, now: float) -> None:
