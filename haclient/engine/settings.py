@@ -30,6 +30,11 @@ KERBEROS = "GSSAPI"
 CLIENT_ID = "haclient:client-id"
 
 
+def is_scram(mechanism: str) -> bool:
+    """Return whether a mechanism makes both sides prove that they know the password."""
+    return mechanism.startswith("SCRAM-")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslServer:
     """The server side of SASL: offered mechanisms, and where Cyrus finds its users.
@@ -72,6 +77,7 @@ class Settings:
     :param sasl: whether there is a SASL layer (client side).
     :param plaintext: whether PLAIN may be used without encryption.
     :param tls_domain: proton's TLS, of a drop-in client (see ``tls``).
+    :param shows_certificate: whether TLS has a certificate of this client, which EXTERNAL needs.
     :param tls_context: TLS of the server side; a client's is asyncio's.
     :param sasl_server: the server side of SASL; ``None`` for a client.
     """
@@ -91,6 +97,7 @@ class Settings:
     offered_capabilities: tuple[str, ...] = ()
     desired_capabilities: tuple[str, ...] = ()
     tls_domain: SSLDomain | None = field(default=None, repr=False)
+    shows_certificate: bool = False
     tls_context: ssl.SSLContext | None = field(default=None, repr=False)
     tls_name: str | None = None
     sasl_server: SaslServer | None = None
@@ -105,7 +112,8 @@ class Settings:
     def has_protons_sasl(self) -> bool:
         """Return whether proton does SASL: behind its own TLS, by Kerberos, or as some servers."""
         if self.sasl_server is None:
-            return self.sasl and (self.tls_domain is not None or KERBEROS in self.mechanisms)
+            by_kerberos = KERBEROS in self.mechanisms and not any(map(is_scram, self.mechanisms))
+            return self.sasl and (self.tls_domain is not None or by_kerberos)
         return not self.answers_sasl
 
     @property

@@ -224,6 +224,7 @@ class EndpointParams:
             desired_capabilities=self._desired_capabilities,
             properties={"product": "haclient", "version": package_version()},
             tls_name=options.tls_server_name or endpoint.tls_name,
+            shows_certificate=endpoint.tls and self.shows_certificate,
         )
 
     def _note_mechanism(self, endpoint: Endpoint, mechanism: str | None) -> None:

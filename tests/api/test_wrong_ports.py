@@ -296,7 +296,7 @@ async def test_the_command_says_what_mechanisms_there_are_with_5() -> None:
         )
         done = await asyncio.to_thread(run, "send", f"amqp://{peer.address}", "q", "-m", "x")
     assert wrong.returncode == 5
-    assert "this client may use EXTERNAL; did you mean PLAIN instead of PLAN" in wrong.stderr
+    assert "this client may use none; did you mean PLAIN instead of PLAN" in wrong.stderr
     assert done.returncode == 5
     assert "the peer offers PLAIN, and this client may use ANONYMOUS" in done.stderr
     assert "More: haclient help no-common-mechanism\n" in done.stderr

@@ -20,7 +20,7 @@ from haclient.engine.sasl import frames, mechanisms
 from haclient.engine.sasl.mechanisms import Mechanism, RefusedChallenge
 from haclient.engine.settings import Settings
 
-HEADER = b"AMQP\x03\x01\x00\x00"
+HEADER, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 _SIZE = len(HEADER)
 # Enough for a token or a certificate; RFC 7628 has none longer than some kilobytes.
 _MOST_BYTES = 65536
@@ -73,6 +73,11 @@ class ClientSasl:
         """The code of the peer's last frame."""
 
     @property
+    def ended(self) -> bool:
+        """Return whether the outcome was OK: AMQP may be sent."""
+        return bool(self.outcome == proton.SASL.OK)
+
+    @property
     def proved(self) -> bool:
         """Return whether the peer has proved that it knows the password."""
         return self._chosen is not None and self._chosen.proved
@@ -80,23 +85,33 @@ class ClientSasl:
     @property
     def user(self) -> str | None:
         """Return the name under which the client has logged in; ``None`` before that."""
-        return self._settings.user if self.outcome == proton.SASL.OK else None
+        return self._settings.user if self.ended else None
 
     def read(self, socket: asyncio.Transport, data: bytes) -> Read:
         """Answer the complete frames; return the bytes after SASL, and the reason to end the connection."""
         self._held += data
         try:
-            while not self.done and (frame := self._next_frame()):
+            while not self.ended and (frame := self._next_frame()):
                 if answer := self._answer(frame):
                     socket.write(answer)
+            self.done = self.ended and self._has_header()
         except (_FramingError, ValueError) as error:
             return b"", proton.Condition(_FRAMING_ERROR, str(error))
         except RefusedChallenge as error:
+            if error.is_outcome:
+                self.outcome = proton.SASL.AUTH
             return b"", proton.Condition(_UNAUTHORIZED, str(error))
         if not self.done:
             return b"", None
         rest, self._held = self._held, b""
         return rest, None
+
+    def _has_header(self) -> bool:
+        """Return whether AMQP follows.  proton would quote other bytes, which may echo a password."""
+        header = self._held[:_SIZE]
+        if not _AMQP.startswith(header):
+            raise _FramingError("no AMQP header after the outcome of SASL")
+        return len(header) == _SIZE
 
     def _next_frame(self) -> bytes:
         """Take the next whole frame; empty if it has not arrived."""
@@ -138,7 +153,8 @@ class ClientSasl:
         name = next((name for name in usable if name in self.offered), None)
         if name is None:
             raise RefusedChallenge("no SASL mechanism in common")
-        self.mechanism, self._chosen = name, mechanisms.chosen(name, self._settings)
+        self.mechanism = name
+        self._chosen = mechanisms.chosen(name, self._settings)
         return frames.init(name, self._chosen.first(), self._settings.hostname)
 
     def _end(self, fields: list[bytes]) -> None:
@@ -146,6 +162,6 @@ class ClientSasl:
         code = frames.outcome_code(fields[0])
         if code == proton.SASL.OK:
             self._chosen.end(frames.message(fields[1]) if len(fields) > 1 else b"")
-        self.outcome, self.done = code, code == proton.SASL.OK
-        if not self.done:
+        self.outcome = code
+        if not self.ended:
             raise RefusedChallenge(f"Authentication failed [mech={self.mechanism}]")

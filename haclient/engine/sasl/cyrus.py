@@ -47,7 +47,7 @@ def check_available(mechanisms: tuple[str, ...]) -> None:
 class ProtonSasl:
     """The negotiation of a client behind proton's own TLS, as ``client.ClientSasl`` reports it."""
 
-    done = True
+    done = ended = True
     offered: tuple[str, ...] = ()
     proved = False
 
@@ -81,8 +81,6 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
     layer = SASL(transport)
     layer.allow_insecure_mechs = settings.plaintext
     allowed = settings.mechanisms or (("ANONYMOUS",) if settings.user is None else _WITH_PASSWORD)
-    if settings.tls_domain is None:  # the client would not check a server's proof
-        allowed = tuple(name for name in allowed if not name.startswith("SCRAM-"))
     layer.allowed_mechs(list(allowed))
     if settings.user is not None:
         connection.user = settings.user

@@ -4,7 +4,7 @@ Rules
 -----
 * ``PREFERRED`` is the order of choice.  A mechanism that keeps the password secret comes before one that
   proves less or reveals it.
-* Without TLS a client sends PLAIN only if the application allows it.
+* Without TLS a client sends PLAIN only if the application allows it.  EXTERNAL needs TLS with a certificate.
 * SCRAM ends only after the server has proved that it knows the password: a listener at a member's address
   would otherwise pass for the primary.
 * A server-first-message of SCRAM with fewer than ``FEWEST_ITERATIONS`` is not answered.  The answer is
@@ -34,7 +34,14 @@ PREFERRED = ("EXTERNAL", *_SCRAM, "PLAIN", "ANONYMOUS")
 
 
 class RefusedChallenge(Exception):
-    """The client does not answer the server's message; the text is the reason."""
+    """The client does not answer the server's message; the text is the reason.
+
+    :ivar is_outcome: whether the server's message is that it refuses the client.
+    """
+
+    def __init__(self, text: str, *, is_outcome: bool = False) -> None:
+        super().__init__(text)
+        self.is_outcome = is_outcome
 
 
 class Mechanism(Protocol):
@@ -88,16 +95,17 @@ class _Scram:
         self.proved = False
         self._error = scramp.ScramException
         self._awaits_first = True
-        try:
-            self._client: Any = scramp.ScramClient([name], user, password)
-        except self._error as error:
-            raise RefusedChallenge(f"SCRAM does not take this name and password: {error}") from None
+        self._client: Any = scramp.ScramClient([name], "name", "password")
+        # As they are: servers on Cyrus SASL do not prepare them by SASLprep, which refuses emoji.
+        self._client.username.username, self._client.password.password = user, password
 
     def first(self) -> bytes:
         message: str = self._client.get_client_first()
         return message.encode()
 
     def answer(self, challenge: bytes) -> bytes:
+        if challenge.startswith(b"e="):
+            raise RefusedChallenge("Authentication failed", is_outcome=True)
         if not self._awaits_first:
             self._check(challenge)
             return b""
@@ -138,16 +146,17 @@ def _wrong_iterations(message: bytes) -> str:
 
 def usable(settings: Settings) -> tuple[str, ...]:
     """Return the mechanisms that a client with these settings may use, in its order of choice."""
+    if settings.has_protons_sasl:
+        return settings.mechanisms
     without = ("ANONYMOUS",) if settings.user is None else (*_SCRAM, "PLAIN")
-    allowed = settings.mechanisms or without
-    return tuple(name for name in PREFERRED if name in allowed and (name != "PLAIN" or settings.plaintext))
+    possible = {"ANONYMOUS": True, "EXTERNAL": settings.shows_certificate}
+    with_password = settings.user is not None
+    possible |= dict.fromkeys(_SCRAM, with_password) | {"PLAIN": with_password and settings.plaintext}
+    return tuple(name for name in PREFERRED if name in (settings.mechanisms or without) and possible[name])
 
 
 def chosen(name: str, settings: Settings) -> Mechanism:
-    """Return the client's part of a mechanism.
-
-    :raises RefusedChallenge: if it does not take the user's name or password.
-    """
+    """Return the client's part of a mechanism."""
     user, password = settings.user or "", settings.password or ""
     if name == "PLAIN":
         return _OneMessage(b"\0" + user.encode() + b"\0" + password.encode())

@@ -24,6 +24,15 @@ class Negotiation(Protocol):
         """Return the client's name; ``None`` before an OK outcome."""
 
 
+class _Sasl(SimpleNamespace):
+    """The state of SASL, with the codes of ``proton.SASL``."""
+
+    OK, AUTH, SYS, PERM, TEMP = (
+        *(proton.SASL.OK, proton.SASL.AUTH, proton.SASL.SYS),
+        *(proton.SASL.PERM, proton.SASL.TEMP),
+    )
+
+
 class ReportingTransport(proton.Transport):
     """proton's transport, as handlers see it.
 
@@ -57,6 +66,4 @@ class ReportingTransport(proton.Transport):
         sasl = self.negotiation
         if sasl is None:
             return super().sasl()
-        return SimpleNamespace(
-            user=sasl.user, authorization=sasl.user, mech=sasl.mechanism, outcome=sasl.outcome
-        )
+        return _Sasl(user=sasl.user, authorization=sasl.user, mech=sasl.mechanism, outcome=sasl.outcome)

@@ -66,7 +66,7 @@ class IncomingBytes:
     @property
     def is_in_sasl(self) -> bool:
         """Client: return whether SASL has not ended; proton's bytes follow it."""
-        return self.client_sasl is not None and not self.client_sasl.done
+        return self.client_sasl is not None and not self.client_sasl.ended
 
     @property
     def mechanism(self) -> str | None:
@@ -121,8 +121,7 @@ class IncomingBytes:
         if self.greeting is not None:
             self.greeting.add(data)
         self._attaches = None
-        if self.is_in_sasl:
-            assert isinstance(self.client_sasl, ClientSasl)
+        if isinstance(self.client_sasl, ClientSasl) and not self.client_sasl.done:
             if socket is None:  # the connection has ended
                 return b"", None
             data, refused = self.client_sasl.read(socket, data)

@@ -262,8 +262,11 @@ def _offer(answer: bytes) -> tuple[str, ...]:
     frame = answer[_HEADER:]
     if len(frame) <= _HEADER:
         return ()
-    _, fields = frames.read_of_server(frame[4 * frame[4] :])
-    return frames.names(fields[0])
+    try:
+        _, fields = frames.read_of_server(frame[4 * frame[4] :])
+        return frames.names(fields[0])
+    except (ValueError, IndexError):
+        return ()
 
 
 def _exchange(transport: proton.Transport, data: bytes) -> bytes:

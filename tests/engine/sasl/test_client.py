@@ -20,7 +20,7 @@ from haclient.engine.sasl.client import HEADER, ClientSasl
 from haclient.engine.sasl.cyrus import write_user_database
 from haclient.engine.settings import Settings
 
-PASSWORD = "secret"
+PASSWORD = "secr\N{PILE OF POO}t, = \N{LATIN SMALL LIGATURE FI}"
 AMQP = b"AMQP\x00\x01\x00\x00"
 MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = range(0x40, 0x45)
 
@@ -121,7 +121,7 @@ def test_protons_server_lets_the_right_password_in(tmp_path: Path, mechanism: st
         for size in (1, 7, 4096):
             sasl, socket = client(mechanism), Socket()
             rest, said = b"", f"{mechanism} ".encode() + HEADER
-            while not sasl.done:
+            while not sasl.ended:
                 answer = server(said)
                 for start in range(0, len(answer), size):
                     more, wrong = sasl.read(cast("asyncio.Transport", socket), answer[start : start + size])
@@ -160,6 +160,27 @@ def test_bytes_behind_the_outcome_are_of_amqp() -> None:
     assert b"ANONYMOUS" in said
 
 
+@pytest.mark.parametrize("more", [b"\0alice\0secret", HEADER, b"AMQP\x02\x01\x00\x00"])
+def test_other_bytes_behind_the_outcome_are_refused_and_not_quoted(more: bytes) -> None:
+    sasl = client("PLAIN")
+    data = HEADER + frame(MECHANISMS, symbol("PLAIN")) + frame(OUTCOME, ubyte(0)) + more
+    _, rest, wrong = read(sasl, data)
+    assert rest == b""
+    assert wrong is not None
+    assert (wrong.name, sasl.done) == ("amqp:connection:framing-error", False)
+    assert "secret" not in (wrong.description or "")
+
+
+def test_amqp_may_be_sent_before_the_peers_header_has_arrived() -> None:
+    sasl = client("ANONYMOUS")
+    data = HEADER + frame(MECHANISMS, symbol("ANONYMOUS")) + frame(OUTCOME, ubyte(0))
+    assert read(sasl, data + AMQP[:5])[1:] == (b"", None)
+    assert (sasl.ended, sasl.done) == (True, False)
+    assert read(sasl, AMQP[5:])[1:] == (AMQP, None)
+    assert sasl.done
+
+
+_RIGHT = [frame(MECHANISMS, symbol("ANONYMOUS")), frame(OUTCOME, ubyte(0))]
 _FRAMES = st.sampled_from(
     [
         frame(MECHANISMS, symbol("ANONYMOUS")),
@@ -185,7 +206,7 @@ def test_only_an_outcome_that_follows_a_choice_ends_sasl(frames: list[bytes], si
             return
         if sasl.done:
             break
-    allowed = frames[:2] == [frame(MECHANISMS, symbol("ANONYMOUS")), frame(OUTCOME, ubyte(0))]
+    allowed = frames[:3] == [*_RIGHT, AMQP]
     assert not sasl.done or allowed
 
 

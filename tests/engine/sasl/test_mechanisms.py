@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import proton
 import pytest
 from hypothesis import given
@@ -13,8 +16,9 @@ from haclient.engine.settings import Settings
 from haclient.errors import SaslUnavailableError
 
 
-def of(*named: str, user: str | None = "alice", plaintext: bool = True) -> tuple[str, ...]:
-    settings = Settings(container_id="c", user=user, password="secret", mechanisms=named, plaintext=plaintext)
+def of(*named: str, user: str | None = "alice", **others: bool) -> tuple[str, ...]:
+    options: dict[str, Any] = dict(others)
+    settings = Settings(container_id="c", user=user, password="secret", mechanisms=named, **options)
     return mechanisms.usable(settings)
 
 
@@ -24,12 +28,20 @@ def test_a_password_is_revealed_last_and_only_where_it_may_be() -> None:
     assert of(plaintext=False) == scram
     assert of(user=None) == ("ANONYMOUS",)
     assert of("PLAIN", "ANONYMOUS", plaintext=False) == ("ANONYMOUS",)
+    assert of("PLAIN", "SCRAM-SHA-256", "ANONYMOUS", user=None) == ("ANONYMOUS",)
+
+
+def test_external_needs_a_certificate_in_tls() -> None:
+    assert of("EXTERNAL", "SCRAM-SHA-256") == ("SCRAM-SHA-256",)
+    assert of("EXTERNAL") == ()
+    assert of("EXTERNAL", "SCRAM-SHA-256", shows_certificate=True) == ("EXTERNAL", "SCRAM-SHA-256")
 
 
 @given(st.sets(st.sampled_from([*mechanisms.PREFERRED, "CRAM-MD5", "DIGEST-MD5"]), min_size=1))
 def test_of_the_named_mechanisms_all_that_there_are_are_used_in_one_order(named: set[str]) -> None:
-    assert set(of(*named)) == named & set(mechanisms.PREFERRED)
-    assert of(*named) == of(*sorted(named, reverse=True))
+    found = of(*named, shows_certificate=True)
+    assert set(found) == named & set(mechanisms.PREFERRED)
+    assert found == of(*sorted(named, reverse=True), shows_certificate=True)
 
 
 def test_mechanisms_that_no_client_has_are_refused_by_the_factory() -> None:
@@ -42,8 +54,10 @@ def test_mechanisms_that_no_client_has_are_refused_by_the_factory() -> None:
 
 def test_kerberos_is_a_matter_of_cyrus(monkeypatch: pytest.MonkeyPatch) -> None:
     ConnectionFactory("amqp://a", sasl_mechanisms="GSSAPI").close()
-    settings = Settings(container_id="c", user="alice", mechanisms=("GSSAPI", "SCRAM-SHA-256"))
-    assert settings.has_protons_sasl
+    named = Settings(container_id="c", user="alice", mechanisms=("GSSAPI", "PLAIN"))
+    assert named.has_protons_sasl
+    # SCRAM is ours alone, since proton does not check a server's proof.
+    assert not replace(named, mechanisms=("GSSAPI", "SCRAM-SHA-256")).has_protons_sasl
     monkeypatch.setattr(proton.SASL, "extended", staticmethod(lambda: False))
     with pytest.raises(SaslUnavailableError, match="SASL GSSAPI: this client has"):
         ConnectionFactory("amqp://a", sasl_mechanisms="GSSAPI")

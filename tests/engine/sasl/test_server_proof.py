@@ -197,7 +197,6 @@ LIES: dict[str, Play] = {
     "wrong, as a challenge": lie(sasl(CHALLENGE, WRONG), sasl(OUTCOME, SUCCEEDED)),
     "wrong, as a challenge and in the outcome": lie(sasl(CHALLENGE, WRONG), sasl(OUTCOME, SUCCEEDED, WRONG)),
     "an empty challenge": lie(sasl(CHALLENGE, b""), sasl(OUTCOME, SUCCEEDED)),
-    "an error of SCRAM": lie(sasl(CHALLENGE, b"e=other-error"), sasl(OUTCOME, SUCCEEDED)),
     "another step": a_wrong_one_in_a_step_of_its_own,
     "another conversation": one_for_another_conversation,
     "nothing is awaited": nothing_is_awaited,
@@ -271,6 +270,14 @@ async def test_an_outcome_that_is_none_gets_no_open(play: Play) -> None:
     [talk] = talks
     assert talk.answered
     assert b"\x00\x53\x10" not in talk.heard
+
+
+async def test_an_error_of_scram_is_a_refused_password() -> None:
+    async with peer(lie(sasl(CHALLENGE, b"e=invalid-proof"), sasl(OUTCOME, SUCCEEDED))) as address:
+        with pytest.raises(AuthenticationFailed) as caught:
+            await aio.connect(url(address))
+    assert UNPROVEN not in str(caught.value)
+    assert caught.value.mechanism == "SCRAM-SHA-256"
 
 
 def with_iterations(count: bytes, talks: list[Conversation]) -> Play:
