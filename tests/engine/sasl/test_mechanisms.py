@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import proton
@@ -68,3 +70,10 @@ def test_plain_and_scram_need_no_library_of_protons(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(proton.SSL, "present", staticmethod(lambda: False))
     for name in mechanisms.PREFERRED:
         ConnectionFactory("amqps://a", sasl_mechanisms=name).close()
+
+
+def test_the_page_on_security_has_the_order_of_choice() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    section = page[page.index("## Log-in") : page.index("## The broker pair")]
+    cells = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    assert tuple(re.findall(r"`([A-Z0-9-]+)`", " ".join(cells))) == mechanisms.PREFERRED
