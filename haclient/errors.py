@@ -30,7 +30,7 @@ from haclient.cluster_url.errors import ClusterURLError, ConfigurationError
 from haclient.discovery.attempt_summary import summarize
 from haclient.engine.amqp_values.decode import UndecodableMessage
 from haclient.engine.amqp_values.encode import UnencodableValue
-from haclient.engine.sasl.cyrus import SaslUnavailableError
+from haclient.engine.sasl.mechanisms import SaslUnavailableError
 from haclient.error_catalog.base import HaclientError
 from haclient.printable.text import printable, printable_lines
 from haclient.resolver.resolve import ResolutionError

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_stub.admission.user_database import DEFAULT_ADMIN, PASSWORD_MECHANISMS
+from haclient.engine.sasl.server import Login
 from haclient.engine.settings import SaslServer
-from haclient.engine.wire.server_sasl import Login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

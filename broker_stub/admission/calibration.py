@@ -175,6 +175,9 @@ class _End:
         """Return false: the connection stays open until the end."""
         return False
 
+    def get_extra_info(self, _name: str) -> None:
+        """Return nothing: there is no peer and no TLS here."""
+
     def write(self, data: bytes) -> None:
         """Keep the bytes for the next step."""
         self._output += data

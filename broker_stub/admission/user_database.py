@@ -40,7 +40,7 @@ def write_users(directory: Path, passwords: dict[str, str]) -> None:
     """Write a user database for a member.
 
     :raises ValueError: if Cyrus would change a name.
-    :raises haclient.engine.sasl.cyrus.SaslUnavailableError: if Cyrus SASL is missing.
+    :raises haclient.errors.SaslUnavailableError: if Cyrus SASL is missing.
     """
     for name in passwords:
         if why := name_error(name):

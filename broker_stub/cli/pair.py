@@ -32,7 +32,7 @@ from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent
 from broker_stub.permissions import UMASK
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.groups import Command, examples
-from haclient.engine.sasl.cyrus import SaslUnavailableError
+from haclient.engine.sasl.mechanisms import SaslUnavailableError
 from haclient.printable.lines import echo_line
 
 # The error of a member whose port is taken (``serve``).

@@ -83,7 +83,7 @@ class LocalCluster:
     async def start(self) -> None:
         """Start every member and promote the first one that is running.
 
-        :raises haclient.engine.sasl.cyrus.SaslUnavailableError: without Cyrus SASL.
+        :raises haclient.errors.SaslUnavailableError: without Cyrus SASL.
         :raises broker_stub.local_cluster.certificates.CertificateError: if it cannot make certificates.
         :raises OSError: if the directory of the stores cannot be written.
         """

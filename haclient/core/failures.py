@@ -23,7 +23,7 @@ from haclient.engine.sasl import mechanisms
 from haclient.engine.sasl.mechanisms import UNPROVEN, WRONG_ITERATIONS
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
-from haclient.engine.wire.incoming import Negotiation
+from haclient.engine.wire.incoming import ClientNegotiation
 from haclient.error_catalog.base import brief, quoted
 from haclient.events import LossKind
 
@@ -173,7 +173,7 @@ def from_silence(*, tls: bool) -> Failure:
 
 def from_engine_error(
     condition: proton.Condition | None,
-    sasl: Negotiation | None,
+    sasl: ClientNegotiation | None,
     settings: Settings,
     greeting: Greeting | None,
     *,
@@ -209,7 +209,7 @@ def from_engine_error(
     return Failure(kind=FailureReason.ENDED, detail=text or f"the peer closed the socket {stage}")
 
 
-def without_open(failure: Failure, sasl: Negotiation | None, hostname: str | None) -> Failure:
+def without_open(failure: Failure, sasl: ClientNegotiation | None, hostname: str | None) -> Failure:
     """Add the likely cause if a peer ends the connection after SASL, without an Open.
 
     RabbitMQ 4 does so after three seconds if the virtual host does not exist or is forbidden to the user.
@@ -222,16 +222,16 @@ def without_open(failure: Failure, sasl: Negotiation | None, hostname: str | Non
     return replace(failure, detail=f"{failure.detail}; {asked}and may this user use it?")
 
 
-def credentials_refused(sasl: Negotiation | None) -> bool:
+def credentials_refused(sasl: ClientNegotiation | None) -> bool:
     """Return whether the peer refused the credentials for good in SASL."""
     return sasl is not None and sasl.mechanism is not None and sasl.outcome in (SASL.AUTH, SASL.PERM)
 
 
-def _let_in(sasl: Negotiation | None) -> bool:
+def _let_in(sasl: ClientNegotiation | None) -> bool:
     return sasl is not None and sasl.outcome == SASL.OK
 
 
-def _sasl_stage(sasl: Negotiation | None) -> str:
+def _sasl_stage(sasl: ClientNegotiation | None) -> str:
     return "after SASL" if _let_in(sasl) else "before SASL was done"
 
 
@@ -241,7 +241,7 @@ def _plain_port(text: str) -> Failure:
     )
 
 
-def _sasl_failure(sasl: Negotiation | None, text: str, settings: Settings, *, fresh: bool) -> Failure:
+def _sasl_failure(sasl: ClientNegotiation | None, text: str, settings: Settings, *, fresh: bool) -> Failure:
     mechanism = None if sasl is None else sasl.mechanism
     temporary = sasl is not None and sasl.outcome in (SASL.TEMP, SASL.SYS)
     kind = FailureReason.AUTHENTICATION_TEMPORARY if temporary or fresh else FailureReason.AUTHENTICATION

@@ -7,7 +7,7 @@
 * ``links``       sender and receiver links of one connection: the hot path, in proton's C calls
 * ``codec``       a message to bytes and back
 * ``settings``    the parameters of one connection
-* ``tls``, ``sasl``  transport security and authentication; ``sasl`` has the client's part before AMQP
+* ``tls``, ``sasl``  transport security and authentication
 * ``wire``        a peer's bytes before proton: TLS of a server, the order of frames, the greeting
 
 Nothing here knows about clusters: an engine lives as long as its socket and is never reused.

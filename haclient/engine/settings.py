@@ -42,7 +42,7 @@ class SaslServer:
     :param mechanisms: offered mechanisms; empty offers all that the configuration allows.
     :param config_dir: directory of ``<config_name>.conf`` for Cyrus.
     :param realms: whether a user's name may have a realm behind ``@``.
-    :param secret: makes the salts of users who do not exist (``wire.scram_decoy``).
+    :param secret: makes the salts of users who do not exist (``sasl.scram_decoy``).
     """
 
     mechanisms: tuple[str, ...] = ("ANONYMOUS",)

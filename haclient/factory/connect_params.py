@@ -28,7 +28,7 @@ from haclient.core.attempt import ConnectParams
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.topology import Topology
 from haclient.engine import tls
-from haclient.engine.settings import Settings
+from haclient.engine.settings import Settings, is_scram
 from haclient.error_catalog.arguments import check_text
 from haclient.version import package_version
 
@@ -228,7 +228,7 @@ class EndpointParams:
         )
 
     def _note_mechanism(self, endpoint: Endpoint, mechanism: str | None) -> None:
-        if mechanism is not None and mechanism.startswith("SCRAM-"):
+        if mechanism is not None and is_scram(mechanism):
             self._scram_sites.add(self._source.is_dr(endpoint))
 
     def _is_scram_known(self, endpoint: Endpoint) -> bool:

@@ -32,7 +32,7 @@ from haclient.core.connection import ConnectionCore, Shared
 from haclient.core.waiting import in_parallel
 from haclient.discovery.polling.setup_answers import SetupAnswers
 from haclient.discovery.topology import Topology
-from haclient.engine.sasl.cyrus import check_available
+from haclient.engine.sasl.mechanisms import check_available
 from haclient.error_catalog.arguments import check_timeout, check_type
 from haclient.errors import ConnectionClosed, WrongThread
 from haclient.events.event_log import AsyncEvents, BlockingEvents, CallbackSubscription

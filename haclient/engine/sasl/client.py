@@ -17,11 +17,11 @@ import asyncio
 import proton
 
 from haclient.engine.sasl import frames, mechanisms
+from haclient.engine.sasl.frames import AMQP_HEADER, FRAMING_ERROR, SASL_HEADER, UNAUTHORIZED
 from haclient.engine.sasl.mechanisms import Mechanism, RefusedChallenge
 from haclient.engine.settings import Settings
 
-HEADER, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
-_SIZE = len(HEADER)
+_SIZE = len(SASL_HEADER)
 # Enough for a token or a certificate; RFC 7628 has none longer than some kilobytes.
 _MOST_BYTES = 65536
 _SASL_TYPE = 1
@@ -31,7 +31,6 @@ _NEXT: dict[int, tuple[int, ...]] = {
     frames.MECHANISMS: (frames.CHALLENGE, frames.OUTCOME),
     frames.CHALLENGE: (frames.CHALLENGE, frames.OUTCOME),
 }
-_FRAMING_ERROR, _UNAUTHORIZED = "amqp:connection:framing-error", "amqp:unauthorized-access"
 
 Read = tuple[bytes, proton.Condition | None]
 
@@ -96,11 +95,11 @@ class ClientSasl:
                     socket.write(answer)
             self.done = self.ended and self._has_header()
         except (_FramingError, ValueError) as error:
-            return b"", proton.Condition(_FRAMING_ERROR, str(error))
+            return b"", proton.Condition(FRAMING_ERROR, str(error))
         except RefusedChallenge as error:
             if error.is_outcome:
                 self.outcome = proton.SASL.AUTH
-            return b"", proton.Condition(_UNAUTHORIZED, str(error))
+            return b"", proton.Condition(UNAUTHORIZED, str(error))
         if not self.done:
             return b"", None
         rest, self._held = self._held, b""
@@ -109,7 +108,7 @@ class ClientSasl:
     def _has_header(self) -> bool:
         """Return whether AMQP follows.  proton would quote other bytes, which may echo a password."""
         header = self._held[:_SIZE]
-        if not _AMQP.startswith(header):
+        if not AMQP_HEADER.startswith(header):
             raise _FramingError("no AMQP header after the outcome of SASL")
         return len(header) == _SIZE
 
@@ -117,7 +116,7 @@ class ClientSasl:
         """Take the next whole frame; empty if it has not arrived."""
         if not self._begun:
             header = self._held[:_SIZE]
-            if not HEADER.startswith(header):
+            if not SASL_HEADER.startswith(header):
                 raise _FramingError("the peer does not begin with SASL")
             if len(header) < _SIZE:
                 return b""

@@ -14,34 +14,11 @@ import proton
 from proton import SASL
 
 from haclient.engine import REBUILD
-from haclient.engine.sasl import mechanisms as client_mechanisms
-from haclient.engine.settings import KERBEROS, SaslServer, Settings
-from haclient.error_catalog.base import HaclientError
+from haclient.engine.sasl.mechanisms import WITH_PASSWORD, SaslUnavailableError
+from haclient.engine.settings import SaslServer, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-# Without EXTERNAL: Cyrus prefers it to PLAIN, also where no certificate was asked for.
-_WITH_PASSWORD = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN")
-
-
-class SaslUnavailableError(HaclientError, RuntimeError):
-    """The application asks for a mechanism that is not available here."""
-
-    code = "sasl-unavailable"
-    connection_usable = False
-    safe_to_retry = False
-
-
-def check_available(mechanisms: tuple[str, ...]) -> None:
-    """Raise ``SaslUnavailableError`` if a client has none of the mechanisms."""
-    known = (*client_mechanisms.PREFERRED, *((KERBEROS,) if SASL.extended() else ()))
-    if mechanisms and not set(mechanisms).intersection(known):
-        import difflib  # noqa: PLC0415 - for this error alone
-
-        near = [each for name in mechanisms for each in difflib.get_close_matches(name, known, n=1)]
-        meant = f"; did you mean {' '.join(near)}?" if near else ""
-        raise SaslUnavailableError(f"SASL {' '.join(mechanisms)}: this client has {' '.join(known)}{meant}")
 
 
 class ProtonSasl:
@@ -80,7 +57,7 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
         return
     layer = SASL(transport)
     layer.allow_insecure_mechs = settings.plaintext
-    allowed = settings.mechanisms or (("ANONYMOUS",) if settings.user is None else _WITH_PASSWORD)
+    allowed = settings.mechanisms or (("ANONYMOUS",) if settings.user is None else WITH_PASSWORD)
     layer.allowed_mechs(list(allowed))
     if settings.user is not None:
         connection.user = settings.user

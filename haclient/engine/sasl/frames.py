@@ -13,6 +13,8 @@ import re
 from haclient.engine.amqp_values import walk
 from haclient.engine.amqp_values.encode import binary
 
+SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
+FRAMING_ERROR, UNAUTHORIZED = "amqp:connection:framing-error", "amqp:unauthorized-access"
 MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = range(0x40, 0x45)
 _HEADER = 8
 _FIELD_TYPES = (walk.SYMBOL8, walk.BINARY8, walk.STRING8)
@@ -109,7 +111,7 @@ def names(field: bytes) -> tuple[str, ...]:
 
     :raises ValueError: if it is neither, or shorter than it says.
     """
-    found = (bytes(each).decode("latin-1") for each in _symbols(field))
+    found = (each.decode("latin-1") for each in _symbols(field))
     return tuple(name for name in found if _NAME.fullmatch(name))
 
 
@@ -130,7 +132,7 @@ def _symbols(field: bytes) -> list[bytes]:
     for _ in range(count):
         begin = position + size_width
         position = begin + int.from_bytes(field[position:begin])
-        if position > len(field) or begin > len(field):
+        if position > len(field):
             raise walk.MalformedValue("an array is shorter than it says")
         found.append(field[begin:position])
     return found

@@ -1,4 +1,4 @@
-"""What a client sends for each SASL mechanism.
+"""The SASL mechanisms of a client: their order of choice, and their messages.
 
 Rules
 -----
@@ -19,7 +19,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from haclient.engine.settings import Settings
+from proton import SASL
+
+from haclient.engine.settings import KERBEROS, Settings
+from haclient.error_catalog.base import HaclientError
 
 UNPROVEN = "the peer did not prove that it knows the password"
 WRONG_ITERATIONS = "the peer asks for a number of SCRAM iterations that this client refuses"
@@ -29,7 +32,8 @@ MOST_ITERATIONS = 0x10000
 _DIGITS = len(str(MOST_ITERATIONS))
 _QUOTED = 20
 _SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
-PREFERRED = ("EXTERNAL", *_SCRAM, "PLAIN", "ANONYMOUS")
+WITH_PASSWORD = (*_SCRAM, "PLAIN")
+PREFERRED = ("EXTERNAL", *WITH_PASSWORD, "ANONYMOUS")
 """The mechanisms of a client, in its order of choice."""
 
 
@@ -144,15 +148,37 @@ def _wrong_iterations(message: bytes) -> str:
     return ""
 
 
+class SaslUnavailableError(HaclientError, RuntimeError):
+    """The application asks for a mechanism that is not available here."""
+
+    code = "sasl-unavailable"
+    connection_usable = False
+    safe_to_retry = False
+
+
+def check_available(named: tuple[str, ...]) -> None:
+    """Raise ``SaslUnavailableError`` if a client has none of the mechanisms."""
+    known = (*PREFERRED, *((KERBEROS,) if SASL.extended() else ()))
+    if named and not set(named).intersection(known):
+        import difflib  # noqa: PLC0415 - for this error alone
+
+        near = [each for name in named for each in difflib.get_close_matches(name, known, n=1)]
+        meant = f"; did you mean {' '.join(near)}?" if near else ""
+        raise SaslUnavailableError(f"SASL {' '.join(named)}: this client has {' '.join(known)}{meant}")
+
+
 def usable(settings: Settings) -> tuple[str, ...]:
     """Return the mechanisms that a client with these settings may use, in its order of choice."""
     if settings.has_protons_sasl:
         return settings.mechanisms
-    without = ("ANONYMOUS",) if settings.user is None else (*_SCRAM, "PLAIN")
-    possible = {"ANONYMOUS": True, "EXTERNAL": settings.shows_certificate}
-    with_password = settings.user is not None
-    possible |= dict.fromkeys(_SCRAM, with_password) | {"PLAIN": with_password and settings.plaintext}
-    return tuple(name for name in PREFERRED if name in (settings.mechanisms or without) and possible[name])
+    has_user = settings.user is not None
+    allowed = settings.mechanisms or (WITH_PASSWORD if has_user else ("ANONYMOUS",))
+    possible = dict.fromkeys(_SCRAM, has_user) | {
+        "EXTERNAL": settings.shows_certificate,
+        "PLAIN": has_user and settings.plaintext,
+        "ANONYMOUS": True,
+    }
+    return tuple(name for name in PREFERRED if name in allowed and possible[name])
 
 
 def chosen(name: str, settings: Settings) -> Mechanism:

@@ -27,10 +27,7 @@ class Negotiation(Protocol):
 class _Sasl(SimpleNamespace):
     """The state of SASL, with the codes of ``proton.SASL``."""
 
-    OK, AUTH, SYS, PERM, TEMP = (
-        *(proton.SASL.OK, proton.SASL.AUTH, proton.SASL.SYS),
-        *(proton.SASL.PERM, proton.SASL.TEMP),
-    )
+    OK, AUTH, SYS, PERM, TEMP = range(5)  # AMQP 1.0 part 5, section 5.3.3.6
 
 
 class ReportingTransport(proton.Transport):

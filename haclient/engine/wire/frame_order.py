@@ -4,8 +4,8 @@ proton passes every SASL frame to Cyrus SASL, also one that arrives after the AM
 the client has chosen a mechanism makes Cyrus follow an unset pointer, which ends the process.  Each further
 choice of a mechanism leaks memory.  So a frame out of the standard's order ends the connection.
 
-If proton itself runs TLS, the frames cannot be read, and this check is not used.  Only clients do that, for
-SASL EXTERNAL.
+If proton itself runs TLS, the frames cannot be read, and this check is not used.  Only a drop-in client with
+an ``SSLDomain`` does that.  ``sasl.client`` ends a client's SASL before, so only Kerberos's frames come here.
 
 The check also finds the Attaches and Begins, which have fields that proton does not expose.  A
 ``SessionWindow`` reads Begins and Flows at once.  Beyond that, bytes are copied only if a frame arrives in

@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# More than an error quotes.
-MOST_BYTES = 1024
+# More than an error quotes, and than any of the protocols needs.
+MOST_BYTES = 64
 _MOST_QUOTED = 40
 _HEADER = 8
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"

@@ -7,20 +7,19 @@ import ssl
 
 import proton
 
-from haclient.engine.sasl.client import HEADER, ClientSasl
+from haclient.engine.sasl.client import ClientSasl
 from haclient.engine.sasl.cyrus import ProtonSasl
+from haclient.engine.sasl.frames import FRAMING_ERROR, SASL_HEADER
+from haclient.engine.sasl.server import Login, ServerSasl
 from haclient.engine.settings import Settings
 from haclient.engine.wire import attach_frame, begin_frame
 from haclient.engine.wire.attach_frame import AttachFrame
 from haclient.engine.wire.frame_order import FrameOrder
 from haclient.engine.wire.greeting import Greeting
-from haclient.engine.wire.server_sasl import Login, ServerSasl
 from haclient.engine.wire.server_tls import TlsSocket
 from haclient.engine.wire.session_window import SessionWindow
 
-_FRAMING_ERROR = "amqp:connection:framing-error"
-
-Negotiation = ClientSasl | ProtonSasl
+ClientNegotiation = ClientSasl | ProtonSasl
 """A client's side of SASL."""
 
 
@@ -56,7 +55,7 @@ class IncomingBytes:
     def begin(self, socket: asyncio.Transport) -> None:
         """Begin a client's SASL, if it has one."""
         if self.is_in_sasl:
-            socket.write(HEADER)
+            socket.write(SASL_HEADER)
 
     @property
     def negotiation(self) -> ServerSasl | ClientSasl | None:
@@ -117,7 +116,7 @@ class IncomingBytes:
                 data = socket.decrypt(data)
             except ssl.SSLError as error:
                 why = f"not TLS as this port has it: {error.reason or error}"
-                return b"", proton.Condition(_FRAMING_ERROR, why)
+                return b"", proton.Condition(FRAMING_ERROR, why)
         if self.greeting is not None:
             self.greeting.add(data)
         self._attaches = None
@@ -129,7 +128,7 @@ class IncomingBytes:
                 return b"", refused
         wrong = "" if self._order is None else self._order.add(data)
         if wrong:
-            return b"", proton.Condition(_FRAMING_ERROR, wrong)
+            return b"", proton.Condition(FRAMING_ERROR, wrong)
         if self.announced_handle_max is None:
             self.read_begins()
         if self.sasl is not None and not self.sasl.done:
@@ -138,7 +137,7 @@ class IncomingBytes:
         return data, None
 
 
-def _client_sasl(settings: Settings, transport: proton.Transport) -> Negotiation | None:
+def _client_sasl(settings: Settings, transport: proton.Transport) -> ClientNegotiation | None:
     if not settings.sasl:
         return None
     return ProtonSasl(transport) if settings.has_protons_sasl else ClientSasl(settings)

@@ -15,7 +15,7 @@ from proton import SASL
 from broker_stub.admission.user_database import write_users
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.sasl import frames as sasl_frames
-from haclient.engine.wire import scram_decoy
+from haclient.engine.sasl import scram_decoy
 from tests.broker_stub.admission.test_sasl_required import SASL_HEADER, _frame
 from tests.broker_stub.admission.test_user_names import init, plain
 from tests.broker_stub.clients import Client, member

@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import SASL, Data, Described, symbol, ubyte, ulong
 
-from haclient.engine.sasl.client import HEADER, ClientSasl
+from haclient.engine.sasl.client import ClientSasl
 from haclient.engine.sasl.cyrus import write_user_database
 from haclient.engine.settings import Settings
 
 PASSWORD = "secr\N{PILE OF POO}t, = \N{LATIN SMALL LIGATURE FI}"
+HEADER = b"AMQP\x03\x01\x00\x00"
 AMQP = b"AMQP\x00\x01\x00\x00"
 MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = range(0x40, 0x45)
 
@@ -149,6 +150,15 @@ def test_without_a_common_mechanism_nothing_is_sent() -> None:
     assert (said, rest) == (b"", b"")
     assert wrong is not None
     assert (wrong.name, sasl.offered, sasl.mechanism) == ("amqp:unauthorized-access", ("PLAIN",), None)
+
+
+def test_an_error_of_scram_is_a_refusal_of_the_credentials() -> None:
+    sasl = client("SCRAM-SHA-256")
+    _, _, wrong = read(
+        sasl, HEADER + frame(MECHANISMS, symbol("SCRAM-SHA-256")) + frame(CHALLENGE, b"e=unknown-user")
+    )
+    assert wrong is not None
+    assert (wrong.name, sasl.outcome, sasl.done) == ("amqp:unauthorized-access", SASL.AUTH, False)
 
 
 def test_bytes_behind_the_outcome_are_of_amqp() -> None:

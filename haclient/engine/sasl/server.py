@@ -28,17 +28,14 @@ from dataclasses import dataclass
 
 import proton
 
-from haclient.engine.sasl import cyrus as cyrus_sasl
-from haclient.engine.sasl import frames
+from haclient.engine.sasl import certificate_name, frames, scram_decoy
+from haclient.engine.sasl.cyrus import configure_server
+from haclient.engine.sasl.frames import AMQP_HEADER, FRAMING_ERROR, SASL_HEADER, UNAUTHORIZED
 from haclient.engine.settings import SaslServer, Settings
-from haclient.engine.wire import certificate_name, scram_decoy
-from haclient.engine.wire.server_tls import TlsSocket
 
-_SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
-_HEADER = 8
+_HEADER = len(SASL_HEADER)
 _EXTERNAL = "EXTERNAL"
 _UNPROVEN = "the client did not prove who it is"
-_FRAMING_ERROR, _UNAUTHORIZED = "amqp:connection:framing-error", "amqp:unauthorized-access"
 
 Read = tuple[bytes, proton.Condition | None]
 
@@ -118,14 +115,14 @@ class ServerSasl:
         self._held += data
         if not self._begun:
             start = self._held[:_HEADER]
-            if len(start) < _HEADER and _SASL.startswith(start):
+            if len(start) < _HEADER and SASL_HEADER.startswith(start):
                 return b"", None
-            if start != _SASL:
+            if start != SASL_HEADER:
                 return self._skip()
             self._begin(socket)
         while self.login is None:
             if self._held.startswith(b"AMQP"):
-                return b"", proton.Condition(_FRAMING_ERROR, "AMQP before the outcome of SASL")
+                return b"", proton.Condition(FRAMING_ERROR, "AMQP before the outcome of SASL")
             size = int.from_bytes(self._held[:4]) if len(self._held) >= _HEADER else _HEADER
             if size > len(self._held):
                 return b"", None
@@ -138,7 +135,7 @@ class ServerSasl:
     def _skip(self) -> Read:
         """Pass bytes to proton if the client begins without SASL; proton reports any that are not AMQP."""
         if self._server.requires_sasl and self._held.startswith(b"AMQP"):
-            return b"", proton.Condition(_UNAUTHORIZED, "the client skipped SASL")
+            return b"", proton.Condition(UNAUTHORIZED, "the client skipped SASL")
         self.done = True
         return self._rest(), None
 
@@ -149,18 +146,18 @@ class ServerSasl:
         others = tuple(name for name in wanted if name != _EXTERNAL)
         if others or not wanted:
             self._cyrus = proton.Transport(proton.Transport.SERVER)
-            cyrus_sasl.configure_server(self._cyrus, self._server, others, plaintext=self._settings.plaintext)
-            found = _offer(_exchange(self._cyrus, _SASL))
+            configure_server(self._cyrus, self._server, others, plaintext=self._settings.plaintext)
+            found = _offer(_exchange(self._cyrus, SASL_HEADER))
             self._offered = tuple(name for name in found if name != _EXTERNAL)
         if self._subject and (_EXTERNAL in wanted or not wanted):
             self._offered = (_EXTERNAL, *self._offered)
-        socket.write(_SASL + frames.mechanisms(self._offered))
+        socket.write(SASL_HEADER + frames.mechanisms(self._offered))
 
     def _end(self) -> Read:
         """Return the bytes after an OK outcome, which must begin with the AMQP header."""
         header = self._held[:_HEADER]
-        if not _AMQP.startswith(header):
-            return b"", proton.Condition(_FRAMING_ERROR, "no AMQP header after the outcome of SASL")
+        if not AMQP_HEADER.startswith(header):
+            return b"", proton.Condition(FRAMING_ERROR, "no AMQP header after the outcome of SASL")
         if len(header) < _HEADER:
             return b"", None
         self.done = True
@@ -177,7 +174,7 @@ class ServerSasl:
         try:
             code, fields = frames.read(frame)
         except ValueError as error:
-            return proton.Condition(_FRAMING_ERROR, f"not a frame of a SASL client: {error}")
+            return proton.Condition(FRAMING_ERROR, f"not a frame of a SASL client: {error}")
         if code == frames.INIT:
             chosen = (fields[0] or b"").decode("latin-1") if fields else ""
             if chosen not in self._offered:
@@ -187,7 +184,7 @@ class ServerSasl:
             self._scram = chosen if chosen in scram_decoy.DIGESTS else ""
             fields = fields[1:]
         if self._cyrus is None:
-            return proton.Condition(_FRAMING_ERROR, "a SASL frame out of order")
+            return proton.Condition(FRAMING_ERROR, "a SASL frame out of order")
         message = fields[0] if fields else None
         if self._decoyed:
             return self._refuse(socket, _UNPROVEN)
@@ -242,12 +239,12 @@ class ServerSasl:
         """Send the outcome, and end the connection: the client must learn that a retry is useless."""
         socket.write(frames.outcome(code or proton.SASL.AUTH))
         socket.close()
-        return proton.Condition(_UNAUTHORIZED, why)
+        return proton.Condition(UNAUTHORIZED, why)
 
 
 def _subject(socket: asyncio.Transport) -> str:
     """Return the name in the client's certificate; empty without a verified one."""
-    tls = socket.get_extra_info("ssl_object") if isinstance(socket, TlsSocket) else None
+    tls = socket.get_extra_info("ssl_object")
     if tls is None or tls.context.verify_mode is not ssl.CERT_REQUIRED:
         return ""
     certificate = tls.getpeercert(binary_form=True)

@@ -16,7 +16,7 @@ from cryptography.x509.name import _ASN1Type
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haclient.engine.wire import certificate_name
+from haclient.engine.sasl import certificate_name
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 _NOW = datetime.datetime.now(datetime.UTC)
