@@ -329,7 +329,7 @@ class ConnectionCore:
         replayed = self.links.on_connected(engine, session, attempt.endpoint)
         workarounds.apply(engine, self._loop, self._shared.options.vhost)
         self._announce(attempt.endpoint, replayed)
-        self._events.watch(engine.incoming.window, attempt.endpoint)
+        self._events.watch(engine.incoming.limits, attempt.endpoint)
         self._search = None
         if not self._first.done():
             self._first.set_result(None)

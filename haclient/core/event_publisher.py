@@ -26,7 +26,7 @@ from haclient.discovery import decision as decide
 from haclient.discovery.attempt_summary import describe_failures
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.engine.owner import CloseReason
-from haclient.engine.wire.session_window import SessionWindow
+from haclient.engine.wire.session_limits import SessionLimits
 from haclient.printable.log import get_logger
 
 logger = get_logger("haclient")
@@ -216,11 +216,11 @@ class EventPublisher:
             replayed=replayed,
         )
 
-    def watch(self, window: SessionWindow, endpoint: Endpoint) -> None:
+    def watch(self, limits: SessionLimits, endpoint: Endpoint) -> None:
         """Publish ``Blocked`` and ``Unblocked`` for this session from now on."""
         self._block_watch = _BlockWatch(
             self._loop,
-            window,
+            limits,
             began=lambda: self._emit(events.Blocked, endpoint=endpoint),
             ended=lambda duration: self._emit(events.Unblocked, endpoint=endpoint, duration=duration),
         )
@@ -322,22 +322,22 @@ class _BlockWatch:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        window: SessionWindow,
+        limits: SessionLimits,
         *,
         began: Callable[[], None],
         ended: Callable[[float], None],
     ) -> None:
-        self._loop, self._window, self._began, self._ended = loop, window, began, ended
+        self._loop, self._limits, self._began, self._ended = loop, limits, began, ended
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._is_reported = False
-        window.on_change = self._changed
-        if not window.is_open:
+        limits.on_window_change = self._changed
+        if not limits.window_is_open:
             self._changed(is_open=False)
 
     def stop(self) -> None:
         """Report nothing more."""
-        self._window.on_change = None
+        self._limits.on_window_change = None
         if self._timer is not None:
             self._timer.cancel()
 

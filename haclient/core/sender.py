@@ -251,7 +251,7 @@ class SenderCore:
     @property
     def blocked(self) -> bool:
         """Return whether the primary's session window is closed."""
-        return self.connected and self._engine is not None and not self._engine.incoming.window.is_open
+        return self.connected and self._engine is not None and not self._engine.incoming.limits.window_is_open
 
     @property
     def unsettled(self) -> int:

@@ -435,7 +435,6 @@ class Engine(asyncio.Protocol):
         self.close()
 
     def _on_session_open(self, event: proton.Event) -> None:
-        self.incoming.read_begins()
         self.owner.session_opened(self, cast("proton.Session", event.session))
 
     def _on_session_close(self, event: proton.Event) -> None:

@@ -7,9 +7,8 @@ choice of a mechanism leaks memory.  So a frame out of the standard's order ends
 If proton itself runs TLS, the frames cannot be read, and this check is not used.  Only a drop-in client with
 an ``SSLDomain`` does that.  ``sasl.client`` ends a client's SASL before, so only Kerberos's frames come here.
 
-The check also finds the Attaches and Begins, which have fields that proton does not expose.  A
-``SessionWindow`` reads Begins and Flows at once.  Beyond that, bytes are copied only if a frame arrives in
-pieces.
+The check also finds the Attaches, which have fields that proton does not expose.  ``SessionLimits`` reads
+Begins and Flows at once.  Beyond that, bytes are copied only if a frame arrives in pieces.
 
 Sources: AMQP 1.0 part 2, sections 2.2 and 2.3 (headers, frames); part 5, section 5.3.2 (SASL negotiation).
 """
@@ -20,8 +19,8 @@ import struct
 from collections.abc import Iterator
 
 from haclient.engine.amqp_values.walk import MalformedValue, described
-from haclient.engine.wire import attach_frame, begin_frame, session_window
-from haclient.engine.wire.session_window import SessionWindow
+from haclient.engine.wire import attach_frame, session_limits
+from haclient.engine.wire.session_limits import SessionLimits
 
 _HEADER = 8
 _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
@@ -36,14 +35,14 @@ _SIZE_TYPE_AND_CODE = struct.Struct(">IxB4xB")
 _MAX_SASL_FRAME = 65536
 # Larger than any Attach whose map is read.
 _MAX_ATTACH = 1024 * 1024
-_READ = attach_frame.ATTACH + begin_frame.BEGIN + session_window.FLOW
+_READ = attach_frame.ATTACH + session_limits.BEGIN + session_limits.FLOW
 
 
 class FrameOrder:
     """Checks the frames of one peer.
 
     :param server: whether this side is the server, and the peer a client.
-    :param window: reads the peer's Begins and Flows.
+    :param limits: reads the peer's Begins and Flows.
     """
 
     __slots__ = (
@@ -54,16 +53,16 @@ class FrameOrder:
         "_first",
         "_held",
         "_later",
+        "_limits",
         "_skip",
         "_unfinished",
-        "_window",
     )
 
-    def __init__(self, *, server: bool, window: SessionWindow | None = None) -> None:
+    def __init__(self, *, server: bool, limits: SessionLimits | None = None) -> None:
         # Codes of the SASL frames allowed now, and after the first one.
         self._allowed: tuple[int, ...] = (_INIT,) if server else (_MECHANISMS,)
         self._later: tuple[int, ...] = (_RESPONSE,) if server else (_CHALLENGE, _OUTCOME)
-        self._window = window
+        self._limits = limits
         self._skip = 0
         self._held = b""
         self._check = self._check_header
@@ -77,15 +76,8 @@ class FrameOrder:
 
         None are left after ``forget``.  A frame of more than 1 MiB is left out if it arrived in pieces.
         """
-        return self._frames(attach_frame.ATTACH)
-
-    def begins(self) -> Iterator[bytes]:
-        """Yield the Begin frames that the last ``add`` completed, as ``attaches`` does."""
-        return self._frames(begin_frame.BEGIN)
-
-    def _frames(self, descriptors: tuple[bytes, ...]) -> Iterator[bytes]:
         for data, first in ((self._finished, 0), (self._chunk, self._first)):
-            for start, end in attach_frame.find(data, first, descriptors):
+            for start, end in attach_frame.find(data, first, attach_frame.ATTACH):
                 yield data[start:end]
 
     def forget(self) -> None:
@@ -128,20 +120,20 @@ class FrameOrder:
             is_whole = attach_frame.may_be(frame[: _HEADER + _DESCRIPTOR], _READ)
             self._finished = frame if is_whole else b""
             self._unfinished.clear()
-            if is_whole and self._window is not None:
-                self._window.read(frame)
+            if is_whole and self._limits is not None:
+                self._limits.read(frame)
         self._chunk, self._first = data, position
         return position
 
     def _pass(self, data: bytes, position: int) -> tuple[int, int]:
-        """Step over complete frames (see ``_pass_frames``), and give Begins and Flows to the window."""
+        """Step over complete frames (see ``_pass_frames``), and read the limits in Begins and Flows."""
         found: list[int] = []
         passed = _pass_frames(data, position, len(data) - _CODE_AT - 1, found)
-        if (window := self._window) is not None:
+        if (limits := self._limits) is not None:
             for start in found:
                 end = start + int.from_bytes(data[start : start + 4])
                 if end <= len(data):
-                    window.read(data[start:end])
+                    limits.read(data[start:end])
         return passed
 
     def _begin_unfinished(self, data: bytes, start: int) -> None:

@@ -12,12 +12,15 @@ from haclient.engine.sasl.cyrus import ProtonSasl
 from haclient.engine.sasl.frames import FRAMING_ERROR, SASL_HEADER
 from haclient.engine.sasl.server import Login, ServerSasl
 from haclient.engine.settings import Settings
-from haclient.engine.wire import attach_frame, begin_frame
+from haclient.engine.wire import attach_frame
 from haclient.engine.wire.attach_frame import AttachFrame
 from haclient.engine.wire.frame_order import FrameOrder
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_tls import TlsSocket
-from haclient.engine.wire.session_window import SessionWindow
+from haclient.engine.wire.session_limits import SessionLimits
+
+# Used until a Begin can be read: the smallest handle-max of a tested broker (RabbitMQ 4.0.5).
+_ASSUMED_HANDLE_MAX = 255
 
 ClientNegotiation = ClientSasl | ProtonSasl
 """A client's side of SASL."""
@@ -29,11 +32,10 @@ class IncomingBytes:
     __slots__ = (
         "_attaches",
         "_order",
-        "announced_handle_max",
         "client_sasl",
         "greeting",
+        "limits",
         "sasl",
-        "window",
     )
 
     def __init__(self, settings: Settings, transport: proton.Transport) -> None:
@@ -44,11 +46,9 @@ class IncomingBytes:
         """Server: the negotiation, if the engine does it instead of proton."""
         self.client_sasl = None if serves else _client_sasl(settings, transport)
         """Client: the negotiation; ``None`` without SASL."""
-        self.announced_handle_max = begin_frame.ANY if serves else None
-        """Client: the lowest handle-max of the peer's Begins; ``None`` before one can be read."""
-        self.window = SessionWindow()
-        """Client: whether the peer accepts transfers; always open if proton's own TLS hides the frames."""
-        order = FrameOrder(server=serves, window=None if serves else self.window)
+        self.limits = SessionLimits()
+        """Client: the peer's limits; unknown if proton's own TLS hides the frames."""
+        order = FrameOrder(server=serves, limits=None if serves else self.limits)
         self._order = None if settings.tls_domain is not None else order
         self._attaches: dict[tuple[bytes, bool], AttachFrame] | None = None  # in the last bytes, once read
 
@@ -94,14 +94,9 @@ class IncomingBytes:
 
     @property
     def handle_max(self) -> int:
-        """Client: return ``announced_handle_max``, or the assumed value until it is known."""
-        known = self.announced_handle_max
-        return begin_frame.ASSUMED if known is None else known
-
-    def read_begins(self) -> None:
-        """Read the Begins in the last bytes; ``read`` does so by itself for the first one."""
-        if self._order is not None:
-            self.announced_handle_max = begin_frame.lowest(self._order.begins(), self.announced_handle_max)
+        """Client: return the peer's handle-max, or the assumed value until it is known."""
+        known = self.limits.handle_max
+        return _ASSUMED_HANDLE_MAX if known is None else known
 
     def forget(self) -> None:
         """Drop the last bytes: proton has read them."""
@@ -129,8 +124,6 @@ class IncomingBytes:
         wrong = "" if self._order is None else self._order.add(data)
         if wrong:
             return b"", proton.Condition(FRAMING_ERROR, wrong)
-        if self.announced_handle_max is None:
-            self.read_begins()
         if self.sasl is not None and not self.sasl.done:
             # Never to proton, which would answer SASL by itself; without a socket the connection has ended.
             return (b"", None) if socket is None else self.sasl.read(socket, data)

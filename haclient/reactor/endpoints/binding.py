@@ -177,13 +177,13 @@ class Binding(Kept):
         if engine is None:
             return
         lib.pn_transport_pending(engine.transport._impl)
-        most = engine.incoming.announced_handle_max
+        most = engine.incoming.limits.handle_max
         if most is not None and len(self._links) > most and self._open_links_in(session) > most:
             raise proton.LinkException(f"cannot attach {name!r}: {_too_many(most)}")
 
     def links_beyond(self, engine: Engine) -> str | None:
         """Return why an engine's peer does not allow the links that are open now; ``None`` if it does."""
-        most = engine.incoming.announced_handle_max
+        most = engine.incoming.limits.handle_max
         if most is None or all(self._open_links_in(each) <= most + 1 for each in self._sessions.values()):
             return None
         return _too_many(most)
