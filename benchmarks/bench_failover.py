@@ -52,7 +52,7 @@ from measure import BrokerProcess
 import haclient
 from benchmarks.storm.environment import LocalPair
 from benchmarks.storm.member_lines import served_between
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.member_process import free_addresses
 from broker_stub.management_client import AdminClient
 from haclient import Credentials, aio
@@ -92,7 +92,7 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         any_port = Endpoint("127.0.0.1", 0)
-        self._users, self._telemetry = str(folder), folder / "telemetry"
+        self._users, self._telemetry = str(folder / "users"), folder / "telemetry"
         self.addresses = free_addresses((any_port, any_port))
         self._primary = 0
         self._members = [self._start(0, "primary"), self._start(1, "passive")]
@@ -296,7 +296,7 @@ def main() -> None:
     logging.getLogger("haclient").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="bench-failover-") as folder:
         if arguments.every is None:
-            write_users(Path(folder), {"cluster-admin": _PASSWORD})
+            write_users(Path(folder) / "users", {"cluster-admin": _PASSWORD})
             with closing(Pair(Path(folder))) as pair:
                 _first_message(pair, arguments)
         else:

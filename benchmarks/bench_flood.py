@@ -40,7 +40,7 @@ import proton
 import psutil
 from measure import percentile, print_bar, print_header
 
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_file import write_users
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from haclient.cluster_url.endpoint import Endpoint
@@ -66,8 +66,8 @@ async def member(*arguments: str) -> AsyncIterator[tuple[Endpoint, psutil.Proces
     with tempfile.TemporaryDirectory(prefix="bench-flood-") as scratch:
         directory = Path(scratch)
         if "--users" in arguments:
-            write_users(directory, {_USER: _PASSWORD})
-            arguments = tuple(str(directory) if each == "USERS" else each for each in arguments)
+            write_users(directory / "users", {_USER: _PASSWORD})
+            arguments = tuple(str(directory / "users") if each == "USERS" else each for each in arguments)
         [address] = free_addresses((Endpoint("127.0.0.1", 0),))
         common = ("--listen", address.authority, "--role", "primary", "--log-level", "error")
         process = MemberProcess((*common, *arguments), directory / "log")
@@ -87,8 +87,8 @@ async def pair(*arguments: str) -> AsyncIterator[tuple[Endpoint, psutil.Process]
     """Yield the primary of a pair with its default stores."""
     with tempfile.TemporaryDirectory(prefix="bench-flood-") as scratch:
         if "--users" in arguments:
-            write_users(Path(scratch), {_USER: _PASSWORD})
-            arguments = tuple(scratch if each == "USERS" else each for each in arguments)
+            write_users(Path(scratch) / "users", {_USER: _PASSWORD})
+            arguments = tuple(f"{scratch}/users" if each == "USERS" else each for each in arguments)
         options = LocalClusterOptions(serve_arguments=("--log-level", "error", *arguments), restart=False)
         async with LocalCluster(options) as both:
             await both.wait_ready(_TIMEOUT)

@@ -38,7 +38,7 @@ from bare import BareClient
 from bench_failover import _ADDRESS, _OUTAGE, _PASSWORD, Pair
 
 import haclient
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.management_client import AdminClient
 from haclient import Credentials, aio
@@ -152,7 +152,7 @@ def main() -> None:
         return
     measure.print_header("From a promotion to the first settled message of a warm client", arguments)
     with tempfile.TemporaryDirectory(prefix="bench-parking-") as users:
-        write_users(Path(users), {"cluster-admin": _PASSWORD})
+        write_users(Path(users) / "users", {"cluster-admin": _PASSWORD})
         with closing(Pair(Path(users))) as pair:
             figures = asyncio.run(_run(pair, arguments.rounds))
     rows = {

@@ -13,7 +13,7 @@ from typing import Protocol
 import ours
 from measure import BrokerProcess
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.amqp.node_names import QUEUE_TYPE
 from broker_stub.management_client import AdminClient

@@ -2,7 +2,7 @@
 
 Rules
 -----
-* SASL proves the user. Names are written as in the file of users, without a realm after ``@``.
+* SASL proves the user. Names are written as in the file of users.
 * If users authenticate by password, clients without a name are admitted only if that is configured.
 * A client that skips SASL is not authenticated: unless anonymous clients are admitted, it gets no Open.
 * ANONYMOUS has no name, and is never the cluster-admin, whatever name the client sends with it.
@@ -17,10 +17,10 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN, PASSWORD_MECHANISMS
-from haclient.engine.sasl.server import Login
+from broker_stub.admission.user_file import DEFAULT_ADMIN
+from haclient.engine.sasl.server_mechanisms import Login
+from haclient.engine.sasl.users import DIGESTS, Users
 from haclient.engine.settings import SaslServer
 
 
@@ -28,20 +28,19 @@ from haclient.engine.settings import SaslServer
 class Auth:
     """The authentication of users, and the name of the cluster-admin.
 
-    :param users: directory of the Cyrus user database; ``None`` if no user has a password.
+    :param users: the users with a password; ``None`` if no user has one.
     :param anonymous: true if clients may connect without a name; ``None`` to allow it only without ``users``.
     :param external: true if a TLS client certificate authenticates.
     :param link_users: users that may receive the events of this site's queues, besides the cluster-admin.
     """
 
     admin: str = DEFAULT_ADMIN
-    users: Path | None = None
+    users: Users | None = None
     anonymous: bool | None = None
     external: bool = False
     link_users: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        # If no mechanism is offered, proton offers all that it has, including ANONYMOUS.
         if not self._mechanisms():
             raise ValueError("nobody could connect: there are neither users nor certificates")
 
@@ -52,11 +51,11 @@ class Auth:
 
     def sasl_server(self) -> SaslServer:
         """Return the SASL mechanisms to offer."""
-        config = None if self.users is None else str(self.users)
-        return SaslServer(mechanisms=self._mechanisms(), config_dir=config, realms=False)
+        return SaslServer(mechanisms=self._mechanisms(), users=self.users)
 
     def _mechanisms(self) -> tuple[str, ...]:
-        offered = PASSWORD_MECHANISMS if self.users is not None else ()
+        # SCRAM first: a client takes the first mechanism that it knows.
+        offered = (*DIGESTS, "PLAIN") if self.users is not None else ()
         if self.external:
             offered = ("EXTERNAL", *offered)
         return (*offered, "ANONYMOUS") if self.lets_anonymous_in else offered

@@ -10,9 +10,7 @@ there is no time for more.
 
 Rules
 -----
-* A setup over a socket costs ``_SOCKET`` times as much as one in memory. If every client needs a password,
-  the server's part of SCRAM is added (``_SCRAM_ITERATIONS``). If anonymous clients are allowed, few clients
-  are assumed to have a password; a member with many of both should use ``auto``.
+* A setup over a socket costs ``_SOCKET`` times as much as one in memory.
 * New connections get half of a core (``_SHARE``). The other half is for established connections and for
   refusing clients.
 * TLS is measured with the member's own certificate and without a client certificate. If the handshake fails
@@ -22,7 +20,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,8 +40,6 @@ _WARM_UP, _HANDSHAKES = 10, 25
 _SHARE = 0.5
 # Measured with benchmarks/bench_flood.py --cost: accept, loop and kernel, in addition to the engine.
 _SOCKET = 2.5
-# RFC 5802's Hi() with 4096 iterations; Cyrus calls HMAC separately for each and takes 5.5 times as long.
-_SCRAM_ITERATIONS, _SCRAM_FACTOR = 4096, 5.5
 # Steps of both ends before giving up: a handshake with TLS takes about ten.
 _MAX_STEPS = 100
 
@@ -55,7 +50,6 @@ def measure(settings: Settings) -> float:
     :param settings: the member's settings for client connections.
     """
     server = settings.sasl_server
-    # The same directory: Cyrus reads its configuration only once per process.
     offered = None if server is None else replace(server, mechanisms=("ANONYMOUS",))
     anonymous = replace(settings, sasl_server=offered)
     costs: list[float] = []
@@ -64,17 +58,7 @@ def measure(settings: Settings) -> float:
         costs.append(handshake(anonymous))
     costs = costs[_WARM_UP:] or costs
     median = sorted(costs)[len(costs) // 2]  # ``statistics`` loads decimal and fractions: a megabyte
-    return _SHARE / (median * _SOCKET + password_cost(settings))
-
-
-def password_cost(settings: Settings) -> float:
-    """Return the processor seconds of a password check; 0 if none is required."""
-    server = settings.sasl_server
-    if server is None or server.config_dir is None or "ANONYMOUS" in server.mechanisms:
-        return 0.0
-    begin = time.thread_time()
-    hashlib.pbkdf2_hmac("sha256", b"password", b"salt of 16 bytes", _SCRAM_ITERATIONS)
-    return (time.thread_time() - begin) * _SCRAM_FACTOR
+    return _SHARE / (median * _SOCKET)
 
 
 def handshake(settings: Settings) -> float:

@@ -18,6 +18,7 @@ _MODULES = {
     "exchange": "declare",
     "link": "link",
     "pair": "pair",
+    "passwd": "passwd",
     "promote": "manage",
     "queue": "declare",
     "serve": "serve",

@@ -19,7 +19,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import click
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.cli.options import PASSWORD_VARIABLE, read_password
 from broker_stub.command_options import ADDRESS, FILE, REFUSED, UNREACHABLE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from broker_stub.admission.user_database import name_error
+from broker_stub.admission.user_file import UserFile, UserFileError
 
 PASSWORD_VARIABLE = "BROKER_STUB_PASSWORD"  # noqa: S105 - a name, not a password
 
@@ -59,21 +59,15 @@ def read_password(path: Path | None) -> str | None:
     return path.read_text().strip() if path is not None else os.environ.get(PASSWORD_VARIABLE) or None
 
 
-def read_users(path: Path) -> dict[str, str]:
-    """Read users and passwords from a file of ``name:password`` lines.
+def read_users(path: Path) -> UserFile:
+    """Read a file of users.
 
     :raises click.UsageError: with the number of an invalid line.
     """
-    passwords = {}
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        user, separator, password = line.strip().partition(":")
-        if separator and user and password:
-            if why := name_error(user):
-                raise click.UsageError(f"{path}, line {number}: {why}")
-            passwords[user] = password
-        elif line.strip():
-            raise click.UsageError(f"{path}, line {number}: name:password is expected")
-    return passwords
+    try:
+        return UserFile(path)
+    except UserFileError as error:
+        raise click.UsageError(f"--users: {error}") from None
 
 
 def check_arbiter(url: str) -> None:

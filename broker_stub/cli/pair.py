@@ -32,7 +32,6 @@ from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent
 from broker_stub.permissions import UMASK
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.groups import Command, examples
-from haclient.engine.sasl.mechanisms import SaslUnavailableError
 from haclient.printable.lines import echo_line
 
 # The error of a member whose port is taken (``serve``).
@@ -87,7 +86,11 @@ _EXAMPLES = examples(
 )
 @click.option("--tls", is_flag=True, help="Make certificates for the members, with the command openssl.")
 @click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
-@click.option("--users", type=FILE, help="File of name:password lines.")
+@click.option(
+    "--users",
+    type=FILE,
+    help="File with a line for each user: name:password.",
+)
 @ANONYMOUS
 @LINK_USERS
 @LINK_PASSWORDS
@@ -142,6 +145,8 @@ def pair(
         raise click.UsageError("--memory does not go with --store")
     if arbiter is not None:
         check_arbiter(arbiter)
+    if users is not None:
+        read_users(users)
     options = LocalClusterOptions(
         listen=listen,
         tls=tls,
@@ -150,7 +155,7 @@ def pair(
         arbiter=arbiter,
         backup_timeout=backup_timeout,
         cluster=cluster,
-        passwords=read_users(users) if users else {},
+        users_file=users,
         anonymous=anonymous,
         restart=restart,
         probe_interval=probe_interval,
@@ -170,7 +175,7 @@ def pair(
         screen = PlainLines()
     try:
         sys.exit(event_loop.run(_run(options, members or 2, screen), loop=loop))
-    except (SaslUnavailableError, CertificateError, OSError) as error:
+    except (CertificateError, OSError) as error:
         echo_line(str(error), err=True)
         sys.exit(REFUSED)
 

@@ -9,14 +9,13 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionOptions, RateSource
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import (
@@ -45,10 +44,10 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
-from broker_stub.cli.role_command import RoleCommand
 from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.member.member import StartRefusedError
+from broker_stub.member.role_command import RoleCommand
 from broker_stub.permissions import UMASK
 from broker_stub.queueing.message import Replicate
 from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
@@ -113,8 +112,8 @@ _EXAMPLES = examples(
 @click.option("--admin", default=DEFAULT_ADMIN, show_default=True, help="The cluster-admin's user name.")
 @click.option(
     "--users",
-    type=click.Path(exists=True, path_type=Path),
-    help="Directory of a Cyrus user database, or a file of name:password lines.",
+    type=FILE,
+    help="File with a line for each user: name:password.",
 )
 @ANONYMOUS
 @LINK_USERS
@@ -289,63 +288,62 @@ def serve(
     roles = _Roles(role_command)
     if generation is None:
         generation = 1 if role == Role.PRIMARY else 0
-    os.umask(UMASK)  # for the files of SQLite, telemetry and saslpasswd2
-    with _user_database(users) as database:
-        options = BrokerOptions(
-            listen=listen,
+    os.umask(UMASK)  # for the files of SQLite and telemetry
+    options = BrokerOptions(
+        listen=listen,
+        name=name,
+        cluster=cluster,
+        membership=Membership(Role(role), generation, primary if role == Role.PASSIVE else None),
+        members=members,
+        advertise=advertise,
+        auth=Auth(
+            admin=admin,
+            users=None if users is None else read_users(users),
+            anonymous=anonymous,
+            external=tls_client_ca is not None,
+            link_users=frozenset(link_users),
+        ),
+        tls=tls,
+        auto_create=auto_create,
+        handshake_timeout=handshake_timeout,
+        heartbeat=heartbeat,
+        max_connections=max_connections,
+        max_user_connections=limits.user_connections,
+        max_frame_size=limits.frame_size,
+        connection_limits=limits.connection,
+        store_limits=limits.store,
+        site_at_limit=limits.site_at_limit,
+        admission=AdmissionOptions(
+            rate=accept_rate,
+            burst=accept_burst,
+            max_handshakes=max_handshakes,
+            park_limit=park_limit,
+            park_timeout=park_timeout,
+        ),
+        replicate=Replicate(replicate),
+        telemetry=None if telemetry is None else settings_of(telemetry),
+        password_files=_password_files(link_passwords),
+        on_role=roles.changed,
+    )
+    cluster_arguments = None
+    if arbiter is not None:
+        cluster_arguments = ClusterArguments(
+            arbiter=arbiter,
+            store=store_path,
+            broker_url=broker_url or ",".join(str(member) for member in members),
+            separate=broker_url is not None,
+            credentials=Credentials(user=admin, password=password),
+            tls_ca=tls_ca,
             name=name,
-            cluster=cluster,
-            membership=Membership(Role(role), generation, primary if role == Role.PASSIVE else None),
-            members=members,
-            advertise=advertise,
-            auth=Auth(
-                admin=admin,
-                users=database,
-                anonymous=anonymous,
-                external=tls_client_ca is not None,
-                link_users=frozenset(link_users),
-            ),
-            tls=tls,
-            auto_create=auto_create,
-            handshake_timeout=handshake_timeout,
-            heartbeat=heartbeat,
-            max_connections=max_connections,
-            max_user_connections=limits.user_connections,
-            max_frame_size=limits.frame_size,
-            connection_limits=limits.connection,
-            store_limits=limits.store,
-            site_at_limit=limits.site_at_limit,
-            admission=AdmissionOptions(
-                rate=accept_rate,
-                burst=accept_burst,
-                max_handshakes=max_handshakes,
-                park_limit=park_limit,
-                park_timeout=park_timeout,
-            ),
-            replicate=Replicate(replicate),
-            telemetry=None if telemetry is None else settings_of(telemetry),
-            password_files=_password_files(link_passwords),
-            on_role=roles.changed,
+            backup_timeout=backup_timeout,
+            arbiter_interval=arbiter_interval,
+            force_primary=force_primary,
+            secure_delete=secure_delete,
+            disk=disk_limits(store_path, disk_warn, disk_hold, disk_stop),
         )
-        cluster_arguments = None
-        if arbiter is not None:
-            cluster_arguments = ClusterArguments(
-                arbiter=arbiter,
-                store=store_path,
-                broker_url=broker_url or ",".join(str(member) for member in members),
-                separate=broker_url is not None,
-                credentials=Credentials(user=admin, password=password),
-                tls_ca=tls_ca,
-                name=name,
-                backup_timeout=backup_timeout,
-                arbiter_interval=arbiter_interval,
-                force_primary=force_primary,
-                secure_delete=secure_delete,
-                disk=disk_limits(store_path, disk_warn, disk_hold, disk_stop),
-            )
-        event_loop.tune()
-        serving = _serve(options, cluster_arguments, role_command, roles if as_json else None)
-        sys.exit(event_loop.run(serving, loop=loop))
+    event_loop.tune()
+    serving = _serve(options, cluster_arguments, role_command, roles if as_json else None)
+    sys.exit(event_loop.run(serving, loop=loop))
 
 
 def _role_command(words: str) -> RoleCommand:
@@ -353,19 +351,6 @@ def _role_command(words: str) -> RoleCommand:
         return RoleCommand(words)
     except ValueError as error:
         raise click.UsageError(f"--on-role-change: {error}") from error
-
-
-@contextlib.contextmanager
-def _user_database(users: Path | None) -> Iterator[Path | None]:
-    """Yield the directory of a user database: the given one, or a temporary one for a list of passwords."""
-    if users is None or users.is_dir():
-        yield users
-        return
-    from broker_stub import scratch_directory  # noqa: PLC0415 - its libraries take a megabyte
-
-    with scratch_directory.temporary() as directory:
-        write_users(directory, read_users(users))
-        yield directory
 
 
 def _password_files(directory: Path | None) -> PasswordFiles:

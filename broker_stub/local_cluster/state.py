@@ -60,8 +60,8 @@ class LocalClusterOptions:
 
     :param listen: the members' addresses; port 0 is replaced by a free one.
     :param passwords: ordinary users and their passwords.
-    :param anonymous: true if clients may connect without a name; ``None`` to allow it only without
-        ``passwords``.
+    :param users_file: a file of further ones, as ``serve --users`` reads it.
+    :param anonymous: true if clients may connect without a name; ``None`` to allow it only without users.
     :param restart: true if a dead member is started again, as a backup.
     :param probe_interval: seconds between two probes of a member.
     :param probe_timeout: seconds that a member may take to answer.
@@ -80,6 +80,7 @@ class LocalClusterOptions:
     listen: tuple[Endpoint, ...] = TWO_ON_LOOPBACK
     cluster: str = "haclient"
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
+    users_file: Path | None = None
     anonymous: bool | None = None
     restart: bool = True
     probe_interval: float = 0.5
@@ -98,7 +99,8 @@ class LocalClusterOptions:
     @property
     def lets_anonymous_in(self) -> bool:
         """Return whether clients may connect without a name."""
-        return not self.passwords if self.anonymous is None else self.anonymous
+        has_users = bool(self.passwords) or self.users_file is not None
+        return not has_users if self.anonymous is None else self.anonymous
 
 
 class Member:

@@ -28,7 +28,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from broker_stub import scratch_directory
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.certificates import CertificateFiles, prepare
 from broker_stub.local_cluster.managed_members import ManagedMembers
 from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError, free_addresses
@@ -83,7 +83,6 @@ class LocalCluster:
     async def start(self) -> None:
         """Start every member and promote the first one that is running.
 
-        :raises haclient.errors.SaslUnavailableError: without Cyrus SASL.
         :raises broker_stub.local_cluster.certificates.CertificateError: if it cannot make certificates.
         :raises OSError: if the directory of the stores cannot be written.
         """
@@ -93,7 +92,10 @@ class LocalCluster:
         self.password_file.touch(mode=0o600)
         self.password_file.write_text(password)
         users = {**self.options.passwords, DEFAULT_ADMIN: password}
-        await asyncio.to_thread(write_users, self._directory, users)
+        self._users_file.touch(mode=0o600)
+        if self.options.users_file is not None:
+            self._users_file.write_bytes(self.options.users_file.read_bytes())
+        await asyncio.to_thread(write_users, self._users_file, users)
         if self.options.tls:
             await asyncio.to_thread(self._prepare_tls)
         addresses = free_addresses(self.options.listen)
@@ -113,7 +115,7 @@ class LocalCluster:
     def _member(self, name: str, address: Endpoint, addresses: tuple[Endpoint, ...]) -> Member:
         options = self.options
         arguments = ["--listen", str(address), "--name", name, "--cluster", options.cluster]
-        arguments += ["--users", str(self._directory), "--loop", options.loop]
+        arguments += ["--users", str(self._users_file), "--loop", options.loop]
         arguments += self._replication(name)
         for other in addresses:
             arguments += ["--member", str(other)]
@@ -191,6 +193,10 @@ class LocalCluster:
     def arbiter(self) -> str:
         """The URL of the arbiter."""
         return self.options.arbiter or f"directory:{self._data / 'arbiter'}"
+
+    @property
+    def _users_file(self) -> Path:
+        return self.directory / "users"
 
     @property
     def password_file(self) -> Path:

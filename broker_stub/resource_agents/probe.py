@@ -32,7 +32,7 @@ from typing import Any
 
 import click
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED, UNREACHABLE
 from broker_stub.election.arbiter import ArbiterUnavailableError, open_arbiter
 from broker_stub.election.generation import ArbiterRecord, GenerationState, Pending, may_promote

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from proton import SSLDomain
+
+from haclient.engine.sasl.users import Users
 
 # Twice the default of most clients, a quarter of Artemis's: a 100-byte message never splits.
 DEFAULT_MAX_FRAME_SIZE = 65536
@@ -37,29 +38,28 @@ def is_scram(mechanism: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslServer:
-    """The server side of SASL: offered mechanisms, and where Cyrus finds its users.
+    """The server side of SASL.
 
-    :param mechanisms: offered mechanisms; empty offers all that the configuration allows.
-    :param config_dir: directory of ``<config_name>.conf`` for Cyrus.
-    :param realms: whether a user's name may have a realm behind ``@``.
-    :param secret: makes the salts of users who do not exist (``sasl.scram_decoy``).
+    :param mechanisms: the mechanisms to offer; EXTERNAL only to clients with a certificate, and SCRAM only if
+        ``users`` has its keys.
+    :param users: the users, for SCRAM and PLAIN.
+    :param is_protons: whether proton and the host's ``proton-server.conf`` decide instead, for what a drop-in
+        application listens on.
     """
 
     mechanisms: tuple[str, ...] = ("ANONYMOUS",)
-    config_dir: str | None = None
-    config_name: str = "haclient"
-    realms: bool = True
-    secret: bytes = field(default_factory=lambda: os.urandom(32), repr=False, compare=False)
+    users: Users | None = field(default=None, repr=False)
+    is_protons: bool = False
 
     @property
     def requires_sasl(self) -> bool:
         """Return whether a client that skips the SASL layer is disconnected.
 
-        True if ``mechanisms`` names some, and ANONYMOUS is not among them.
+        True if ANONYMOUS is not among the mechanisms.
 
         Source: AMQP 1.0 part 2, section 2.2: a client may leave that layer out.
         """
-        return bool(self.mechanisms) and "ANONYMOUS" not in self.mechanisms
+        return not self.is_protons and "ANONYMOUS" not in self.mechanisms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,21 +110,6 @@ class Settings:
 
     @property
     def has_protons_sasl(self) -> bool:
-        """Return whether proton does SASL: behind its own TLS, by Kerberos, or as some servers."""
-        if self.sasl_server is None:
-            by_kerberos = KERBEROS in self.mechanisms and not any(map(is_scram, self.mechanisms))
-            return self.sasl and (self.tls_domain is not None or by_kerberos)
-        return not self.answers_sasl
-
-    @property
-    def answers_sasl(self) -> bool:
-        """Return whether the engine answers SASL itself (server side).
-
-        proton answers only if ANONYMOUS is the sole mechanism, and TLS requires no client certificate.  With
-        other mechanisms, a client that names none would crash the process.  False for a client.
-        """
-        server, tls = self.sasl_server, self.tls_context
-        if server is None:
-            return False
-        certified = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
-        return certified or set(server.mechanisms) != {"ANONYMOUS"}
+        """Return whether proton does a client's SASL: behind its own TLS, or by Kerberos."""
+        by_kerberos = KERBEROS in self.mechanisms and not any(map(is_scram, self.mechanisms))
+        return self.sasl_server is None and self.sasl and (self.tls_domain is not None or by_kerberos)

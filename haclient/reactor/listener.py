@@ -108,7 +108,7 @@ class Acceptor(proton.Handler, Kept):
         settings = Settings(
             container_id=container.container_id,
             heartbeat=0,
-            sasl_server=SaslServer(mechanisms=(), config_name="proton-server"),
+            sasl_server=SaslServer(is_protons=True),
             tls_context=None if self._domain is None else self._domain.server_context(),
         )
         engine = _ServerEngine(Accepted(), settings, container.loop)

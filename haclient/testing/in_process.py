@@ -15,7 +15,7 @@ Rules
 * At the end the broker closes the remaining connections, after a moment at most.
 * An error in the broker's thread is raised at the end of the context, even if the test failed.
 * The broker stays in the process that started it: a forked process has only its address.
-* There are no users: Cyrus SASL reads its configuration once in a process.
+* There are no users; a test of a log-in needs ``pair.ha_pair``.
 """
 
 from __future__ import annotations

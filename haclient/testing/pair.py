@@ -197,7 +197,6 @@ def ha_pair(
     :param users: names and passwords of clients.
     :param anonymous: whether clients may connect without a name; ``None`` allows it only without ``users``.
     :param serve_arguments: more arguments for each member's ``broker-stub serve``.
-    :raises haclient.errors.SaslUnavailableError: without Cyrus SASL.
     """
     setup = ClusterSetup(members=members, users=users, anonymous=anonymous, serve_arguments=serve_arguments)
     with loop_in_thread() as loop, loop.entered(cluster(setup)) as made:

@@ -41,7 +41,6 @@ def queue_status(broker: Broker) -> list[dict[str, Any]]:
 async def member(directory: Path, *arguments: str) -> AsyncIterator[Endpoint]:
     """Run a member in its own process.
 
-    Cyrus reads its configuration once in a process, so a broker with users needs its own process.
     Anonymous clients are admitted as well, unless the arguments say otherwise.
     """
     [address] = free_addresses((Endpoint("127.0.0.1", 0, tls="--tls-cert" in arguments),))

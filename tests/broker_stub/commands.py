@@ -13,9 +13,13 @@ from broker_stub.cli.options import PASSWORD_VARIABLE
 from tests.broker_stub.replication.cluster import ADMIN
 
 
-async def run(*arguments: str, **environment: str) -> click.testing.Result:
+async def run(*arguments: str, given: bytes | None = None, **environment: str) -> click.testing.Result:
+    """Run a command.
+
+    :param given: its standard input.
+    """
     runner = click.testing.CliRunner(env={PASSWORD_VARIABLE: None, **environment})
-    return await asyncio.to_thread(runner.invoke, main, arguments)
+    return await asyncio.to_thread(runner.invoke, main, arguments, input=given)
 
 
 async def manage(*arguments: str) -> click.testing.Result:

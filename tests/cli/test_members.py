@@ -84,7 +84,7 @@ def test_a_narrow_terminal_gets_lines_and_no_table_for_each_member(
     *found, verdict = re.split(r"\n(?! )", "\n".join(lines))
     first, second = (each.split("\n", 1) for each in found)
     assert first[0] == f"{primary.url}: primary, generation 1"
-    facts = r"    TCP [.0-9]+ ms, Open [.0-9]+ ms, TLSv1\.\d, SCRAM-SHA-256, haclient-broker-stub \S+"
+    facts = r"    TCP [.0-9]+ ms, Open [.0-9]+ ms, TLSv1\.\d, SCRAM-SHA-512, haclient-broker-stub \S+"
     assert re.fullmatch(facts, first[1].replace("\n   ", ""))
     assert second == [f"amqps://{nobody.authority}: no answer", "    connection refused"]
     assert verdict.startswith(f"primary: {primary.url} (2 asked in ")
@@ -191,7 +191,7 @@ def test_tls_and_the_sasl_mechanism_are_shown(members: Members, authority: Autho
     )
     url = f"amqps://joe:{SECRET.replace(' ', '%20')}@{member.address}"
     _, found = asked(url, "-o", f"tls_ca={authority.file}")
-    assert found[member.url]["mechanism"] == "SCRAM-SHA-256"
+    assert found[member.url]["mechanism"] == "SCRAM-SHA-512"
     assert found[member.url]["tls"].startswith("TLSv1")
     _, found = asked(url, code=1)
     assert found[member.url]["kind"] == "tls-verification"
@@ -201,7 +201,7 @@ def test_wrong_credentials_are_reported_and_not_shown(members: Members) -> None:
     member = members.start("primary", role="primary", users={"joe": SECRET})
     done = run("members", f"amqp://joe:hunter2@{member.address}")
     assert done.returncode == 1
-    assert "SCRAM-SHA-256: Authentication failed" in done.stdout
+    assert "SCRAM-SHA-512: Authentication failed" in done.stdout
     assert "hunter2" not in done.stdout + done.stderr
 
 
@@ -209,7 +209,7 @@ def test_credentials_may_come_from_the_environment(members: Members) -> None:
     member = members.start("primary", role="primary", users={"joe": SECRET}, anonymous=False)
     variables = {"HACLIENT_USER": "joe", "HACLIENT_PASSWORD": SECRET}
     _, found = asked(f"amqp://{member.address}", **variables)
-    assert found[member.url]["mechanism"] == "SCRAM-SHA-256"
+    assert found[member.url]["mechanism"] == "SCRAM-SHA-512"
     _, found = asked(f"amqp://jim:x@{member.address}", code=1, **variables)
     assert found[member.url]["kind"] == "authentication"
 

@@ -8,7 +8,7 @@ from typing import Any
 import proton
 import pytest
 
-from haclient.engine.sasl.cyrus import write_user_database
+from broker_stub.admission.user_file import write_users
 from tests.cli.test_members_remarks import asked
 from tests.peers import primary
 from tests.peers.process import primary_process
@@ -34,16 +34,16 @@ async def test_an_impossible_generation_makes_no_member_stale_and_a_possible_one
 
 
 async def test_a_member_that_proves_itself_is_primary_whatever_another_announces(tmp_path: Path) -> None:
-    write_user_database(tmp_path, "cluster", {"alice": "right"}, ("PLAIN", "SCRAM-SHA-256"))
+    write_users(tmp_path / "users", {"alice": "right"})
     facts = {"haclient:cluster": "c"}
 
     def process(mechanism: str, generation: int) -> Any:
         properties = {**facts, "haclient:generation": generation}
-        return primary_process(users=tmp_path, mechanisms=[mechanism], properties=properties)
+        return primary_process(users=tmp_path / "users", mechanisms=[mechanism], properties=properties)
 
     with process("PLAIN", 2**23 - 1) as impostors, process("SCRAM-SHA-256", 5) as reals:
         (impostor,), (real,) = impostors.peers, reals.peers
-        document = await asked(impostor, real, user="alice%40cluster:right@")
+        document = await asked(impostor, real, user="alice:right@")
     found = of(document, real.port)
     assert (found["kind"], found["primary"], found["generation"]) == (None, True, 5)
     assert found["mechanism"] == "SCRAM-SHA-256"

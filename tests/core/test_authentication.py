@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from broker_stub.admission.user_file import write_users
 from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import FailureReason
-from haclient.engine.sasl.cyrus import write_user_database
 from haclient.errors import AuthenticationFailed
 from haclient.events import AttemptFailed, AttemptStarted, Connected, GaveUp
 from haclient.testing.proxy import Proxy, proxy
@@ -20,10 +20,8 @@ from tests.peers import url
 from tests.peers.process import PrimaryProcess, primary_process
 from tests.peers.watch import Watch
 
-REALM = "cluster"
-USER = f"alice@{REALM}"
-RIGHT = Credentials(user=USER, password="right-password")
-WRONG = Credentials(user=USER, password="wrong-password")
+RIGHT = Credentials(user="alice", password="right-password")
+WRONG = Credentials(user="alice", password="wrong-password")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
 
 
@@ -35,8 +33,8 @@ def mechanism(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def process(mechanism: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrimaryProcess]:
     users = tmp_path_factory.mktemp("sasl")
-    write_user_database(users, REALM, {"alice": "right-password"}, MECHANISMS)
-    with primary_process(count=3, users=users, mechanisms=[mechanism]) as started:
+    write_users(users / "users", {"alice": "right-password"})
+    with primary_process(count=3, users=users / "users", mechanisms=[mechanism]) as started:
         yield started
 
 
@@ -76,9 +74,9 @@ async def test_a_wrong_password_is_one_error_and_one_attempt_at_each_member(
 async def test_a_password_in_the_url_is_used_and_never_shown(members: list[Proxy]) -> None:
     member = members[0]
     with pytest.raises(AuthenticationFailed) as caught:
-        await aio.connect(f"amqp://alice%40{REALM}:wrong-password@{member.address}")
+        await aio.connect(f"amqp://alice:wrong-password@{member.address}")
     assert "wrong-password" not in f"{caught.value!r} {caught.value}"
-    async with aio.connect(f"amqp://alice%40{REALM}:right-password@{member.address}") as connection:
+    async with aio.connect(f"amqp://alice:right-password@{member.address}") as connection:
         assert connection.endpoint is not None
 
 
@@ -86,11 +84,11 @@ async def test_a_cluster_that_offered_scram_never_gets_plain_without_tls(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     users = tmp_path_factory.mktemp("sasl")
-    write_user_database(users, REALM, {"alice": "right-password"}, MECHANISMS)
+    write_users(users / "users", {"alice": "right-password"})
     watch = Watch()
     with (
-        primary_process(users=users, mechanisms=["SCRAM-SHA-256"]) as scram,
-        primary_process(users=users, mechanisms=["PLAIN"]) as plain,
+        primary_process(users=users / "users", mechanisms=["SCRAM-SHA-256"]) as scram,
+        primary_process(users=users / "users", mechanisms=["PLAIN"]) as plain,
     ):
         (first,), (second,) = scram.peers, plain.peers
         async with aio.connect(url(second), credentials=RIGHT):

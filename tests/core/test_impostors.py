@@ -11,10 +11,10 @@ from typing import Any
 import proton
 import pytest
 
+from broker_stub.admission.user_file import write_users
 from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import FailureReason
-from haclient.engine.sasl.cyrus import write_user_database
 from haclient.errors import DeadlineExceeded
 from haclient.events import AttemptFailed, GenerationsForgotten, Reconnected
 from haclient.testing.peers.listening import Peer
@@ -28,7 +28,7 @@ HIGHEST = 2**23 - 1
 FAST: dict[str, Any] = {"backoff_base": 0.001, "backoff_max": 0.01, "stagger": 10}
 # A lock-out of this length fails the test.
 LONG = {**FAST, "refusal_timeout": 600}
-RIGHT = Credentials(user="alice@cluster", password="right-password")
+RIGHT = Credentials(user="alice", password="right-password")
 
 
 def claim(generation: int) -> dict[str, Any]:
@@ -158,15 +158,19 @@ async def let_everybody_in(parking: Member) -> None:
 
 async def test_a_peer_without_proof_makes_no_member_stale_that_proves_itself_by_scram(tmp_path: Path) -> None:
     """The impostor has the client's password: it asked for it in plain text."""
-    write_user_database(tmp_path, "cluster", {"alice": "right-password"}, ("PLAIN", "SCRAM-SHA-256"))
+    write_users(tmp_path / "users", {"alice": "right-password"})
     generations = {"haclient:cluster": "c"}
     watch = Watch()
     with (
         primary_process(
-            users=tmp_path, mechanisms=["PLAIN"], properties={**generations, "haclient:generation": HIGHEST}
+            users=tmp_path / "users",
+            mechanisms=["PLAIN"],
+            properties={**generations, "haclient:generation": HIGHEST},
         ) as impostors,
         primary_process(
-            users=tmp_path, mechanisms=["SCRAM-SHA-256"], properties={**generations, "haclient:generation": 5}
+            users=tmp_path / "users",
+            mechanisms=["SCRAM-SHA-256"],
+            properties={**generations, "haclient:generation": 5},
         ) as reals,
     ):
         (impostor,), (real,) = impostors.peers, reals.peers

@@ -20,7 +20,7 @@ import dns.rcode
 import dns.rrset
 
 from broker_stub.admission.auth import Auth
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_file import UserFile, write_users
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Role
 from broker_stub.queueing.queue import Queue
@@ -127,8 +127,8 @@ def _secured() -> None:
 async def _users() -> None:
     """Record traffic with passwords. Proofs become steps, since each new nonce requires new proofs."""
     with tempfile.TemporaryDirectory() as folder:
-        write_users(Path(folder), server_users.PASSWORDS)
-        options = replace(members.OPTIONS, auth=Auth(users=Path(folder)))
+        write_users(Path(folder) / "users", server_users.PASSWORDS)
+        options = replace(members.OPTIONS, auth=Auth(users=UserFile(Path(folder) / "users")))
         for name, talk in talks.OF_USERS.items():
             with fixed_names():
                 async with recording_of(options) as (recorder, url):
@@ -245,7 +245,7 @@ def _answer(name: str, kind: str, records: list[str], alias: str = "") -> dns.me
 
 async def _main() -> None:
     _answers()
-    await _users()  # first: Cyrus SASL keeps the first directory that it is given
+    await _users()
     _requests()
     await _links()
     _secured()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import proton
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.amqp.node_names import QUEUE_TYPE
 from broker_stub.broker import BrokerOptions
 from broker_stub.election.roles import Membership, Role

@@ -28,7 +28,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.management_client import AdminClient, AdminError, MemberStatus
 from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint

@@ -1,11 +1,8 @@
-"""Primaries in a separate process, which can be stopped and killed and has its own Cyrus SASL.
+"""Primaries in a separate process, which can be stopped and killed.
 
-    with primary_process() as process:
-        (peer,) = process.peers
-        process.signal(signal.SIGSTOP)
-
-Cyrus reads its configuration once per process, for the first server. So servers with a user database
-start here, independent of servers in the test's process.
+with primary_process() as process:
+    (peer,) = process.peers
+    process.signal(signal.SIGSTOP)
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from broker_stub.admission.user_file import UserFile
 from haclient.engine.settings import SaslServer
 from haclient.testing.peers.listening import ANONYMOUS, Peer
 from tests.peers.primary import primary
@@ -51,11 +49,18 @@ def primary_process(
 ) -> Iterator[PrimaryProcess]:
     """Run good members in another process, which is killed at the end.
 
-    :param users: directory of a Cyrus configuration; without it every client is anonymous.
+    :param users: a file of users, as members read it; without it every client is anonymous.
     :param properties: additional properties of their Opens.
     """
-    sasl = {"config_dir": str(users), "mechanisms": tuple(mechanisms)} if users else None
-    plan = json.dumps({"count": count, "grants": grants, "sasl": sasl, "properties": dict(properties or {})})
+    plan = json.dumps(
+        {
+            "count": count,
+            "grants": grants,
+            "users": str(users) if users else None,
+            "mechanisms": list(mechanisms),
+            "properties": dict(properties or {}),
+        }
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.peers.process", plan],
         cwd=_ROOT,
@@ -72,8 +77,12 @@ def primary_process(
         process.communicate()
 
 
-async def _serve(count: int, grants: int, sasl: dict[str, Any] | None, properties: dict[str, Any]) -> None:
-    server = ANONYMOUS if sasl is None else SaslServer(**sasl)
+async def _serve(
+    count: int, grants: int, users: str | None, mechanisms: list[str], properties: dict[str, Any]
+) -> None:
+    server = ANONYMOUS
+    if users is not None:
+        server = SaslServer(mechanisms=tuple(mechanisms), users=UserFile(Path(users)))
     async with AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(primary(grants=grants, sasl=server)) for _ in range(count)]
         for peer in peers:

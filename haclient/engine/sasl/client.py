@@ -5,7 +5,6 @@ Rules
 * ``_NEXT`` has the frames that may follow each other.  Any other frame ends the connection, and so does
   AMQP before the outcome.
 * Each side sends its header at once; the client sends nothing of AMQP before an OK outcome.
-* A frame is at most ``_MOST_BYTES`` long.
 
 Sources: AMQP 1.0 part 2, section 2.2 (headers), part 5, section 5.3 (SASL).
 """
@@ -17,14 +16,10 @@ import asyncio
 import proton
 
 from haclient.engine.sasl import frames, mechanisms
-from haclient.engine.sasl.frames import AMQP_HEADER, FRAMING_ERROR, SASL_HEADER, UNAUTHORIZED
+from haclient.engine.sasl.frames import FRAMING_ERROR, UNAUTHORIZED, NotSaslError
 from haclient.engine.sasl.mechanisms import Mechanism, RefusedChallenge
 from haclient.engine.settings import Settings
 
-_SIZE = len(SASL_HEADER)
-# Enough for a token or a certificate; RFC 7628 has none longer than some kilobytes.
-_MOST_BYTES = 65536
-_SASL_TYPE = 1
 # The frames that may come first, and after each frame of the peer.
 _NEXT: dict[int, tuple[int, ...]] = {
     0: (frames.MECHANISMS,),
@@ -33,10 +28,6 @@ _NEXT: dict[int, tuple[int, ...]] = {
 }
 
 Read = tuple[bytes, proton.Condition | None]
-
-
-class _FramingError(Exception):
-    """The peer's bytes are not SASL."""
 
 
 class ClientSasl:
@@ -49,9 +40,8 @@ class ClientSasl:
     """
 
     __slots__ = (
-        "_begun",
+        "_bytes",
         "_chosen",
-        "_held",
         "_last",
         "_settings",
         "done",
@@ -61,13 +51,13 @@ class ClientSasl:
     )
 
     def __init__(self, settings: Settings) -> None:
-        self.done = self._begun = False
+        self.done = False
         self.offered: tuple[str, ...] = ()
         self.mechanism: str | None = None
         self.outcome: int | None = None
         self._settings = settings
         self._chosen: Mechanism | None = None
-        self._held = b""
+        self._bytes = frames.Incoming()
         self._last = 0
         """The code of the peer's last frame."""
 
@@ -88,55 +78,24 @@ class ClientSasl:
 
     def read(self, socket: asyncio.Transport, data: bytes) -> Read:
         """Answer the complete frames; return the bytes after SASL, and the reason to end the connection."""
-        self._held += data
+        self._bytes.held += data
         try:
-            while not self.ended and (frame := self._next_frame()):
+            while not self.ended and (frame := self._bytes.next_frame()):
                 if answer := self._answer(frame):
                     socket.write(answer)
-            self.done = self.ended and self._has_header()
-        except (_FramingError, ValueError) as error:
+            self.done = self.ended and self._bytes.has_ended()
+        except ValueError as error:
             return b"", proton.Condition(FRAMING_ERROR, str(error))
         except RefusedChallenge as error:
             if error.is_outcome:
                 self.outcome = proton.SASL.AUTH
             return b"", proton.Condition(UNAUTHORIZED, str(error))
-        if not self.done:
-            return b"", None
-        rest, self._held = self._held, b""
-        return rest, None
-
-    def _has_header(self) -> bool:
-        """Return whether AMQP follows.  proton would quote other bytes, which may echo a password."""
-        header = self._held[:_SIZE]
-        if not AMQP_HEADER.startswith(header):
-            raise _FramingError("no AMQP header after the outcome of SASL")
-        return len(header) == _SIZE
-
-    def _next_frame(self) -> bytes:
-        """Take the next whole frame; empty if it has not arrived."""
-        if not self._begun:
-            header = self._held[:_SIZE]
-            if not SASL_HEADER.startswith(header):
-                raise _FramingError("the peer does not begin with SASL")
-            if len(header) < _SIZE:
-                return b""
-            self._begun, self._held = True, self._held[_SIZE:]
-        if self._held.startswith(b"AMQP"):
-            raise _FramingError("AMQP before the outcome of SASL")
-        if len(self._held) < _SIZE:
-            return b""
-        size, offset = int.from_bytes(self._held[:4]), 4 * self._held[4]
-        if self._held[5] != _SASL_TYPE or not _SIZE <= offset < size <= _MOST_BYTES:
-            raise _FramingError("not a SASL frame")
-        if len(self._held) < size:
-            return b""
-        frame, self._held = self._held[offset:size], self._held[size:]
-        return frame
+        return (self._bytes.take() if self.done else b""), None
 
     def _answer(self, body: bytes) -> bytes:
         code, fields = frames.read_of_server(body)
         if code not in _NEXT[self._last] or not fields:
-            raise _FramingError("a SASL frame out of order")
+            raise NotSaslError("a SASL frame out of order")
         self._last = code
         if code == frames.MECHANISMS:
             return self._choose(fields[0])

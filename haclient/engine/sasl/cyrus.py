@@ -1,28 +1,28 @@
-"""SASL by proton and Cyrus: a server's users, a client's Kerberos, and a client behind proton's own TLS.
+"""SASL by proton, and by Cyrus SASL if proton was built with it.
 
-The last is one of the drop-in with an ``SSLDomain``.  It has ANONYMOUS, PLAIN, EXTERNAL, and the mechanisms
-of Cyrus SASL if proton was built with it.
+It is left for a client's Kerberos, for a drop-in client behind proton's own TLS, and for a drop-in application
+that listens.  Such an application has the users of the host's ``proton-server.conf``, as with proton.
 
 Sources: AMQP 1.0 part 5, section 5.3; RFC 4422; proton's ``pn_sasl_*`` documentation.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
 
 import proton
 from proton import SASL
 
-from haclient.engine import REBUILD
-from haclient.engine.sasl.mechanisms import WITH_PASSWORD, SaslUnavailableError
-from haclient.engine.settings import SaslServer, Settings
+from haclient.engine.sasl import frames
+from haclient.engine.sasl.mechanisms import WITH_PASSWORD
+from haclient.engine.sasl.server_mechanisms import OTHER_AUTHORITY, UNPROVEN, Login, RefusedLogin
+from haclient.engine.settings import Settings
 
-if TYPE_CHECKING:
-    from pathlib import Path
+_HEADER = len(frames.SASL_HEADER)
 
 
 class ProtonSasl:
-    """The negotiation of a client behind proton's own TLS, as ``client.ClientSasl`` reports it."""
+    """The negotiation of a client by proton, as ``client.ClientSasl`` reports it."""
 
     done = ended = True
     offered: tuple[str, ...] = ()
@@ -49,12 +49,7 @@ class ProtonSasl:
 
 
 def configure(transport: proton.Transport, connection: proton.Connection, settings: Settings) -> None:
-    """Set up proton's SASL layer of a transport that is not bound yet."""
-    server = settings.sasl_server
-    if server is not None:
-        configure_server(transport, server, server.mechanisms, plaintext=settings.plaintext)
-        transport.require_auth(server.requires_sasl)
-        return
+    """Set up proton's SASL layer of a client's transport that is not bound yet."""
     layer = SASL(transport)
     layer.allow_insecure_mechs = settings.plaintext
     allowed = settings.mechanisms or (("ANONYMOUS",) if settings.user is None else WITH_PASSWORD)
@@ -64,46 +59,58 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
         connection.password = settings.password or ""
 
 
-def configure_server(
-    transport: proton.Transport, server: SaslServer, mechanisms: tuple[str, ...], *, plaintext: bool
-) -> None:
-    """Set up the SASL layer of a server's transport.
+class CyrusServer:
+    """proton's server side of SASL for one client, behind a transport of its own.
 
-    :param mechanisms: to offer; empty offers all that the configuration of Cyrus allows.
+    :ivar offered: the mechanisms that the host's configuration allows.
     """
-    layer = SASL(transport)
-    if mechanisms:
-        layer.allowed_mechs(list(mechanisms))
-    if server.config_dir is not None:
-        layer.config_path(server.config_dir)
-    layer.config_name(server.config_name)
-    layer.allow_insecure_mechs = plaintext
+
+    def __init__(self, *, plaintext: bool) -> None:
+        self._transport = proton.Transport(proton.Transport.SERVER)
+        layer = SASL(self._transport)
+        layer.config_name("proton-server")
+        layer.allow_insecure_mechs = plaintext
+        self._answers = frames.Incoming()
+        self.offered = _offered(self._exchange(frames.SASL_HEADER))
+        self._chosen = ""
+
+    def choose(self, name: str) -> None:
+        """Set the mechanism of the client's first message."""
+        self._chosen = name
+
+    def answer(self, message: bytes | None) -> bytes | Login:
+        """Return the challenge to the client's message, or its log-in."""
+        chosen, self._chosen = self._chosen, ""
+        given = frames.init(chosen, message, None) if chosen else frames.response(message or b"")
+        answers, layer = self._exchange(given), SASL(self._transport)
+        if layer.outcome is None and self._transport.capacity() > 0 and answers:
+            return frames.message(answers[0])
+        if layer.outcome != SASL.OK:
+            raise RefusedLogin(UNPROVEN, layer.outcome)
+        try:
+            user = layer.user or ""
+        except UnicodeDecodeError:
+            raise RefusedLogin("the client's name is not UTF-8") from None
+        if layer.authorization not in (None, user):
+            raise RefusedLogin(OTHER_AUTHORITY)
+        return Login(layer.mech, user)
+
+    def _exchange(self, data: bytes) -> list[bytes]:
+        """Give proton bytes; return the fields of its answer.  After an error it accepts none."""
+        with contextlib.suppress(proton.TransportException, OverflowError):
+            self._transport.push(data)
+        while (size := self._transport.pending()) > 0:
+            self._answers.held += bytes(self._transport.peek(size) or b"")
+            self._transport.pop(size)
+        found: list[bytes] = []
+        with contextlib.suppress(ValueError):
+            while body := self._answers.next_frame():
+                found = frames.read_of_server(body)[1]
+        return found
 
 
-def write_user_database(
-    directory: Path, realm: str, users: dict[str, str], mechanisms: tuple[str, ...]
-) -> None:
-    """Write a Cyrus user database and its configuration to ``directory``.
-
-    :param users: name to password.
-    :raises SaslUnavailableError: when Cyrus or its ``saslpasswd2`` is not installed.
-    """
-    import shutil  # noqa: PLC0415 - loads compression libraries, and only servers make users
-    import subprocess  # noqa: PLC0415
-
-    program = shutil.which("saslpasswd2", path="/usr/sbin:/usr/bin:/sbin:/bin")
-    if program is None or not SASL.extended():
-        msg = f"users need Cyrus SASL and its saslpasswd2, of sasl2-bin (RPM: cyrus-sasl): {REBUILD}"
-        raise SaslUnavailableError(msg)
-    database = directory / "sasldb2"
-    for name, password in users.items():
-        subprocess.run(
-            [program, "-c", "-p", "-f", str(database), "-u", realm, name],
-            input=password.encode(),
-            check=True,
-            capture_output=True,
-        )
-    (directory / "haclient.conf").write_text(
-        "pwcheck_method: auxprop\nauxprop_plugin: sasldb\n"
-        f"sasldb_path: {database}\nmech_list: {' '.join(mechanisms)}\n"
-    )
+def _offered(fields: list[bytes]) -> tuple[str, ...]:
+    try:
+        return frames.names(fields[0])
+    except (ValueError, IndexError):
+        return ()

@@ -1,7 +1,8 @@
 """The SASL frames of both sides.
 
-Rule: a client's frame has at most three fields, of these types alone: null, symbol, binary, string.  So no
-field is nested.  A server's frame has a list of mechanisms, a message, or a code and a message.
+Rule: a frame is at most ``_MOST_BYTES`` long.  A client's frame has at most three fields, of these types
+alone: null, symbol, binary, string.  So no field is nested.  A server's frame has a list of mechanisms, a
+message, or a code and a message.
 
 Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 2, section 2.3.1 (frames); part 5, section 5.3.3.
 """
@@ -17,6 +18,9 @@ SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 FRAMING_ERROR, UNAUTHORIZED = "amqp:connection:framing-error", "amqp:unauthorized-access"
 MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = range(0x40, 0x45)
 _HEADER = 8
+# Enough for a token or a certificate; RFC 7628 has none longer than some kilobytes.
+_MOST_BYTES = 65536
+_SASL_TYPE = 1
 _FIELD_TYPES = (walk.SYMBOL8, walk.BINARY8, walk.STRING8)
 _LISTS = (b"\x45", b"\xc0", b"\xd0")
 _ARRAY8, _UBYTE = 0xE0, 0x50
@@ -25,15 +29,78 @@ _MOST_NARROW = 255
 _MOST_FIELDS = 3
 
 
+class NotSaslError(ValueError):
+    """The peer's bytes are not SASL."""
+
+
+class Incoming:
+    """A peer's bytes: the header of SASL, its frames, and after the outcome the header of AMQP.
+
+    :ivar held: the bytes that are not taken yet.
+    """
+
+    __slots__ = ("_begun", "held")
+
+    def __init__(self) -> None:
+        self.held = b""
+        self._begun = False
+
+    def begins(self) -> bool:
+        """Return whether the header of SASL has arrived.
+
+        :raises NotSaslError: if another one has.
+        """
+        header = self.held[:_HEADER]
+        if not self._begun and not SASL_HEADER.startswith(header):
+            raise NotSaslError("the peer does not begin with SASL")
+        if not self._begun and len(header) == _HEADER:
+            self._begun, self.held = True, self.held[_HEADER:]
+        return self._begun
+
+    def next_frame(self) -> bytes:
+        """Take the body of the next frame; empty if it has not arrived.
+
+        :raises NotSaslError: if there is something else.
+        """
+        if not self.begins():
+            return b""
+        if self.held.startswith(b"AMQP"):
+            raise NotSaslError("AMQP before the outcome of SASL")
+        if len(self.held) < _HEADER:
+            return b""
+        size, offset = int.from_bytes(self.held[:4]), 4 * self.held[4]
+        if self.held[5] != _SASL_TYPE or not _HEADER <= offset < size <= _MOST_BYTES:
+            raise NotSaslError("not a SASL frame")
+        if len(self.held) < size:
+            return b""
+        frame, self.held = self.held[offset:size], self.held[size:]
+        return frame
+
+    def has_ended(self) -> bool:
+        """Return whether the header of AMQP follows.  proton would quote other bytes, as a password.
+
+        :raises NotSaslError: if other bytes follow.
+        """
+        header = self.held[:_HEADER]
+        if not AMQP_HEADER.startswith(header):
+            raise NotSaslError("no AMQP header after the outcome of SASL")
+        return len(header) == _HEADER
+
+    def take(self) -> bytes:
+        """Take all bytes that are left."""
+        rest, self.held = self.held, b""
+        return rest
+
+
 # -- written by a client, read by a server --------------------------------------------------------
 
 
-def read(frame: bytes) -> tuple[int, list[bytes | None]]:
-    """Return the code and the fields of a client's whole frame.
+def read(body: bytes) -> tuple[int, list[bytes | None]]:
+    """Return the code and the fields of a client's frame.
 
+    :param body: the frame after its header.
     :raises ValueError: if it is not a SASL frame.
     """
-    body = frame[4 * int.from_bytes(frame[4:5]) :]
     code, start = walk.described(body)
     if code < 0:
         raise ValueError("its type is not known")
@@ -76,10 +143,12 @@ def outcome(code: int) -> bytes:
 # -- written by a client --------------------------------------------------------------------------
 
 
-def init(mechanism: str, message: bytes, hostname: str | None) -> bytes:
-    """Return the frame that chooses a mechanism, with its first message."""
-    host = bytes((walk.NULL,)) if hostname is None else _text(walk.STRING8, hostname.encode())
-    return _frame(INIT, _text(walk.SYMBOL8, mechanism.encode()), binary(message), host)
+def init(mechanism: str, message: bytes | None, hostname: str | None) -> bytes:
+    """Return the frame that chooses a mechanism, with its first message, if it has one."""
+    null = bytes((walk.NULL,))
+    host = null if hostname is None else _text(walk.STRING8, hostname.encode())
+    first = null if message is None else binary(message)
+    return _frame(INIT, _text(walk.SYMBOL8, mechanism.encode()), first, host)
 
 
 def response(message: bytes) -> bytes:

@@ -27,7 +27,7 @@ from haclient.error_catalog.base import HaclientError
 UNPROVEN = "the peer did not prove that it knows the password"
 WRONG_ITERATIONS = "the peer asks for a number of SCRAM iterations that this client refuses"
 FEWEST_ITERATIONS = 4096
-# Some 50 ms of the event loop.  Servers on Cyrus SASL cannot ask for more.
+# Some 50 ms of the event loop, and the most of Cyrus SASL.
 MOST_ITERATIONS = 0x10000
 _DIGITS = len(str(MOST_ITERATIONS))
 _QUOTED = 20

@@ -1,11 +1,11 @@
 """Check the order of a peer's frames before proton reads them.
 
-proton passes every SASL frame to Cyrus SASL, also one that arrives after the AMQP header.  A response before
-the client has chosen a mechanism makes Cyrus follow an unset pointer, which ends the process.  Each further
-choice of a mechanism leaks memory.  So a frame out of the standard's order ends the connection.
+proton passes every SASL frame to Cyrus SASL, also one that arrives after the AMQP header.  So a frame out of
+the standard's order ends the connection.  Only the frames of a client's Kerberos come here: ``sasl`` reads
+all others.
 
 If proton itself runs TLS, the frames cannot be read, and this check is not used.  Only a drop-in client with
-an ``SSLDomain`` does that.  ``sasl.client`` ends a client's SASL before, so only Kerberos's frames come here.
+an ``SSLDomain`` does that.
 
 The check also finds the Attaches, which have fields that proton does not expose.  ``SessionLimits`` reads
 Begins and Flows at once.  Beyond that, bytes are copied only if a frame arrives in pieces.
@@ -28,7 +28,8 @@ _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 _FLOW, _CODE_AT = 0x13, 10
 # Bytes of a descriptor at most: 0x00, the constructor of a ulong, and eight bytes.
 _DESCRIPTOR = 10
-_MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = range(0x40, 0x45)
+# Codes of SASL frames: a server's first one is its mechanisms; a challenge and the outcome come later.
+_MECHANISMS, _LATER = 0x40, (0x42, 0x44)
 _SASL_TYPE = 1
 _SIZE_TYPE_AND_CODE = struct.Struct(">IxB4xB")
 # Enough for a token or a certificate; RFC 7628 has none longer than some kilobytes.
@@ -41,7 +42,6 @@ _READ = attach_frame.ATTACH + session_limits.BEGIN + session_limits.FLOW
 class FrameOrder:
     """Checks the frames of one peer.
 
-    :param server: whether this side is the server, and the peer a client.
     :param limits: reads the peer's Begins and Flows.
     """
 
@@ -52,16 +52,14 @@ class FrameOrder:
         "_finished",
         "_first",
         "_held",
-        "_later",
         "_limits",
         "_skip",
         "_unfinished",
     )
 
-    def __init__(self, *, server: bool, limits: SessionLimits | None = None) -> None:
+    def __init__(self, limits: SessionLimits | None = None) -> None:
         # Codes of the SASL frames allowed now, and after the first one.
-        self._allowed: tuple[int, ...] = (_INIT,) if server else (_MECHANISMS,)
-        self._later: tuple[int, ...] = (_RESPONSE,) if server else (_CHALLENGE, _OUTCOME)
+        self._allowed: tuple[int, ...] = (_MECHANISMS,)
         self._limits = limits
         self._skip = 0
         self._held = b""
@@ -165,7 +163,7 @@ class FrameOrder:
             return 0
         if _code(descriptor) not in self._allowed:
             return "a SASL frame out of order"
-        self._allowed = self._later
+        self._allowed = _LATER
         return size
 
     @staticmethod

@@ -10,7 +10,8 @@ import proton
 from haclient.engine.sasl.client import ClientSasl
 from haclient.engine.sasl.cyrus import ProtonSasl
 from haclient.engine.sasl.frames import FRAMING_ERROR, SASL_HEADER
-from haclient.engine.sasl.server import Login, ServerSasl
+from haclient.engine.sasl.server import ServerSasl
+from haclient.engine.sasl.server_mechanisms import Login
 from haclient.engine.settings import Settings
 from haclient.engine.wire import attach_frame
 from haclient.engine.wire.attach_frame import AttachFrame
@@ -42,13 +43,13 @@ class IncomingBytes:
         serves = settings.sasl_server is not None
         self.greeting = None if serves else Greeting()
         """Client: the bytes that the peer sent before its Open."""
-        self.sasl = ServerSasl.of(settings)
-        """Server: the negotiation, if the engine does it instead of proton."""
+        self.sasl = None if settings.sasl_server is None else ServerSasl(settings, settings.sasl_server)
+        """Server: the negotiation."""
         self.client_sasl = None if serves else _client_sasl(settings, transport)
         """Client: the negotiation; ``None`` without SASL."""
         self.limits = SessionLimits()
         """Client: the peer's limits; unknown if proton's own TLS hides the frames."""
-        order = FrameOrder(server=serves, limits=None if serves else self.limits)
+        order = FrameOrder(limits=None if serves else self.limits)
         self._order = None if settings.tls_domain is not None else order
         self._attaches: dict[tuple[bytes, bool], AttachFrame] | None = None  # in the last bytes, once read
 
@@ -79,7 +80,7 @@ class IncomingBytes:
 
     @property
     def login(self) -> Login | None:
-        """Return how the peer has authenticated, if the engine answers SASL (server side)."""
+        """Server: return how the peer has logged in; ``None`` before that, and without SASL."""
         return None if self.sasl is None else self.sasl.login
 
     def attach(self, name: bytes, *, from_receiver: bool) -> AttachFrame | None:
@@ -115,18 +116,16 @@ class IncomingBytes:
         if self.greeting is not None:
             self.greeting.add(data)
         self._attaches = None
-        if isinstance(self.client_sasl, ClientSasl) and not self.client_sasl.done:
+        negotiation = self.negotiation
+        if negotiation is not None and not negotiation.done:
             if socket is None:  # the connection has ended
                 return b"", None
-            data, refused = self.client_sasl.read(socket, data)
+            data, refused = negotiation.read(socket, data)
             if refused is not None:
                 return b"", refused
         wrong = "" if self._order is None else self._order.add(data)
         if wrong:
             return b"", proton.Condition(FRAMING_ERROR, wrong)
-        if self.sasl is not None and not self.sasl.done:
-            # Never to proton, which would answer SASL by itself; without a socket the connection has ended.
-            return (b"", None) if socket is None else self.sasl.read(socket, data)
         return data, None
 
 

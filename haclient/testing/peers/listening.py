@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from proton import SASL
-
 from haclient.engine.owner import EngineOwner
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import SaslServer, Settings
@@ -188,9 +186,7 @@ class PeerEngine(Engine):
 
     @property
     def _sasl_is_done(self) -> bool:
-        return self.incoming.login is not None or (
-            not self.settings.answers_sasl and SASL(self.transport).outcome == SASL.OK
-        )
+        return self.incoming.login is not None
 
 
 class _Held(asyncio.Transport):

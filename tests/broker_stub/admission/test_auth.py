@@ -14,7 +14,7 @@ from proton import Message
 
 import haclient
 from broker_stub.admission.auth import Auth
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management_client import AdminClient, MemberRefusedError, MemberUnreachableError
 from haclient import Credentials
@@ -29,8 +29,8 @@ ELSEWHERE = Endpoint("127.0.0.9", 5999)
 @pytest.fixture(scope="session")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("users")
-    write_users(directory, {ADMIN.user: ADMIN.password, "alice": "wonder"})
-    return directory
+    write_users(directory / "users", {ADMIN.user: ADMIN.password, "alice": "wonder"})
+    return directory / "users"
 
 
 @pytest.fixture

@@ -10,9 +10,6 @@ from broker_stub.admission import calibration
 from haclient.engine.settings import SaslServer, Settings
 from haclient.engine.tls import TlsFiles, server_context
 
-_WITH = ("SCRAM-SHA-256",)
-_ALSO = ("SCRAM-SHA-256", "ANONYMOUS")
-
 PLAIN = Settings(container_id="member", sasl_server=SaslServer())
 
 
@@ -37,13 +34,3 @@ def test_tls_is_measured_with_the_members_certificate(tmp_path: Path) -> None:
 def test_a_handshake_that_fails_counts_as_far_as_it_goes() -> None:
     refusing = Settings(container_id="member", sasl_server=SaslServer(mechanisms=("EXTERNAL",)))
     assert calibration.handshake(refusing) > 0
-
-
-def test_passwords_count_where_nobody_may_come_without_one(tmp_path: Path) -> None:
-    offered = {kind: SaslServer(mechanisms=kind, config_dir=str(tmp_path)) for kind in (_WITH, _ALSO)}
-    with_password, also_without = (
-        calibration.password_cost(Settings(container_id="member", sasl_server=offered[kind]))
-        for kind in (_WITH, _ALSO)
-    )
-    assert with_password > 0
-    assert also_without == 0

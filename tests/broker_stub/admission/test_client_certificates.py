@@ -11,7 +11,7 @@ import pytest
 from proton import SASL, SSLDomain
 
 from broker_stub.admission.auth import Auth
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_file import write_users
 from broker_stub.broker import Broker
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.sasl import frames as sasl_frames
@@ -78,8 +78,8 @@ async def exacting_process(folder: Path, authority: Authority, *, users: bool) -
         str(files.ca),
     ]
     if users:
-        write_users(folder, {"alice": "wonder"})
-        given += ["--users", str(folder)]
+        write_users(folder / "users", {"alice": "wonder"})
+        given += ["--users", str(folder / "users")]
     async with member(folder, "--role", "primary", *given) as address:
         yield address
 

@@ -12,7 +12,7 @@ import pytest
 from proton import Message
 
 from broker_stub.admission.controller import AdmissionOptions, RateSource
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management_client import AdminClient
@@ -129,10 +129,10 @@ async def test_those_who_are_in_are_served_while_newcomers_are_refused() -> None
 
 
 async def test_the_admin_takes_no_slot_and_never_waits(tmp_path: Path) -> None:
-    write_users(tmp_path, {ADMIN.user: ADMIN.password})
+    write_users(tmp_path / "users", {ADMIN.user: ADMIN.password})
     arguments = (
         "--users",
-        str(tmp_path),
+        str(tmp_path / "users"),
         "--role",
         "primary",
         "--accept-rate",
@@ -181,9 +181,9 @@ async def test_what_is_measured_after_a_promotion_is_what_comes_from_then_on() -
 
 @pytest.mark.parametrize(("given", "meant"), [("0", None), ("unlimited", None), ("250", 250.0), ("0.5", 0.5)])
 async def test_serve_takes_a_rate(tmp_path: Path, given: str, meant: float | None) -> None:
-    write_users(tmp_path, {ADMIN.user: ADMIN.password})
+    write_users(tmp_path / "users", {ADMIN.user: ADMIN.password})
     async with (
-        member(tmp_path, "--users", str(tmp_path), "--accept-rate", given) as address,
+        member(tmp_path, "--users", str(tmp_path / "users"), "--accept-rate", given) as address,
         await AdminClient.connect(address, ADMIN) as admin,
     ):
         assert (await admin.status()).facts["entrance"]["rate"] == meant

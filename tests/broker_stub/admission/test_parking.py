@@ -13,7 +13,7 @@ import pytest
 from proton import Message
 
 from broker_stub.admission.controller import AdmissionOptions
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management_client import AdminClient
@@ -294,8 +294,8 @@ async def test_one_that_ends_its_session_while_parked_leaves_nothing_behind() ->
 
 
 async def test_the_admin_is_served_and_not_parked(tmp_path: Path) -> None:
-    write_users(tmp_path, {ADMIN.user: ADMIN.password})
-    async with member(tmp_path, "--users", str(tmp_path)) as address:
+    write_users(tmp_path / "users", {ADMIN.user: ADMIN.password})
+    async with member(tmp_path, "--users", str(tmp_path / "users")) as address:
         parked = await Client().connect(address, container_id="parked", desired_capabilities=(PARK,))
         async with await AdminClient.connect(address, ADMIN) as admin:
             assert (await admin.status()).facts["entrance"]["parked_now"] == 1

@@ -14,7 +14,7 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.cli.options import PASSWORD_VARIABLE
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from broker_stub.management_client import AdminClient, MemberRefusedError, MemberUnreachableError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker_stub.admission.auth import Auth
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.node_names import QUEUE_TYPE
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from broker_stub.management_client import AdminClient
@@ -69,8 +69,8 @@ ANONYMOUS = _frame(0x41, b"\xa3\x09ANONYMOUS", kind=1)
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("users")
-    write_users(directory, {ADMIN.user: ADMIN.password})
-    return directory
+    write_users(directory / "users", {ADMIN.user: ADMIN.password})
+    return directory / "users"
 
 
 @asynccontextmanager

@@ -8,14 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from proton import SASL
 
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_file import write_users
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.sasl import frames as sasl_frames
-from haclient.engine.sasl import scram_decoy
 from tests.broker_stub.admission.test_sasl_required import SASL_HEADER, _frame
 from tests.broker_stub.admission.test_user_names import init, plain
 from tests.broker_stub.clients import Client, member
@@ -23,14 +20,14 @@ from tests.broker_stub.clients import Client, member
 REFUSED = sasl_frames.outcome(SASL.AUTH)
 # Of equal length on purpose.
 KNOWN, UNKNOWN = "alice", "nobod"
-SCRAM = ["SCRAM-SHA-1", "SCRAM-SHA-256"]
+SCRAM = ["SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 _CHALLENGE = re.compile(rb"r=0123456789([!-+\--~]+),s=([!-+\--~]+),i=(\d+)")
 
 
 @pytest.fixture
 async def primary(tmp_path: Path) -> AsyncIterator[Endpoint]:
-    write_users(tmp_path, {KNOWN: "wonder"})
-    async with member(tmp_path, "--users", str(tmp_path), "--role", "primary") as address:
+    write_users(tmp_path / "users", {KNOWN: "wonder"})
+    async with member(tmp_path, "--users", str(tmp_path / "users"), "--role", "primary") as address:
         yield address
 
 
@@ -89,7 +86,7 @@ async def test_the_salt_of_a_name_stays_the_same(primary: Endpoint, mechanism: s
         found = [_CHALLENGE.search((await talk(primary, choice))[0]) for _ in range(2)]
         salts[name] = {match[2] for match in found if match is not None}
     assert all(len(each) == 1 for each in salts.values())
-    assert salts[UNKNOWN] == salts[UNKNOWN + " "] != salts["other"]
+    assert len({min(each) for each in salts.values()}) == len(salts)
 
 
 @pytest.mark.parametrize(
@@ -130,10 +127,3 @@ async def test_a_client_of_an_unknown_user_gets_the_error_of_a_wrong_password(
     async with asyncio.timeout(10):  # a member writes the line after its Close
         while len(line.findall((tmp_path / "member.log").read_text())) < 2:  # noqa: ASYNC110 - of a file
             await asyncio.sleep(0.01)
-
-
-@given(st.binary(max_size=40) | st.text(",=nra\0 ", max_size=20).map(str.encode), st.sampled_from(SCRAM))
-def test_there_is_a_challenge_for_each_usual_message(message: bytes, mechanism: str) -> None:
-    for each in (message, b"n,," + message, b"n,,n=" + message, b"n,,n=a,r=" + message):
-        if scram_decoy.is_usual(each):
-            assert scram_decoy.challenge(mechanism, each, b"secret").startswith(b"r=")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError, free_addresses
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import member
@@ -21,7 +21,6 @@ PASSWORD = "planted-secret"
 @pytest.fixture
 async def address(tmp_path: Path) -> AsyncIterator[Endpoint]:
     users = tmp_path / "users"
-    users.mkdir()
     write_users(users, {DEFAULT_ADMIN: PASSWORD})
     (tmp_path / "password").write_text(PASSWORD + "\n")
     async with member(tmp_path, "--users", str(users), "--name", "north", "--log-level", "debug") as address:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.commands import manage
@@ -23,9 +23,9 @@ async def test_backups_find_their_primary_over_tls_and_so_do_the_commands(tmp_pa
     certificate = authority.issue("127.0.0.1")
     (tmp_path / "arbiter").mkdir()
     (tmp_path / "password").write_text(ADMIN.password)
-    write_users(tmp_path, {DEFAULT_ADMIN: ADMIN.password})
+    write_users(tmp_path / "users", {DEFAULT_ADMIN: ADMIN.password})
     first, second = free_addresses((Endpoint("127.0.0.1", 0, tls=True),) * 2)
-    shared = ["--users", str(tmp_path), "--password-file", str(tmp_path / "password")]
+    shared = ["--users", str(tmp_path / "users"), "--password-file", str(tmp_path / "password")]
     shared += ["--arbiter", f"directory:{tmp_path / 'arbiter'}"]
     shared += ["--member", str(first), "--member", str(second)]
     shared += ["--tls-cert", str(certificate.chain), "--tls-key", str(certificate.key)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_file import write_users
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.testing.threads import in_thread
 from tests.broker_stub.clients import Client, member
@@ -20,8 +20,8 @@ ADMIN = {"user": "cluster-admin", "password": "secret"}
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     folder = tmp_path_factory.mktemp("users")
-    write_users(folder, {each["user"]: each["password"] for each in (ALICE, ADMIN)})
-    with in_thread(member(folder, "--users", str(folder), "--role", "primary")) as address:
+    write_users(folder / "users", {each["user"]: each["password"] for each in (ALICE, ADMIN)})
+    with in_thread(member(folder, "--users", str(folder / "users"), "--role", "primary")) as address:
         yield address
 
 

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.node_names import MEMBER_TYPE
 from broker_stub.management_client import AdminClient, MemberRefusedError
 from haclient import Credentials
@@ -64,7 +64,6 @@ async def ask(admin: AdminClient, request: dict[str, Any]) -> dict[str, Any]:
 async def test_every_answer_has_the_keys_and_values_of_before(tmp_path: Path) -> None:
     """The requests have the same order: later ones depend on earlier ones."""
     users = tmp_path / "users"
-    users.mkdir()
     write_users(users, {DEFAULT_ADMIN: PASSWORD})
     async with (
         member(tmp_path, "--users", str(users), "--role", "primary") as address,

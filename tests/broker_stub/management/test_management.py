@@ -11,7 +11,7 @@ from typing import Any
 import proton
 import pytest
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
 from broker_stub.management.node import Management
 from broker_stub.management_client import AdminClient, MemberRefusedError, MemberUnreachableError
@@ -27,7 +27,6 @@ PASSWORD = "a password"
 async def admin(tmp_path: Path) -> AsyncIterator[AdminClient]:
     """A member that is primary without an arbiter."""
     users = tmp_path / "users"
-    users.mkdir()
     write_users(users, {DEFAULT_ADMIN: PASSWORD})
     async with (
         member(tmp_path, "--users", str(users), "--role", "primary") as address,

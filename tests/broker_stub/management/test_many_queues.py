@@ -13,7 +13,7 @@ import click.testing
 import pytest
 
 from broker_stub import management_client
-from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.local_cluster.state import LocalClusterEvent, LocalClusterOptions
 from broker_stub.local_cluster.supervisor import LocalCluster

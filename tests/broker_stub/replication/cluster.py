@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 import pytest
 from proton import Message
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from broker_stub.management_client import (
     AdminClient,
@@ -195,7 +195,7 @@ class Cluster:
         self.password_file = folder / "cluster-admin.password"
         self.password_file.write_text(ADMIN.password)
         addresses = free_addresses((Endpoint("127.0.0.1", 0),) * len(names))
-        shared = ["--users", str(folder), "--anonymous", "--password-file", str(self.password_file)]
+        shared = ["--users", str(folder / "users"), "--anonymous", "--password-file", str(self.password_file)]
         shared += ["--arbiter", arbiter or f"directory:{folder / 'arbiter'}"]
         shared += ["--backup-timeout", str(backup_timeout), *arguments]
         for address in addresses:
@@ -218,7 +218,9 @@ class Cluster:
         return first, second
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(write_users, self._folder, {DEFAULT_ADMIN: ADMIN.password, USER[0]: USER[1]})
+        await asyncio.to_thread(
+            write_users, self._folder / "users", {DEFAULT_ADMIN: ADMIN.password, USER[0]: USER[1]}
+        )
         return self
 
     async def __aexit__(

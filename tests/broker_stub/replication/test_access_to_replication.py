@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from proton import Message, symbol, uint
 
-from broker_stub.admission.user_database import PASSWORD_MECHANISMS
 from broker_stub.replication import wire
 from broker_stub.replication.backup import CAPABILITY
+from haclient.engine.sasl.mechanisms import WITH_PASSWORD
 from haclient.outcome import OutcomeState
 from tests.broker_stub.clients import Client, LinkRefusedError
 from tests.broker_stub.replication.cluster import ADMIN, USER, Cluster, Member, depth, send
 
-ALICE = {"user": USER[0], "password": USER[1], "mechanisms": PASSWORD_MECHANISMS}
+ALICE = {"user": USER[0], "password": USER[1], "mechanisms": WITH_PASSWORD}
 NOBODY: dict[str, Any] = {}
-CLUSTER_ADMIN = {"user": ADMIN.user, "password": ADMIN.password, "mechanisms": PASSWORD_MECHANISMS}
+CLUSTER_ADMIN = {"user": ADMIN.user, "password": ADMIN.password, "mechanisms": WITH_PASSWORD}
 REPLICATES = {"desired_capabilities": (CAPABILITY,)}
 who = pytest.mark.parametrize("user", [NOBODY, ALICE], ids=["anonymous", "ordinary user"])
 

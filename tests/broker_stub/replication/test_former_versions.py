@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from broker_stub.admission.user_database import PASSWORD_MECHANISMS
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
@@ -23,6 +22,7 @@ from broker_stub.replication.backup_session import BackupSession, MemberIdentity
 from broker_stub.replication.definitions import Definitions, wiring_of
 from broker_stub.sites.event import Encoder, Numbers, Op, decode
 from haclient import aio
+from haclient.engine.sasl.mechanisms import WITH_PASSWORD
 from tests.broker_stub.clients import Client, LinkRefusedError
 from tests.broker_stub.replication.cluster import ADMIN, Cluster
 from tests.peers.primary import primary
@@ -154,7 +154,7 @@ async def test_a_backup_of_another_version_is_refused_before_it_is_a_replica(tmp
             a.address,
             user=ADMIN.user,
             password=ADMIN.password,
-            mechanisms=PASSWORD_MECHANISMS,
+            mechanisms=WITH_PASSWORD,
             desired_capabilities=(CAPABILITY,),
         )
         await client.begun.wait()

@@ -27,7 +27,7 @@ class Two:
     def stray(self, store: Path, name: str, *, arbiter: str) -> Member:
         """Start a member on a store, with the list of the other cluster."""
         listed = ("--member", self.theirs.address.authority)
-        shared = ("--users", str(self.folder / "theirs"))
+        shared = ("--users", str(self.folder / "theirs" / "users"))
         shared += ("--password-file", str(self._theirs.password_file))
         shared += ("--arbiter", f"directory:{self.folder / arbiter / 'arbiter'}", "--store", str(store))
         return Member(name, self._ours.members[1].address, self.folder, (*shared, *listed))

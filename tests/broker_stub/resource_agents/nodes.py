@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_stub import resource_agents
-from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cluster_url.endpoint import Endpoint
 

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.management_client import AdminClient
 from haclient import Credentials

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_file import write_users
 from broker_stub.amqp.message_format import header_end
 from broker_stub.amqp.node_names import EXCHANGE_TYPE
 from broker_stub.management_client import AdminClient
@@ -38,8 +38,8 @@ _PARKED = "from-a.parked"
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Endpoint]:
     """A member with users that has events, and an exchange for events of another site."""
-    write_users(tmp_path, {ADMIN.user: ADMIN.password, "alice": "wonder", "link": "over"})
-    users = ("--users", str(tmp_path), "--link-user", "link", "--link-user", "somebody-else")
+    write_users(tmp_path / "users", {ADMIN.user: ADMIN.password, "alice": "wonder", "link": "over"})
+    users = ("--users", str(tmp_path / "users"), "--link-user", "link", "--link-user", "somebody-else")
     async with member(tmp_path, *users, "--role", "primary") as address:
         async with await AdminClient.connect(address, ADMIN) as admin:
             await admin.create(EXCHANGE_TYPE, "from-a", type="replication")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
@@ -40,8 +40,8 @@ _NEW_PASSWORD = "the secret that was planted"
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("users")
-    write_users(directory, {ADMIN.user: ADMIN.password, NAME: PASSWORD})
-    return directory
+    write_users(directory / "users", {ADMIN.user: ADMIN.password, NAME: PASSWORD})
+    return directory / "users"
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ async def test_a_link_that_an_older_version_stored_with_a_password_does_not_begi
 @pytest.mark.slow
 async def test_the_management_node_refuses_a_file_that_no_link_may_read(tmp_path: Path) -> None:
     """With ``--from`` and a path an admin could otherwise send any file of the server anywhere."""
-    write_users(tmp_path, {ADMIN.user: ADMIN.password})
+    write_users(tmp_path / "users", {ADMIN.user: ADMIN.password})
     passwords = tmp_path / "passwords"
     passwords.mkdir(mode=0o700)
     secret = write_password(tmp_path / "secret", "planted")
@@ -291,7 +291,7 @@ async def test_the_management_node_refuses_a_file_that_no_link_may_read(tmp_path
     trap = await asyncio.start_server(lambda *streams: connected.append(streams), "127.0.0.1", 0)
     async with trap:
         port = trap.sockets[0].getsockname()[1]
-        arguments = ("--users", str(tmp_path), "--role", "primary")
+        arguments = ("--users", str(tmp_path / "users"), "--role", "primary")
         for given, path, reason in (
             ((), secret, "started without --link-passwords DIR"),
             (("--link-passwords", str(passwords)), secret, f"is not in {passwords}"),
@@ -371,7 +371,7 @@ async def test_a_rotated_password_is_used_and_written_down_nowhere(tmp_path: Pat
         await json_of("link", "add", LINK, *way, "--to", both.dr.url)
         await send(a, "orders", 1)
         await both.equal()
-        await asyncio.to_thread(write_users, tmp_path / "source", {NAME: _NEW_PASSWORD})
+        await asyncio.to_thread(write_users, tmp_path / "source" / "users", {NAME: _NEW_PASSWORD})
         await fail_over(both.source)
         await c.until(lambda status: refused(status.facts["site"]["links"][0]["error"]))
         write_password(both.password_file, _NEW_PASSWORD)

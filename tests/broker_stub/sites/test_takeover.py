@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from broker_stub.admission.user_database import write_users
+from broker_stub.admission.user_file import write_users
 from haclient import aio
 from tests.broker_stub.clients import member
 from tests.broker_stub.commands import json_of, manage
@@ -120,11 +120,11 @@ async def test_a_planned_take_over_waits_for_what_is_in_doubt_or_changes_nothing
 
 
 async def test_what_cannot_follow_is_refused_before_anything_is_removed(tmp_path: Path) -> None:
-    write_users(tmp_path, {ADMIN.user: ADMIN.password})
+    write_users(tmp_path / "users", {ADMIN.user: ADMIN.password})
     password = write_password(tmp_path / "password", ADMIN.password)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    users = ("--users", str(tmp_path), "--role", "primary", "--link-passwords", str(tmp_path))
+    users = ("--users", str(tmp_path / "users"), "--role", "primary", "--link-passwords", str(tmp_path))
     async with member(tmp_path / "a", *users) as a, member(tmp_path / "b", *users) as b:
         way = ("--from", f"amqp://{ADMIN.user}@{a.authority}", "--from-password-file", str(password))
         await json_of("queue", "add", "orders", str(a), "--site-replicate", "all")

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from proton import SASL, Data, Described, symbol, ubyte, ulong
 
 from haclient.engine.sasl.client import ClientSasl
-from haclient.engine.sasl.cyrus import write_user_database
 from haclient.engine.settings import Settings
+from tests.peers.cyrus import write_user_database
 
 PASSWORD = "secr\N{PILE OF POO}t, = \N{LATIN SMALL LIGATURE FI}"
 HEADER = b"AMQP\x03\x01\x00\x00"
@@ -57,7 +57,7 @@ while True:
 def protons_server(folder: Path) -> Iterator[Callable[[bytes], bytes]]:
     """Start proton's server on Cyrus SASL, which reads its users once per process."""
     names = ("PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512")
-    write_user_database(folder, "cluster", {"alice": PASSWORD}, names)
+    write_user_database(folder, {"alice": PASSWORD}, names)
     command = [sys.executable, "-c", SERVER, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

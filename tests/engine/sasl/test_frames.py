@@ -43,7 +43,7 @@ def encoded(code: int, fields: list[Any]) -> bytes:
 @given(_FIELDS)
 def test_what_a_client_sends_is_read(fields: list[Any]) -> None:
     wanted = [field.encode() if isinstance(field, str) else field for field in fields]
-    assert sasl_frames.read(encoded(0x41, fields)) == (0x41, wanted)
+    assert sasl_frames.read(encoded(0x41, fields)[8:]) == (0x41, wanted)
 
 
 @given(_NAMES)
@@ -64,10 +64,12 @@ def test_an_outcome_is_written_as_its_code() -> None:
 
 
 @given(
-    st.sampled_from(["PLAIN", "SCRAM-SHA-256"]), st.binary(max_size=600), st.none() | st.text(max_size=300)
+    st.sampled_from(["PLAIN", "SCRAM-SHA-256"]),
+    st.none() | st.binary(max_size=600),
+    st.none() | st.text(max_size=300),
 )
 def test_the_first_frame_of_a_client_is_written_as_its_fields(
-    name: str, message: bytes, host: str | None
+    name: str, message: bytes | None, host: str | None
 ) -> None:
     code, fields = decoded(sasl_frames.init(name, message, host))
     assert (code, fields) == (0x41, [proton.symbol(name), message, host])
@@ -115,7 +117,7 @@ def test_other_bytes_are_a_value_error(noise: bytes, start: bytes) -> None:
     with contextlib.suppress(ValueError):
         sasl_frames.read(noise)
     try:
-        code, fields = sasl_frames.read((8 + len(body)).to_bytes(4) + b"\x02\x01\x00\x00" + body)
+        code, fields = sasl_frames.read(body)
     except ValueError:
         return
     assert code >= 0

@@ -199,7 +199,7 @@ def test_an_attach_is_read_whatever_the_encoding_of_its_descriptor(
     assert expected is not None
     for other in others:
         assert attach_frame.read(other) == expected
-        order, sent = FrameOrder(server=True), AMQP + OPEN + other + EMPTY
+        order, sent = FrameOrder(), AMQP + OPEN + other + EMPTY
         found = []
         for part in (sent[:-cut], sent[-cut:]):
             assert order.add(part) == ""
@@ -246,7 +246,7 @@ def test_an_attach_is_found_in_the_bytes_in_which_it_ends_however_they_arrive(
     large = frame(b"\x00\x53\x14" + bytes(300))
     data = AMQP + OPEN + first + EMPTY + large + second + large + first
     ends = [data.index(first) + len(first), data.index(second) + len(second), len(data)]
-    order, start, found = FrameOrder(server=True), 0, []
+    order, start, found = FrameOrder(), 0, []
     for end in (*sorted({cut % len(data) for cut in cuts} - {0}), len(data)):
         assert order.add(data[start:end]) == ""
         due = [
@@ -261,7 +261,7 @@ def test_an_attach_is_found_in_the_bytes_in_which_it_ends_however_they_arrive(
 
 
 def test_of_a_frame_that_is_too_large_for_any_attach_nothing_is_kept() -> None:
-    order = FrameOrder(server=True)
+    order = FrameOrder()
     order.add(AMQP)
     order.add((2**30).to_bytes(4) + b"\x02\x00\x00\x00\x00\x53\x12" + bytes(100))
     order.add(bytes(1000))

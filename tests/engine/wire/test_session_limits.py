@@ -44,7 +44,7 @@ def read(data: bytes, cuts: list[int]) -> tuple[SessionLimits, list[bool]]:
     """Return the window after these bytes, in chunks that end at the cuts, and its changes."""
     window, changes, start = SessionLimits(), list[bool](), 0
     window.on_window_change = changes.append
-    order = FrameOrder(server=False, limits=window)
+    order = FrameOrder(window)
     for end in (*sorted(cut % len(data) for cut in cuts), len(data)):
         assert order.add(data[start:end]) == ""
         order.forget()
@@ -102,7 +102,7 @@ def test_empty_frames_are_passed_without_a_look() -> None:
         def read(self, frame: bytes) -> None:
             raise AssertionError(frame)
 
-    order = FrameOrder(server=False, limits=Never())
+    order = FrameOrder(Never())
     assert order.add(b"AMQP\x00\x01\x00\x00" + 1000 * b"\x00\x00\x00\x08\x02\x00\x00\x00") == ""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from broker_stub.admission.auth import Auth
-from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_file import DEFAULT_ADMIN, UserFile, write_users
 from broker_stub.broker import Broker
 from tests.fuzz.members import OPTIONS
 from tests.fuzz.scram import ClientProver
@@ -31,8 +31,8 @@ class ServerWithUsers(Server):
         self.let_in: str | None = None
         """The user of the last input's client; ``None`` if it was refused."""
         self._users = Path(tempfile.mkdtemp(prefix="users-"))
-        write_users(self._users, PASSWORDS)
-        super().__init__(replace(OPTIONS, auth=Auth(users=self._users)))
+        write_users(self._users / "users", PASSWORDS)
+        super().__init__(replace(OPTIONS, auth=Auth(users=UserFile(self._users / "users"))))
 
     def _play(self, broker: Broker, wire: Wire, data: bytes) -> None:
         wire.keep, wire.prover = True, ClientProver(PASSWORDS)
@@ -48,11 +48,7 @@ class ServerWithUsers(Server):
 
 
 def let_in_by_seeds() -> dict[str, str | None]:
-    """Return the user as which each seed is admitted.
-
-    Call it in a new process: Cyrus SASL accepts one directory of users per process, and may already
-    have another.
-    """
+    """Return the user as which each seed is admitted."""
     target, found = ServerWithUsers(), {}
     for path in target.seeds():
         target.run(path.read_bytes())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.cli.role_command import RoleCommand
 from broker_stub.election.roles import Role
+from broker_stub.member.role_command import RoleCommand
 from tests.broker_stub.commands import run
 
 

@@ -18,7 +18,7 @@ from asyncio.subprocess import DEVNULL
 from broker_stub.election.roles import Role
 from haclient.printable.log import get_logger
 
-logger = get_logger("broker_stub.cli.role_command")
+logger = get_logger("broker_stub.member.role_command")
 
 # Seconds; Pacemaker gives the same to the actions of its agents.
 _TIMEOUT = 20.0
