@@ -44,6 +44,7 @@ FRAMEWORKS: tuple[type, ...] = (
     collections.abc.Coroutine,
     proton.Connection,
     proton.Handler,
+    proton.SSL,
     proton.SSLDomain,
     proton.Transport,
     proton.handlers.EndpointStateHandler,

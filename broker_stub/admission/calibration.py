@@ -31,6 +31,7 @@ from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import Settings
+from haclient.engine.tls import TlsFiles, client_context
 
 _T = TypeVar("_T")
 
@@ -79,11 +80,10 @@ def handshake(settings: Settings) -> float:
 
 
 def _client_settings(settings: Settings) -> Settings:
-    domain = None
-    if settings.tls_domain is not None or settings.tls_context is not None:
-        domain = proton.SSLDomain(proton.SSLDomain.MODE_CLIENT)
-        domain.set_peer_authentication(proton.SSLDomain.ANONYMOUS_PEER)
-    return Settings(container_id="calibration", mechanisms=("ANONYMOUS",), tls_domain=domain)
+    context = None
+    if settings.tls_context is not None:
+        context = client_context(TlsFiles(verify=False))
+    return Settings(container_id="calibration", mechanisms=("ANONYMOUS",), tls_context=context)
 
 
 class _Stopwatch:

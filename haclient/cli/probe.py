@@ -120,7 +120,7 @@ class _Probe:
         assert engine is not None
         self.opened = True
         self._open = self._loop.time() - self._began
-        self._tls, self._mechanism = engine.tls_version, engine.incoming.mechanism
+        self._tls, self._mechanism = engine.transport.ssl().protocol_name(), engine.incoming.mechanism
         self.announced = dict(engine.peer_properties)
         self._container = peer_fields.container_id(engine.connection)
         self._sole_connection = SOLE_CONNECTION in peer_fields.offered_capabilities(engine.connection)

@@ -37,11 +37,8 @@ _MAX_PORT = 65535
 _UNREACHABLE = frozenset(
     {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EHOSTDOWN}
 )
-_TLS_FAILURE = "SSL Failure"
-_TLS_VERIFY = "certificate verify failed"
 # OpenSSL's reasons when the first bytes of a peer are not TLS.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
-_NO_TLS_TEXT = "wrong version number"
 _PLAIN_PORT = "the peer does not speak TLS here: write amqp:// instead of amqps://, or take the TLS port"
 # Such a broker accepts the connection, logs the reason, and closes without an AMQP frame.
 _LIMIT = "a broker at its limit of connections (ActiveMQ: maximumConnections)"
@@ -190,13 +187,7 @@ def from_engine_error(
     text = (condition.description or "") if condition else ""
     if name == UNAUTHORIZED:
         return _sasl_failure(sasl, text, settings, fresh=fresh)
-    if _TLS_FAILURE in text and _NO_TLS_TEXT in text:
-        return _plain_port(_NO_TLS_TEXT)
-    if _TLS_FAILURE in text:
-        kind = FailureReason.TLS_VERIFICATION if _TLS_VERIFY in text else FailureReason.TLS_FAILED
-        return Failure(kind=kind, detail=text, condition=name)
-    # With proton's TLS these bytes are encrypted.
-    foreign = greeting.foreign if greeting is not None and settings.tls_domain is None else None
+    foreign = greeting.foreign if greeting is not None else None
     if foreign is not None:
         return Failure(
             kind=FailureReason.NOT_AMQP, detail=foreign.text, condition=name, exact_code=foreign.code

@@ -3,6 +3,7 @@
 * ``protocol``    the asyncio protocol around proton's sans-I/O engine, client and server side
 * ``owner``       the calls of an engine on its owner, and how a connection ended
 * ``proton_objects``  proton's objects of one connection, made and released together
+* ``reporting_transport``  proton's transport as handlers see it, with log-in and TLS
 * ``link_table``  the links of a connection; handles the peer's Attach, Flow, Detach and End
 * ``links``       sender and receiver links of one connection: the hot path, in proton's C calls
 * ``codec``       a message to bytes and back
@@ -20,11 +21,9 @@ from __future__ import annotations
 
 import sys
 
-# proton finds OpenSSL and Cyrus SASL through pkg-config, and is built without a library that it cannot find.
-REBUILD = (
-    "install gcc, pkg-config, libssl-dev, libsasl2-dev and libsasl2-modules (RPM: gcc, pkgconf-pkg-config, "
-    "openssl-devel, cyrus-sasl-devel and cyrus-sasl-scram), then: pip install --force-reinstall "
-    "--no-cache-dir --no-binary python-qpid-proton python-qpid-proton"
+_REBUILD = (
+    "install gcc and python3-dev (RPM: gcc, glibc-devel and python3-devel), then: pip install "
+    "--force-reinstall --no-cache-dir --no-binary python-qpid-proton python-qpid-proton"
 )
 
 try:
@@ -36,7 +35,7 @@ except ImportError as error:
         + (f"This is the Python of {sys.prefix}: is your virtual environment active?  " if _outside else "")
         + "If a shared library "
         "is missing, install libssl3 and libsasl2-2 (RPM: openssl-libs and cyrus-sasl-lib).  If proton is "
-        f"missing, or was built for another Python, {REBUILD}",
+        f"missing, or was built for another Python, {_REBUILD}",
         name=error.name,
         path=error.path,
     ) from error

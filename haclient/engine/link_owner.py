@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import proton
 
-from haclient.engine.sasl.reporting import ReportingTransport
+from haclient.engine.reporting_transport import ReportingTransport
 from haclient.engine.settings import Settings
 
 if TYPE_CHECKING:

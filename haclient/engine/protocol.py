@@ -99,7 +99,8 @@ class Engine(asyncio.Protocol):
             self._socket.abort()
             return
         if self.settings.tls_context is not None:
-            self._socket = TlsSocket(self._socket, self.settings.tls_context)
+            self._socket = TlsSocket(self._socket, self.settings.tls_context, self.settings)
+        self.transport.socket = self._socket
         self._socket.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         self.incoming.begin(self._socket)
         self._heartbeat.last_read = self._loop.time()
@@ -178,14 +179,6 @@ class Engine(asyncio.Protocol):
         """Return when heartbeats are checked next, in the loop's time; infinite for never.  Thread-safe."""
         timer = self._timer
         return math.inf if timer is None else timer.when()
-
-    @property
-    def tls_version(self) -> str | None:
-        """Return the version of TLS in use, such as ``TLSv1.3``; ``None`` without TLS."""
-        if self.settings.tls_domain is not None and self.close_reason is None:
-            return proton.SSL(self.transport, self.settings.tls_domain).protocol_name()
-        tls = self._socket.get_extra_info("ssl_object") if self._socket is not None else None
-        return None if tls is None else str(tls.version())
 
     # -- links --------------------------------------------------------------------------------
 

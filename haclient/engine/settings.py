@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proton import SSLDomain
-
 from haclient.engine.sasl.users import Users
 
 # Twice the default of most clients, a quarter of Artemis's: a 100-byte message never splits.
@@ -76,9 +74,10 @@ class Settings:
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
     :param sasl: whether there is a SASL layer (client side).
     :param plaintext: whether PLAIN may be used without encryption.
-    :param tls_domain: proton's TLS, of a drop-in client (see ``tls``).
     :param shows_certificate: whether TLS has a certificate of this client, which EXTERNAL needs.
     :param tls_context: TLS of the server side; a client's is asyncio's.
+    :param tls_optional: whether the server side takes clients without TLS too.
+    :param tls_name: the name that TLS asks for and checks (client side).
     :param sasl_server: the server side of SASL; ``None`` for a client.
     """
 
@@ -96,20 +95,14 @@ class Settings:
     properties: Mapping[str, Any] = field(default_factory=dict)
     offered_capabilities: tuple[str, ...] = ()
     desired_capabilities: tuple[str, ...] = ()
-    tls_domain: SSLDomain | None = field(default=None, repr=False)
     shows_certificate: bool = False
     tls_context: ssl.SSLContext | None = field(default=None, repr=False)
+    tls_optional: bool = False
     tls_name: str | None = None
     sasl_server: SaslServer | None = None
 
-    def __post_init__(self) -> None:
-        # The engine cannot inspect a client's bytes inside proton's own TLS, and some of them crash the
-        # process.
-        if self.sasl_server is not None and self.tls_domain is not None:
-            raise ValueError("a server has tls_context: proton's own TLS is for clients")
-
     @property
     def has_protons_sasl(self) -> bool:
-        """Return whether proton does a client's SASL: behind its own TLS, or by Kerberos."""
+        """Return whether proton does a client's SASL, by Kerberos."""
         by_kerberos = KERBEROS in self.mechanisms and not any(map(is_scram, self.mechanisms))
-        return self.sasl_server is None and self.sasl and (self.tls_domain is not None or by_kerberos)
+        return self.sasl_server is None and self.sasl and by_kerberos

@@ -4,9 +4,6 @@ The client uses asyncio's TLS.  It checks IP addresses in certificates as well a
 messages, and accepts the application's own ``ssl.SSLContext``.  A server uses the same OpenSSL inside the
 engine (``wire.server_tls``).
 
-A drop-in client with an ``SSLDomain`` uses proton's own TLS.  proton compares the host with a certificate's
-DNS names only: such a client cannot verify an IP address.
-
 Sources: RFC 6125 (which name is checked), AMQP 1.0 part 5, section 5.2.
 """
 

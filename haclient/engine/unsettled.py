@@ -33,7 +33,7 @@ def attach(engine: Engine, link: Link, states: Mapping[bytes, int]) -> int:
     :returns: how many of the states, counted from the first, fit into the frame and are in the map.
     :raises AttachTooLarge: (client) when the Attach exceeds the peer's frame size even without a map.
     """
-    if not states or engine.settings.tls_domain is not None:
+    if not states:
         engine.attach(link)
         return 0
     limit = engine.transport.remote_max_frame_size or _NO_LIMIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -13,6 +14,7 @@ from haclient.cluster_url.options import Options
 from haclient.cluster_url.url import ClusterURL
 from haclient.engine.settings import Settings
 from haclient.reactor.reconnecting import fixed_delays
+from haclient.reactor.ssl_domain import for_connecting
 from haclient.retry.backoff import FixedDelays
 
 _DEFAULTS = Options()
@@ -64,9 +66,21 @@ class ConnectOptions:
             properties=settings.properties if self.properties is None else self.properties,
             offered_capabilities=settings.offered_capabilities + self.offered,
             desired_capabilities=settings.desired_capabilities + self.desired,
-            tls_domain=self.ssl_domain if endpoint.tls else None,
+            shows_certificate=endpoint.tls and self.shows_certificate(settings),
             tls_name=self.sni or self.virtual_host or settings.tls_name,
         )
+
+    def shows_certificate(self, settings: Settings) -> bool:
+        """Return whether TLS has a certificate of this client."""
+        if self.ssl_domain is None:
+            return settings.shows_certificate
+        return for_connecting(self.ssl_domain).credentials is not None
+
+    def client_context(self, endpoint: Endpoint) -> ssl.SSLContext | None:
+        """Return the TLS of the domain for an endpoint; ``None`` without TLS or domain."""
+        if self.ssl_domain is None or not endpoint.tls:
+            return None
+        return for_connecting(self.ssl_domain).context()
 
     @classmethod
     def of(
@@ -77,7 +91,12 @@ class ConnectOptions:
         heartbeat: float | None = None,
         ssl_domain: SSLDomain | None = None,
     ) -> ConnectOptions:
-        """Read the arguments of ``connect`` and the attributes of its container."""
+        """Read the arguments of ``connect`` and the attributes of its container.
+
+        :raises TypeError: for a domain that a connection cannot use.
+        """
+        if ssl_domain is not None:
+            for_connecting(ssl_domain)
         mechanisms = given.get("allowed_mechs", container.allowed_mechs) or ()
         return cls(
             container_id=given.get("container_id", container.container_id) or container.container_id,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -25,8 +26,15 @@ from haclient.core.connection import Shared
 from haclient.core.container_id import OPEN_CONNECTIONS
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
+from haclient.engine.sasl.frames import FRAMING_ERROR
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
-from haclient.errors import AuthenticationFailed, ConnectionClosed, ConnectionGaveUp, HaclientError
+from haclient.errors import (
+    AuthenticationFailed,
+    ConnectionClosed,
+    ConnectionGaveUp,
+    HaclientError,
+    TLSVerificationFailed,
+)
 from haclient.factory.factory_core import FactoryCore
 from haclient.printable.log import get_logger
 from haclient.reactor.attempt_errors import SOCKET_ERROR, AttemptErrors, url_of
@@ -76,27 +84,32 @@ class PlainConnector:
         self._binding.over()
 
     async def _run(self) -> None:
-        failure: Exception = ConnectionException("no address to connect to")
+        failure, name = ConnectionException("no address to connect to"), SOCKET_ERROR
         for seed in self._url.seeds:
             try:
                 engine = await self._dial(seed)
             except OSError as error:
                 logger.info("cannot connect to %s: %s", seed.endpoint, error)
                 failure = ConnectionException(f"cannot connect to {seed.endpoint}: {error}")
+                name = FRAMING_ERROR if isinstance(error, ssl.SSLError) else SOCKET_ERROR  # as proton
                 continue
             OPEN_CONNECTIONS.add(engine)
             self._binding.connection.url = Url(str(seed.endpoint))
             self._binding.bind(engine, None)
             return
         self.failure = failure
-        self._binding.gave_up(transport_with(SOCKET_ERROR, str(failure)), reported=False)
+        self._binding.gave_up(transport_with(name, str(failure)), reported=False)
         self._binding.over()
 
     async def _dial(self, seed: Seed) -> Engine:
         loop, endpoint = self._binding.container.loop, seed.endpoint
         settings = self._settings(seed)
         _, engine = await loop.create_connection(
-            lambda: Engine(Accepted(), settings, loop), endpoint.host, endpoint.port
+            lambda: Engine(Accepted(), settings, loop),
+            endpoint.host,
+            endpoint.port,
+            ssl=self._options.client_context(endpoint),
+            server_hostname=settings.tls_name if endpoint.tls else None,
         )
         return engine
 
@@ -138,9 +151,8 @@ class _Factory(FactoryCore):
         params = await self._endpoint_params.params_for(endpoint)
         settings = self._connect_options.refine(params.settings, endpoint)
         params = replace(params, exact_properties=self._connect_options.properties is not None)
-        if self._connect_options.ssl_domain is None:  # TLS as the URL options define
-            return replace(params, settings=replace(settings, tls_domain=params.settings.tls_domain))
-        return replace(params, settings=settings, tls=None)
+        tls = self._connect_options.client_context(endpoint)  # or as the URL options define
+        return replace(params, settings=settings, tls=params.tls if tls is None else tls)
 
 
 class FailoverConnector:
@@ -271,7 +283,8 @@ class FailoverConnector:
     def fail(self, error: HaclientError) -> None:
         """Report that the core is closed, or gave up."""
         if not isinstance(error, ConnectionClosed) and not self._finished.is_set():
-            name = (error.condition if isinstance(error, ConnectionGaveUp) else None) or SOCKET_ERROR
+            otherwise = FRAMING_ERROR if isinstance(error, TLSVerificationFailed) else SOCKET_ERROR
+            name = (error.condition if isinstance(error, ConnectionGaveUp) else None) or otherwise
             if isinstance(error, AuthenticationFailed):
                 name, error = _UNAUTHORIZED, copy.copy(error)
                 error.args = (f"{error.args[0]} ({_UNAUTHORIZED})",)

@@ -19,7 +19,7 @@ from haclient.engine.settings import SaslServer, Settings
 from haclient.printable.log import get_logger
 from haclient.reactor.endpoints.binding import Binding
 from haclient.reactor.kept import Kept
-from haclient.reactor.ssl_domain import SSLDomain, for_listening
+from haclient.reactor.ssl_domain import SSLDomain, Tls, for_listening
 
 if TYPE_CHECKING:
     from haclient.reactor.loop import Reactor
@@ -58,7 +58,7 @@ class Acceptor(proton.Handler, Kept):
     def __init__(self, container: Reactor, host: str, port: int, handler: Any = None) -> None:
         self._container = container
         self._handler = handler
-        self._domain: SSLDomain | None = None
+        self._tls: Tls | None = None
         self._socket = _listen(host, port)
         self._server: asyncio.Server | None = None
         self._closed = False
@@ -72,12 +72,12 @@ class Acceptor(proton.Handler, Kept):
         :raises OSError: if a file of the domain can no longer be read; the socket is closed then.
         """
         try:
-            domain = for_listening(ssl_domain)
-            domain.server_context()
+            tls = for_listening(ssl_domain)
+            tls.context()
         except (TypeError, OSError):
             self.close()
             raise
-        self._domain = domain
+        self._tls = tls
 
     @property
     def address(self) -> tuple[str, int]:
@@ -109,7 +109,8 @@ class Acceptor(proton.Handler, Kept):
             container_id=container.container_id,
             heartbeat=0,
             sasl_server=SaslServer(is_protons=True),
-            tls_context=None if self._domain is None else self._domain.server_context(),
+            tls_context=None if self._tls is None else self._tls.context(),
+            tls_optional=self._tls is not None and self._tls.optional,
         )
         engine = _ServerEngine(Accepted(), settings, container.loop)
         binding = Binding(container, accepted=engine)
@@ -123,10 +124,6 @@ class Acceptor(proton.Handler, Kept):
 
 class _ServerEngine(Engine):
     """An engine that sets the peer's address on its connection."""
-
-    def __init__(self, owner: Accepted, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(owner, settings, loop)
-        self.transport.has_tls = settings.tls_context is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

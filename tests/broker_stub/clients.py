@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -97,10 +98,18 @@ class Client:
         self.credit = asyncio.Event()
         self.close_condition: proton.Condition | None = None
 
-    async def connect(self, address: Endpoint, **settings: Any) -> Client:
+    async def connect(
+        self, address: Endpoint, *, tls: ssl.SSLContext | None = None, **settings: Any
+    ) -> Client:
         loop = asyncio.get_running_loop()
         made = Settings(**{"container_id": "test", **settings})
-        _, engine = await loop.create_connection(lambda: Engine(self, made, loop), address.host, address.port)
+        _, engine = await loop.create_connection(
+            lambda: Engine(self, made, loop),
+            address.host,
+            address.port,
+            ssl=tls,
+            server_hostname=None if tls is None else made.tls_name,
+        )
         self.engine = engine
         engine.open()
         self.session = engine.begin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from proton.handlers import MessagingHandler
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import AuthenticationFailed, TLSVerificationFailed
 from haclient.reactor import Container
-from haclient.reactor import SSLDomain as ListeningDomain
 from haclient.utils import BlockingConnection
 from tests.broker_stub.admission.test_client_certificates import OUT_OF_ORDER, external
 from tests.broker_stub.admission.test_sasl_required import (
@@ -66,6 +66,7 @@ class Visitor(MessagingHandler):
         self.addresses, self.options = addresses, options
         self.opened = False
         self.errors: list[str] = []
+        self.facts: dict[str, Any] = {}
 
     def on_start(self, event: Any) -> None:
         event.container.connect(*self.addresses, **self.options)
@@ -174,18 +175,118 @@ def test_blocking_calls_report_a_wrong_password(locked: Member) -> None:
     assert "wrong" not in str(raised.value)
 
 
+class Facts(Visitor):
+    """Asks for the facts of TLS, as proton has them."""
+
+    def on_connection_opened(self, event: Any) -> None:
+        tls = event.transport.ssl()
+        self.facts = {
+            "encrypted": event.transport.encrypted,
+            "protocol": tls.protocol_name(),
+            "cipher": tls.cipher_name(),
+            "subject": tls.get_cert_subject(),
+            "same subject": tls.remote_subject,
+            "name": tls.get_cert_common_name(),
+            "organization": tls.get_cert_organization(),
+            "unit": tls.get_cert_organization_unit(),
+            "sha1": tls.get_cert_fingerprint_sha1(),
+            "sha256": tls.get_cert_fingerprint_sha256(),
+            "sha512": tls.get_cert_fingerprint_sha512(),
+            "md5": tls.get_cert_fingerprint_md5(),
+            "too long": tls.get_cert_fingerprint(20, proton.SSL.SHA1),
+            "host": tls.peer_hostname,
+            "resumed": tls.resume_status() == tls.RESUME_REUSED,
+        }
+        super().on_connection_opened(event)
+
+
+def test_the_facts_of_tls_are_those_of_proton(safe: Member, authority: Authority) -> None:
+    found = []
+    for container in (Container, proton_reactor.Container):
+        visitor = Facts(named(safe), ssl_domain=trusting(authority), reconnect=False)
+        container(visitor).run()
+        found.append(visitor.facts)
+    assert found[0] == found[1]
+    assert found[0]["encrypted"]
+
+
+@pytest.mark.parametrize("reconnect", [None, False])
+def test_the_facts_of_a_connection_without_tls_are_none(members: Members, reconnect: Any) -> None:
+    visitor = Facts(members.start("plain", role="primary").url, reconnect=reconnect)
+    Container(visitor).run()
+    assert {name: fact for name, fact in visitor.facts.items() if fact} == {}
+
+
+@pytest.mark.parametrize(
+    ("verify", "host", "opens"),
+    [
+        (SSLDomain.ANONYMOUS_PEER, "127.0.0.1", True),
+        (SSLDomain.VERIFY_PEER, "127.0.0.1", False),
+        (SSLDomain.VERIFY_PEER_NAME, "127.0.0.1", False),
+    ],
+)
+@pytest.mark.parametrize("reconnect", [None, False])
+def test_what_is_verified_without_a_trusted_authority(
+    safe: Member, verify: int, host: str, *, opens: bool, reconnect: Any
+) -> None:
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    domain.set_peer_authentication(verify)
+    visitor = Visitor(safe.url, ssl_domain=domain, reconnect=reconnect)
+    Container(visitor).run()
+    assert (visitor.opened, visitor.errors) == (opens, [] if opens else ["amqp:connection:framing-error"])
+
+
+@pytest.mark.parametrize(
+    ("verify", "opens"), [(SSLDomain.VERIFY_PEER, True), (SSLDomain.VERIFY_PEER_NAME, False)]
+)
+@pytest.mark.parametrize("container", [Container, proton_reactor.Container])
+def test_a_name_is_verified_only_if_it_is_to_be(
+    safe: Member, authority: Authority, verify: int, container: Any, *, opens: bool
+) -> None:
+    domain = trusting(authority)
+    domain.set_peer_authentication(verify)
+    visitor = Visitor(safe.url, ssl_domain=domain, sni="elsewhere.example", reconnect=False)
+    container(visitor).run()
+    assert visitor.opened == opens
+
+
+def test_an_encrypted_key_needs_its_password(authority: Authority, tmp_path: Path) -> None:
+    mine = authority.issue("carol@example.test", common_name="carol")
+    key = tmp_path / "encrypted.pem"
+    command = ["openssl", "pkcs8", "-topk8", "-in", str(mine.key), "-out", str(key), "-passout", "pass:open"]
+    subprocess.run(command, check=True, capture_output=True)
+    domain = trusting(authority)
+    for wrong in (None, "", "shut"):
+        with pytest.raises(proton.SSLException):
+            domain.set_credentials(str(mine.chain), str(key), wrong)
+    domain.set_credentials(str(mine.chain), str(key), "open")
+    both = Both("localhost:0", {"ssl_domain": listening(authority, clients=True)}, ssl_domain=domain)
+    Container(both).run()
+    assert both.opened
+
+
+@pytest.mark.parametrize("name", ["missing.pem", "empty.pem"])
+def test_a_file_that_is_none_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty.pem").write_text("")
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    with pytest.raises(proton.SSLException):
+        domain.set_trusted_ca_db(str(tmp_path / name))
+    with pytest.raises(proton.SSLException):
+        domain.set_credentials(str(tmp_path / name), str(tmp_path / name), None)
+
+
 class Both(Visitor):
     """Listens, and connects to itself; keeps the listener's view of its client."""
 
-    def __init__(self, url: str, listen: dict[str, Any], **options: Any) -> None:
+    def __init__(self, url: str, listen: dict[str, Any], *, scheme: str = "amqps", **options: Any) -> None:
         super().__init__(**options)
-        self.url, self.listen = url, listen
+        self.url, self.listen, self.scheme = url, listen, scheme
         self.users: set[tuple[Any, ...]] = set()
 
     def on_start(self, event: Any) -> None:
         self.acceptor = event.container.listen(self.url, **self.listen)
         port = self.acceptor.address[1]
-        event.container.connect(f"amqps://localhost:{port}", reconnect=False, **self.options)
+        event.container.connect(f"{self.scheme}://localhost:{port}", reconnect=False, **self.options)
 
     def on_connection_opening(self, event: Any) -> None:
         for transport in (event.transport, event.connection.transport):
@@ -202,9 +303,9 @@ class Both(Visitor):
         self.acceptor.close()
 
 
-def listening(authority: Authority, *, clients: bool = False) -> ListeningDomain:
+def listening(authority: Authority, *, clients: bool = False) -> SSLDomain:
     certificate = authority.issue("localhost")
-    domain = ListeningDomain(SSLDomain.MODE_SERVER)
+    domain = SSLDomain(SSLDomain.MODE_SERVER)
     domain.set_credentials(str(certificate.chain), str(certificate.key), None)
     if clients:
         domain.set_trusted_ca_db(str(authority.file))
@@ -262,22 +363,47 @@ def test_a_certificate_of_another_authority_is_refused_by_a_listener(
     assert not both.opened
 
 
-@pytest.mark.parametrize(
-    "domain",
-    [SSLDomain(SSLDomain.MODE_SERVER), ListeningDomain(SSLDomain.MODE_CLIENT)],
-    ids=["proton's", "a client's"],
-)
-def test_a_domain_that_a_listener_cannot_look_into_is_refused(domain: SSLDomain) -> None:
+def test_a_domain_for_clients_is_refused_by_a_listener() -> None:
     """The listener does not fall back to a port without TLS."""
     container = Container()
-    with pytest.raises(TypeError, match=r"haclient\.reactor"):
-        container.listen("localhost:0", ssl_domain=domain)
+    with pytest.raises(TypeError, match=r"MODE_SERVER"):
+        container.listen("localhost:0", ssl_domain=SSLDomain(SSLDomain.MODE_CLIENT))
+    with pytest.raises(TypeError, match=r"MODE_CLIENT"):
+        container.connect("amqps://localhost:0", ssl_domain=SSLDomain(SSLDomain.MODE_SERVER))
     container.run()
 
 
-def test_a_listener_with_tls_takes_no_clients_without() -> None:
-    with pytest.raises(proton.SSLException, match="listen twice"):
-        ListeningDomain(SSLDomain.MODE_SERVER).allow_unsecured_client()
+_MADE_EARLIER = """
+import proton
+domains = [proton.SSLDomain(mode) for mode in (proton.SSLDomain.MODE_CLIENT, proton.SSLDomain.MODE_SERVER)]
+from haclient.reactor import Container
+container = Container()
+for domain, use in zip(domains, (container.connect, container.listen)):
+    try:
+        use("localhost:0", ssl_domain=domain)
+    except TypeError as error:
+        print(error)
+"""
+
+
+def test_a_domain_that_was_made_before_the_import_is_refused() -> None:
+    done = subprocess.run([sys.executable, "-c", _MADE_EARLIER], capture_output=True, text=True, check=True)
+    assert done.stdout.count("import haclient.reactor before you make an SSLDomain") == 2
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "amqps"])
+def test_a_listener_may_take_clients_without_tls(authority: Authority, scheme: str) -> None:
+    domain = listening(authority)
+    domain.allow_unsecured_client()
+    both = Both("localhost:0", {"ssl_domain": domain}, scheme=scheme, ssl_domain=trusting(authority))
+    Container(both).run()
+    assert both.opened
+    assert {found[2] for found in both.users} == {scheme == "amqps"}
+
+
+def test_a_domain_for_clients_listens_to_nobody() -> None:
+    with pytest.raises(proton.SSLException, match="for clients"):
+        SSLDomain(SSLDomain.MODE_CLIENT).allow_unsecured_client()
 
 
 _LISTENER = """

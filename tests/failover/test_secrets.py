@@ -76,9 +76,11 @@ def run(members: Members, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
     level = root.level
     root.addHandler(log)
     root.setLevel(logging.DEBUG)
+    gc.freeze()  # ``Run.look`` takes no objects of earlier tests, which may be a million
     try:
         yield found
     finally:
+        gc.unfreeze()
         root.removeHandler(log)
         root.setLevel(level)
     written = capfd.readouterr()

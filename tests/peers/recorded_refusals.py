@@ -348,8 +348,8 @@ _RABBITMQ_3 = (
     _silent(Product.RABBITMQ_3, "an exchange without a matching binding"),
 )
 _PAIR = (
-    _wrong_password(Product.PAIR, "SCRAM-SHA-256", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"),
-    _no_credentials(Product.PAIR, "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"),
+    _wrong_password(Product.PAIR, "SCRAM-SHA-512", "SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"),
+    _no_credentials(Product.PAIR, "SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"),
     _unknown(Product.PAIR, Step.SENDER, "there is no address 'q'"),
     _unknown(Product.PAIR, Step.RECEIVER, "there is no address 'q'"),
     _no_credit(Product.PAIR, "full store"),

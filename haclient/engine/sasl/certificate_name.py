@@ -101,12 +101,34 @@ def subject(certificate: bytes) -> str:
     :raises ValueError: if the certificate cannot be read.
     """
     try:
-        [whole] = _values(certificate)
-        fields = whole.inside(_SEQUENCE)[0].inside(_SEQUENCE)
-        name = fields[5 if fields[0].tag == _VERSION else 4]
-        return ",".join(_relative(part) for part in reversed(name.inside(_SEQUENCE)))
+        return ",".join(_relative(part) for part in reversed(_parts(certificate)))
     except IndexError:
         raise ValueError("the certificate ends too early") from None
+
+
+def attributes(certificate: bytes) -> list[tuple[str, str]]:
+    """Return the name and the text of each attribute of the subject that has both.
+
+    :param certificate: in DER.
+    :raises ValueError: if the certificate cannot be read.
+    """
+    try:
+        found = [each.inside(_SEQUENCE) for part in _parts(certificate) for each in part.inside(_SET)]
+    except IndexError:
+        raise ValueError("the certificate ends too early") from None
+    return [
+        (_NAMES[number], value.content.decode(_ENCODINGS.get(value.tag, "utf-8"), "replace"))
+        for kind, value in found
+        if (number := _number(kind.expect(_OID))) in _NAMES
+        and (value.tag in _ENCODINGS or value.tag == _UTF8)
+    ]
+
+
+def _parts(certificate: bytes) -> list[_Value]:
+    """Return the parts of the subject, the most significant first."""
+    [whole] = _values(certificate)
+    fields = whole.inside(_SEQUENCE)[0].inside(_SEQUENCE)
+    return fields[5 if fields[0].tag == _VERSION else 4].inside(_SEQUENCE)
 
 
 def _relative(part: _Value) -> str:

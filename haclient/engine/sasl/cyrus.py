@@ -1,7 +1,7 @@
 """SASL by proton, and by Cyrus SASL if proton was built with it.
 
-It is left for a client's Kerberos, for a drop-in client behind proton's own TLS, and for a drop-in application
-that listens.  Such an application has the users of the host's ``proton-server.conf``, as with proton.
+It is left for a client's Kerberos, and for a drop-in application that listens.  Such an application has the
+users of the host's ``proton-server.conf``, as with proton.
 
 Sources: AMQP 1.0 part 5, section 5.3; RFC 4422; proton's ``pn_sasl_*`` documentation.
 """

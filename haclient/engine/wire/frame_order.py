@@ -4,9 +4,6 @@ proton passes every SASL frame to Cyrus SASL, also one that arrives after the AM
 the standard's order ends the connection.  Only the frames of a client's Kerberos come here: ``sasl`` reads
 all others.
 
-If proton itself runs TLS, the frames cannot be read, and this check is not used.  Only a drop-in client with
-an ``SSLDomain`` does that.
-
 The check also finds the Attaches, which have fields that proton does not expose.  ``SessionLimits`` reads
 Begins and Flows at once.  Beyond that, bytes are copied only if a frame arrives in pieces.
 

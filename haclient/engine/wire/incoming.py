@@ -48,9 +48,8 @@ class IncomingBytes:
         self.client_sasl = None if serves else _client_sasl(settings, transport)
         """Client: the negotiation; ``None`` without SASL."""
         self.limits = SessionLimits()
-        """Client: the peer's limits; unknown if proton's own TLS hides the frames."""
-        order = FrameOrder(limits=None if serves else self.limits)
-        self._order = None if settings.tls_domain is not None else order
+        """Client: the peer's limits."""
+        self._order = FrameOrder(limits=None if serves else self.limits)
         self._attaches: dict[tuple[bytes, bool], AttachFrame] | None = None  # in the last bytes, once read
 
     def begin(self, socket: asyncio.Transport) -> None:
@@ -90,7 +89,7 @@ class IncomingBytes:
         """
         if self._attaches is None:
             # All at once: a peer may open a thousand links with one write.
-            self._attaches = {} if self._order is None else attach_frame.by_link(self._order.attaches())
+            self._attaches = attach_frame.by_link(self._order.attaches())
         return self._attaches.get((name, from_receiver))
 
     @property
@@ -102,8 +101,7 @@ class IncomingBytes:
     def forget(self) -> None:
         """Drop the last bytes: proton has read them."""
         self._attaches = None
-        if self._order is not None:
-            self._order.forget()
+        self._order.forget()
 
     def read(self, socket: asyncio.Transport | None, data: bytes) -> tuple[bytes, proton.Condition | None]:
         """Return the bytes for proton, and the error in them, if any."""
@@ -123,7 +121,7 @@ class IncomingBytes:
             data, refused = negotiation.read(socket, data)
             if refused is not None:
                 return b"", refused
-        wrong = "" if self._order is None else self._order.add(data)
+        wrong = self._order.add(data)
         if wrong:
             return b"", proton.Condition(FRAMING_ERROR, wrong)
         return data, None

@@ -1,9 +1,9 @@
-"""The server's side of TLS, in memory, between a socket and its engine.
+"""TLS in memory, between a socket and its engine.
 
 asyncio's TLS does not fit: its connection begins after the handshake, but a member counts unfinished
 handshakes, and ends the oldest.  proton's TLS hides decrypted bytes from the engine (``frame_order``).
 
-Sources: RFC 8446, sections 6.1 (close_notify) and 5.1 (records).
+Sources: RFC 8446, sections 6.1 (close_notify) and 5.1 (records: the first one of a handshake begins with 22).
 """
 
 from __future__ import annotations
@@ -13,23 +13,33 @@ import contextlib
 import ssl
 from typing import Any
 
+from haclient.engine.settings import Settings
+
 _CHUNK = 256 * 1024
+_HANDSHAKE = 22
 
 
 class TlsSocket(asyncio.Transport):
     """A socket with encryption: ``write`` encrypts, and ``decrypt`` decrypts the peer's bytes.
 
-    :param context: of the server, with its certificate.
+    :param context: of this side, with its certificate.
+    :param settings: say which side this is, and whether a client may do without TLS.
     """
 
-    def __init__(self, socket: asyncio.Transport, context: ssl.SSLContext) -> None:
+    def __init__(self, socket: asyncio.Transport, context: ssl.SSLContext, settings: Settings) -> None:
         super().__init__()
+        serves = settings.sasl_server is not None
         self._socket = socket
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=serves)
         self._secure = False
+        self._optional = settings.tls_optional
+        """Set until the first byte of the peer."""
+        self._clear = False
         self._waiting = bytearray()
         """Bytes written before the end of the handshake: a header at most."""
+        if not serves:
+            self.decrypt(b"")
 
     def decrypt(self, data: bytes) -> bytes:
         """Return the decrypted bytes of the peer; answer its handshake.
@@ -37,6 +47,13 @@ class TlsSocket(asyncio.Transport):
         :raises ssl.SSLError: when the bytes are not TLS, or have a version or cipher that is not allowed; the
             peer gets an alert.
         """
+        if self._optional and data:
+            self._optional, self._clear = False, data[0] != _HANDSHAKE
+        if self._clear:
+            if self._waiting:
+                self._socket.write(bytes(self._waiting))
+                self._waiting.clear()
+            return data
         self._incoming.write(data)
         plain = bytearray()
         try:
@@ -55,7 +72,9 @@ class TlsSocket(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         """Encrypt bytes, and send them."""
-        if not self._secure:
+        if self._clear:
+            self._socket.write(data)
+        elif not self._secure:
             self._waiting += data
         elif data:
             self._object.write(data)
@@ -91,7 +110,9 @@ class TlsSocket(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return ``ssl_object`` as asyncio's TLS does, and other information from the socket below."""
-        return self._object if name == "ssl_object" else self._socket.get_extra_info(name, default)
+        if name == "ssl_object" and not self._clear:
+            return self._object
+        return self._socket.get_extra_info(name, default)
 
     def _flush(self) -> None:
         if self._outgoing.pending and not self._socket.is_closing():

@@ -232,13 +232,10 @@ async def test_a_client_certificate_is_a_name(authority: trustme.CA, tmp_path: P
         mine = authority.issue_cert("carol@example.org", common_name="carol")
         mine.private_key_pem.write_to_path(str(tmp_path / "my-key.pem"))
         mine.cert_chain_pems[0].write_to_path(str(tmp_path / "my-cert.pem"))
-        domain = proton.SSLDomain(proton.SSLDomain.MODE_CLIENT)
-        domain.set_trusted_ca_db(str(tmp_path / "ca.pem"))
-        domain.set_credentials(str(tmp_path / "my-cert.pem"), str(tmp_path / "my-key.pem"), None)
-        domain.set_peer_authentication(proton.SSLDomain.VERIFY_PEER_NAME)
-        client = await Client().connect(
-            broker.address, mechanisms=("EXTERNAL",), tls_domain=domain, tls_name="localhost"
-        )
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        context.load_cert_chain(tmp_path / "my-cert.pem", tmp_path / "my-key.pem")
+        external = {"mechanisms": ("EXTERNAL",), "shows_certificate": True}
+        client = await Client().connect(broker.address, tls=context, tls_name="localhost", **external)
         await client.begun.wait()
         [connection] = broker._connections
         assert "carol" in connection.user

@@ -8,14 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from proton import SASL, SSLDomain
+from proton import SASL
 
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.user_file import write_users
 from broker_stub.broker import Broker
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.sasl import frames as sasl_frames
-from haclient.engine.settings import SaslServer, Settings
 from haclient.engine.tls import TlsFileError, TlsFiles, server_context
 from tests.broker_stub.admission.test_sasl_required import (
     AMQP_HEADER,
@@ -189,12 +188,6 @@ async def test_sasl_may_arrive_byte_by_byte(authority: Authority, carol: ssl.SSL
     async with exacting(authority) as broker:
         parts = [sent[at : at + 1] for at in range(len(sent))]
         assert AMQP_HEADER in await answer(broker.address, carol, *parts)
-
-
-def test_a_server_cannot_be_given_the_tls_of_proton() -> None:
-    domain = SSLDomain(SSLDomain.MODE_CLIENT)
-    with pytest.raises(ValueError, match="tls_context"):
-        Settings(container_id="m", sasl_server=SaslServer(), tls_domain=domain)
 
 
 def test_an_authority_that_cannot_be_read_is_named(authority: Authority, tmp_path: Path) -> None:
