@@ -18,7 +18,7 @@ export PIP_USER := 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup release lint-workflows demo test test-slow test-slow-short test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream storm grid grid-short grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
+.PHONY: help setup release lint-workflows demo test test-slow test-slow-short test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls wheels test-wheels soak soak-connections soak-hosts soak-sites soak-stream storm grid grid-short grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -170,6 +170,12 @@ lint-workflows:  ## actionlint over the workflows; it or Go has to be installed
 	@if command -v actionlint >/dev/null; then actionlint; \
 	    else go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; fi
 
+wheels: setup  ## dist/: the wheels of haclient and of a proton that needs libc alone, checksums, SBOM; two minutes
+	@scripts/build_wheels.sh
+
+test-wheels: wheels  ## install them into three bare Debians (root, debootstrap), and run the demo there: five minutes
+	@$(PYTHON) -m tests.wheels $(WHEELS_ARGS)
+
 release: setup  ## version, changelog, tag, wheel, sdist, checksums: VERSION=1.2.3; DRY_RUN=1 keeps nothing
 	@$(PYTHON) scripts/release.py "$(VERSION)" $(if $(DRY_RUN),--dry-run)
 
@@ -183,5 +189,5 @@ bench: setup  ## every benchmark in turn; each prints its own ratio against its 
 	done
 
 clean:  ## remove what make made: caches, build products, .make-venv
-	rm -rf .make-venv .interop .clients .brokers benchmarks/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .make-venv .interop .clients .brokers .wheels benchmarks/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find haclient broker_stub tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +

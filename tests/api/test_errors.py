@@ -106,7 +106,8 @@ PUBLIC = {
 # Each of these is caught inside the package.
 INTERNAL = {
     "RefusedChallenge",
-    "_FramingError",
+    "NotSaslError",
+    "RefusedLogin",
     "AttachTooLarge",
     "GaveUpError",
     "IllegalMove",

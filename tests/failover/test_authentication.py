@@ -19,7 +19,7 @@ from tests.members import Member, Members
 USERS = {"app": "the word of app", "other": "the word of other"}
 WORD = "the%20word%20of%20app"
 OPTIONS = "backoff_base=0.01&backoff_max=0.1"
-PASSWORD_MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"]
+PASSWORD_MECHANISMS = ["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"]
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_the_blocking_api_authenticates_too(shared: Member) -> None:
 
 async def test_a_password_goes_by_the_safest_mechanism_when_none_is_asked_for(shared: Member) -> None:
     wrong, _ = await refused(f"amqp://app:wrong@{shared.address}?{OPTIONS}")
-    assert wrong.mechanism == "SCRAM-SHA-256"
+    assert wrong.mechanism == "SCRAM-SHA-512"
 
 
 async def test_the_password_holds_after_a_failover(members: Members) -> None:
@@ -225,7 +225,7 @@ async def test_a_callable_whose_token_does_not_change_is_refused_once(member: Me
         await aio.connect(f"amqp://{member.address}?{OPTIONS}", credentials=tokens, on_event=events.append)
     assert raised.value.endpoint == member.endpoint
     assert "have not changed" in str(raised.value)
-    assert raised.value.mechanism == "SCRAM-SHA-256"
+    assert raised.value.mechanism == "SCRAM-SHA-512"
     await asyncio.to_thread(member.stop)
     assert member.log.read_text().count("unauthorized-access") == 1
 

@@ -1,0 +1,1 @@
+"""The wheels of ``make wheels``, installed where there is no compiler: ``make test-wheels``."""
