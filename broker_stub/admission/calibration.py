@@ -11,6 +11,8 @@ there is no time for more.
 Rules
 -----
 * A setup over a socket costs ``_SOCKET`` times as much as one in memory.
+* If every client needs a password, the client logs in by SCRAM. If anonymous clients are allowed, few clients
+  are assumed to have a password; a member with many of both should use ``auto``.
 * New connections get half of a core (``_SHARE``). The other half is for established connections and for
   refusing clients.
 * TLS is measured with the member's own certificate and without a client certificate. If the handshake fails
@@ -30,7 +32,9 @@ import proton
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
-from haclient.engine.settings import Settings
+from haclient.engine.sasl.mechanisms import FEWEST_ITERATIONS
+from haclient.engine.sasl.users import ScramKeys, derive
+from haclient.engine.settings import SaslServer, Settings
 from haclient.engine.tls import TlsFiles, client_context
 
 _T = TypeVar("_T")
@@ -38,6 +42,7 @@ _T = TypeVar("_T")
 # Seconds that a measurement takes, at most: not noticeable during a start.
 _TIME = 0.06
 _WARM_UP, _HANDSHAKES = 10, 25
+_SCRAM = "SCRAM-SHA-256"
 _SHARE = 0.5
 # Measured with benchmarks/bench_flood.py --cost: accept, loop and kernel, in addition to the engine.
 _SOCKET = 2.5
@@ -51,12 +56,13 @@ def measure(settings: Settings) -> float:
     :param settings: the member's settings for client connections.
     """
     server = settings.sasl_server
-    offered = None if server is None else replace(server, mechanisms=("ANONYMOUS",))
-    anonymous = replace(settings, sasl_server=offered)
+    needs_password = server is not None and server.users is not None and server.requires_sasl
+    offered = SaslServer(mechanisms=(_SCRAM,), users=_OneUser()) if needs_password else SaslServer()
+    measured = replace(settings, sasl_server=offered)
     costs: list[float] = []
     end = time.monotonic() + _TIME
     while len(costs) < _WARM_UP + _HANDSHAKES and (time.monotonic() < end or not costs):
-        costs.append(handshake(anonymous))
+        costs.append(handshake(measured))
     costs = costs[_WARM_UP:] or costs
     median = sorted(costs)[len(costs) // 2]  # ``statistics`` loads decimal and fractions: a megabyte
     return _SHARE / (median * _SOCKET)
@@ -83,7 +89,21 @@ def _client_settings(settings: Settings) -> Settings:
     context = None
     if settings.tls_context is not None:
         context = client_context(TlsFiles(verify=False))
-    return Settings(container_id="calibration", mechanisms=("ANONYMOUS",), tls_context=context)
+    assert settings.sasl_server is not None
+    user = None if settings.sasl_server.users is None else "calibration"
+    return Settings(container_id="calibration", user=user, password=user, tls_context=context)
+
+
+class _OneUser:
+    """The user of the calibration, whose password is its name."""
+
+    mechanisms = (_SCRAM,)
+
+    def __init__(self) -> None:
+        self._keys = derive(_SCRAM, "calibration", bytes(16), FEWEST_ITERATIONS)
+
+    def keys(self, _mechanism: str, _name: str) -> ScramKeys:
+        return self._keys
 
 
 class _Stopwatch:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import trustme
 
 from broker_stub.admission import calibration
+from broker_stub.admission.user_file import UserFile, write_users
 from haclient.engine.settings import SaslServer, Settings
 from haclient.engine.tls import TlsFiles, server_context
 
@@ -29,6 +31,20 @@ def test_tls_is_measured_with_the_members_certificate(tmp_path: Path) -> None:
     settings = Settings(container_id="member", sasl_server=SaslServer(), tls_context=server_context(files))
     plain = min(calibration.handshake(PLAIN) for _ in range(10))
     assert min(calibration.handshake(settings) for _ in range(10)) > plain
+
+
+def test_a_setup_with_a_password_costs_more_where_every_client_needs_one(tmp_path: Path) -> None:
+    write_users(tmp_path / "users", {"alice": "wonder"})
+    users = UserFile(tmp_path / "users")
+    logins = []
+    for offered in (("SCRAM-SHA-256", "PLAIN"), ("SCRAM-SHA-256", "PLAIN", "ANONYMOUS")):
+        settings = Settings(container_id="member", sasl_server=SaslServer(mechanisms=offered, users=users))
+        with patch.object(calibration, "handshake", wraps=calibration.handshake) as measured:
+            assert calibration.measure(settings) > 0
+        server = measured.call_args.args[0].sasl_server
+        logins.append(server.mechanisms)
+        assert calibration.handshake(measured.call_args.args[0]) > 0
+    assert logins == [("SCRAM-SHA-256",), ("ANONYMOUS",)]
 
 
 def test_a_handshake_that_fails_counts_as_far_as_it_goes() -> None:
