@@ -4,8 +4,7 @@ Rules
 -----
 * The receiver lists the deliveries that it gave an outcome without learning that they are settled.  The
   sender answers with the deliveries in that list whose result it knows.
-* proton writes no such map, so the frame is changed on its way to the socket (``wire.attach_frame``).  That
-  is impossible inside proton's own TLS: no map is sent then, and every delivery in doubt stays so.
+* proton writes no such map, so the frame is changed on its way to the socket (``wire.attach_frame``).
 
 Source: AMQP 1.0 part 2, sections 2.6.13 (resuming deliveries) and 2.7.3 (attach).
 """
