@@ -6,14 +6,16 @@
 Rules
 -----
 * A line has a name and a password, or a name and the keys of SCRAM: iterations, salt, stored key and server
-  key, in base64.  Dovecot writes such lines too.  A name may have one line for each mechanism.
-* A member keeps keys alone, and no passwords.  It makes the keys of a password for every mechanism.  All
-  members that read the same file make the same salts.
+  key, in base64, as in Dovecot's files.  A name may have one line for each mechanism.  Other schemes in
+  braces are refused: their text would be the password.
+* A member keeps keys alone, and no passwords.  It makes the keys of a password for every mechanism.
 * It offers the mechanisms for which every user has keys.
-* It reads the file again at the first log-in after a change.  If that fails, it logs a warning, and the
-  former users stay.
-* An unknown name has keys too, which fit no password: a stranger does not learn which names exist.  Its salt
-  stays the same, and its keys look like the keys of some user.
+* A log-in after a change lets a thread read the file, since the keys of a password take 5 ms.  Until then,
+  and if that fails, the former users stay.  A changed file that does not end with a newline is still being
+  written.
+* An unknown name has keys too, which fit no password, so that a stranger does not learn which names exist.
+  Its salt stays the same while the member runs.  The salts of passwords and of unknown names come from a
+  random secret: a secret that depended on passwords would let a stranger guess them.
 
 Source: RFC 5802, section 5.1 (salt and iterations).
 """
@@ -22,12 +24,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import os
 import re
 import secrets
+import threading
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from haclient.engine.sasl.mechanisms import FEWEST_ITERATIONS, MOST_ITERATIONS
@@ -37,7 +43,10 @@ from haclient.printable.log import get_logger
 logger = get_logger("broker_stub.admission.user_file")
 
 DEFAULT_ADMIN = "cluster-admin"
-_MECHANISM = re.compile(r"\{(SCRAM-[A-Z0-9-]+)\}(.*)")
+_SCHEME = re.compile(r"\{([A-Za-z0-9.-]+)\}(.*)")
+# Seconds between two attempts to read a file that has changed.
+_PAUSE = 1.0
+_DIGITS = len(str(MOST_ITERATIONS))
 _SALT, _LEAST_SALT, _MOST_SALT = 16, 12, 64  # bytes; the library scramp takes no shorter salt
 
 # Keys by mechanism and name.
@@ -48,6 +57,19 @@ class UserFileError(ValueError):
     """The file cannot be read, or has a wrong line."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Users:
+    """The users of one reading of the file.
+
+    :param mechanisms: those for which every user has keys.
+    :param models: by mechanism, the keys that unknown names look like.
+    """
+
+    keys: _Keys
+    mechanisms: tuple[str, ...]
+    models: dict[str, list[ScramKeys]]
+
+
 class UserFile:
     """The users in a file.
 
@@ -56,38 +78,58 @@ class UserFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._secret = os.urandom(32)
         self._version = _version(path)
-        self._keys, self._secret = _read(path)
+        self._users = _read(path, self._secret)
+        self._reader: threading.Thread | None = None
+        self._next_check = 0.0
+        self._warned = ""
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """Return the SCRAM mechanisms for which every user has keys."""
-        self._refresh()
-        names = {name for _, name in self._keys}
-        return tuple(each for each in DIGESTS if all((each, name) in self._keys for name in names))
+        self._check()
+        return self._users.mechanisms
 
     def keys(self, mechanism: str, name: str) -> ScramKeys:
         """Return the keys of a name; an unknown name has keys that fit no password."""
-        found = self._keys.get((mechanism, name))
-        return self._decoy(mechanism, name) if found is None else found
+        users = self._users
+        # A client may have begun with a mechanism that the users no longer have.
+        models = users.models[mechanism] or users.models[users.mechanisms[0]]
+        decoy = self._decoy(models, mechanism, name)  # for every name, to take the same time
+        return users.keys.get((mechanism, name), decoy)
 
-    def _decoy(self, mechanism: str, name: str) -> ScramKeys:
+    def _decoy(self, models: list[ScramKeys], mechanism: str, name: str) -> ScramKeys:
         number = int.from_bytes(hmac.digest(self._secret, f"{mechanism},{name}".encode(), "sha512"))
-        models = [keys for (each, _), keys in self._keys.items() if each == mechanism]
         model = models[number % len(models)]
         unknown = secrets.token_bytes(len(model.stored_key))
         salt = _salt(self._secret, mechanism, name, len(model.salt))
         return ScramKeys(model.iterations, salt, unknown, unknown)
 
-    def _refresh(self) -> None:
-        version = _version(self._path)
-        if version == self._version:
+    def _check(self) -> None:
+        """Read the file again in a thread if it has changed, or could not be read; at most once a second."""
+        now = time.monotonic()
+        if now < self._next_check or (self._reader is not None and self._reader.is_alive()):
             return
-        self._version = version
+        version = _version(self._path)
+        if version != self._version:
+            self._next_check = now + _PAUSE
+            reader = threading.Thread(target=self._read_again, args=(version,), daemon=True)
+            with contextlib.suppress(
+                RuntimeError
+            ):  # no thread can be started now: another log-in tries again
+                reader.start()
+                self._reader = reader
+
+    def _read_again(self, version: tuple[int, ...] | None) -> None:
         try:
-            self._keys, self._secret = _read(self._path)
+            self._users = _read(self._path, self._secret, changed=True)
         except UserFileError as error:
-            logger.warning("%s; the users stay as they were", error)
+            if self._warned != str(error):
+                self._warned = str(error)
+                logger.warning("%s; the users stay as they were", error)
+            return
+        self._version, self._warned = version, ""
 
 
 def _version(path: Path) -> tuple[int, ...] | None:
@@ -96,16 +138,16 @@ def _version(path: Path) -> tuple[int, ...] | None:
         found = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _read(path: Path) -> tuple[_Keys, bytes]:
-    """Return the keys, and a secret that depends on all lines."""
+def _read(path: Path, secret: bytes, *, changed: bool = False) -> _Users:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UserFileError(f"{path}: {error}") from None
-    secret = hashlib.sha256(text.encode()).digest()
+    if changed and not text.endswith("\n"):
+        raise UserFileError(f"{path}: the last line does not end")
     found: _Keys = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
@@ -119,9 +161,11 @@ def _read(path: Path) -> tuple[_Keys, bytes]:
     names = {name for _, name in found}
     if not names:
         raise UserFileError(f"{path}: there are no users")
-    if not any(all((each, name) in found for name in names) for each in DIGESTS):
+    common = tuple(each for each in DIGESTS if all((each, name) in found for name in names))
+    if not common:
         raise UserFileError(f"{path}: no mechanism has keys of every user; add a line for each user")
-    return found, secret
+    models = {each: [keys for (kind, _), keys in found.items() if kind == each] for each in DIGESTS}
+    return _Users(found, common, models)
 
 
 def _keys(line: str, secret: bytes) -> _Keys:
@@ -134,7 +178,7 @@ def _keys(line: str, secret: bytes) -> _Keys:
         raise ValueError("name:password is expected")
     if why := name_error(name):
         raise ValueError(why)
-    keyed = _MECHANISM.fullmatch(value)
+    keyed = _SCHEME.fullmatch(value)
     if keyed is not None:
         return {(keyed[1], name): _parse(keyed[1], keyed[2])}
     return {
@@ -144,18 +188,20 @@ def _keys(line: str, secret: bytes) -> _Keys:
 
 def _parse(mechanism: str, text: str) -> ScramKeys:
     if mechanism not in DIGESTS:
-        raise ValueError(f"{mechanism} is not one of {', '.join(DIGESTS)}")
+        known = ", ".join(DIGESTS)
+        raise ValueError(f"{{{mechanism}}} is none of {known}; for a password that begins so use passwd")
     try:
         iterations, *encoded = text.split(",")
         salt, stored_key, server_key = (base64.b64decode(each, validate=True) for each in encoded)
     except (ValueError, binascii.Error):
         raise ValueError(f"{{{mechanism}}}ITERATIONS,SALT,STORED-KEY,SERVER-KEY is expected") from None
     size = hashlib.new(DIGESTS[mechanism]).digest_size
-    if not iterations.isdecimal() or not FEWEST_ITERATIONS <= int(iterations[:9]) <= MOST_ITERATIONS:
+    count = int(iterations) if iterations.isdecimal() and len(iterations) <= _DIGITS else 0
+    if not FEWEST_ITERATIONS <= count <= MOST_ITERATIONS:
         raise ValueError(f"the iterations must be {FEWEST_ITERATIONS} to {MOST_ITERATIONS}")
     if not _LEAST_SALT <= len(salt) <= _MOST_SALT or {len(stored_key), len(server_key)} != {size}:
         raise ValueError(f"a salt has {_LEAST_SALT} to {_MOST_SALT} bytes, and a key of {mechanism} {size}")
-    return ScramKeys(int(iterations), salt, stored_key, server_key)
+    return ScramKeys(count, salt, stored_key, server_key)
 
 
 def _salt(secret: bytes, mechanism: str, name: str, size: int = _SALT) -> bytes:
@@ -201,8 +247,11 @@ def write_users(path: Path, passwords: Mapping[str, str]) -> None:
 
     :raises ValueError: if a name is not allowed.
     """
-    path.touch(mode=0o600)
-    lines = [each.strip() for each in path.read_text().split("\n") if each.strip()]
-    others = [each for each in lines if each.partition(":")[0] not in passwords]
+    lines = [each.strip() for each in path.read_text().split("\n")] if path.exists() else []
+    others = [each for each in lines if each and each.partition(":")[0] not in passwords]
     made = [line(name, password, each) for name, password in passwords.items() for each in DIGESTS]
-    path.write_text("\n".join([*others, *made, ""]))
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
+    new.write_text("\n".join([*others, *made, ""]))
+    new.replace(path)  # at once: a member may read it now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from ssl import SSLObject
 from types import SimpleNamespace
@@ -62,7 +63,9 @@ class _Tls(_SSL):  # type: ignore[misc]  # proton says that there is a certifica
     @property
     def remote_subject(self) -> str | None:
         """Return the subject of the peer's certificate (RFC 2253); ``None`` without one."""
-        return certificate_name.subject(found) if (found := self._certificate) else None
+        with contextlib.suppress(ValueError):
+            return certificate_name.subject(self._certificate) if self._certificate else None
+        return None
 
     def get_cert_subject(self) -> str | None:
         """Return the subject of the peer's certificate (RFC 2253); ``None`` without one."""
@@ -81,7 +84,9 @@ class _Tls(_SSL):  # type: ignore[misc]  # proton says that there is a certifica
         found, name = self._certificate, names.get(subfield_name)
         if not found or name is None:
             return None
-        return next((value for each, value in certificate_name.attributes(found) if each == name), None)
+        with contextlib.suppress(ValueError):
+            return next((value for each, value in certificate_name.attributes(found) if each == name), None)
+        return None
 
     def get_cert_fingerprint(self, fingerprint_length: int, digest_name: int) -> str | None:
         """Return the hash of the peer's certificate in hexadecimal; ``None`` without one."""
@@ -154,5 +159,6 @@ class ReportingTransport(proton.Transport):
 
     @property
     def _tls_object(self) -> SSLObject | None:
+        """Return the TLS after its handshake."""
         found = None if self.socket is None else self.socket.get_extra_info("ssl_object")
-        return cast("SSLObject | None", found)
+        return cast("SSLObject", found) if found is not None and found.version() is not None else None

@@ -13,6 +13,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
 from haclient.cluster_url.url import ClusterURL
 from haclient.engine.settings import Settings
+from haclient.engine.tls import TlsFiles, client_context
 from haclient.reactor.reconnecting import fixed_delays
 from haclient.reactor.ssl_domain import for_connecting
 from haclient.retry.backoff import FixedDelays
@@ -67,8 +68,14 @@ class ConnectOptions:
             offered_capabilities=settings.offered_capabilities + self.offered,
             desired_capabilities=settings.desired_capabilities + self.desired,
             shows_certificate=endpoint.tls and self.shows_certificate(settings),
-            tls_name=self.sni or self.virtual_host or settings.tls_name,
+            tls_name=self.sni or self._tls_name(settings.tls_name, endpoint),
         )
+
+    def _tls_name(self, given: str | None, endpoint: Endpoint) -> str | None:
+        """Return the virtual host, unless the options name another, or it can be no name of a host."""
+        if not self.virtual_host or given != endpoint.tls_name or not _is_host(self.virtual_host):
+            return given
+        return self.virtual_host
 
     def shows_certificate(self, settings: Settings) -> bool:
         """Return whether TLS has a certificate of this client."""
@@ -82,6 +89,24 @@ class ConnectOptions:
             return None
         return for_connecting(self.ssl_domain).context()
 
+    def tls_server_name(self, url: ClusterURL) -> str | None:
+        """Return the name of the option, for a connection without failover."""
+        return self.options.get("tls_server_name") or url.options.tls_server_name
+
+    def plain_context(self, url: ClusterURL, endpoint: Endpoint) -> ssl.SSLContext | None:
+        """Return the TLS of a connection without failover: of the domain, or of the options.
+
+        :raises haclient.engine.tls.TlsFileError: if a file cannot be read.
+        """
+        if self.ssl_domain is not None or not endpoint.tls:
+            return self.client_context(endpoint)
+        named = {name: self.options[name] for name in _TLS_OPTIONS & set(self.options)}
+        given = replace(url.options, **named)
+        files = TlsFiles(
+            ca=given.tls_ca, certificate=given.tls_cert, key=given.tls_key, verify=given.tls_verify
+        )
+        return client_context(files)
+
     @classmethod
     def of(
         cls,
@@ -94,9 +119,12 @@ class ConnectOptions:
         """Read the arguments of ``connect`` and the attributes of its container.
 
         :raises TypeError: for a domain that a connection cannot use.
+        :raises ValueError: for an ``sni`` that is no name.
         """
         if ssl_domain is not None:
             for_connecting(ssl_domain)
+        if (sni := given.get("sni")) and not _is_host(sni):
+            raise ValueError(f"sni={sni!r} is not the name of a host")
         mechanisms = given.get("allowed_mechs", container.allowed_mechs) or ()
         return cls(
             container_id=given.get("container_id", container.container_id) or container.container_id,
@@ -141,3 +169,12 @@ def _properties(given: Mapping[Any, Any] | None) -> dict[str, Any] | None:
 
 def _changed(options: Options) -> set[str]:
     return {name for name in _TLS_OPTIONS if getattr(options, name) != getattr(_DEFAULTS, name)}
+
+
+def _is_host(name: str) -> bool:
+    """Return whether TLS can ask for a name."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True

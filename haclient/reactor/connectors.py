@@ -28,6 +28,7 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.sasl.frames import FRAMING_ERROR
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
+from haclient.engine.tls import TlsFileError
 from haclient.errors import (
     AuthenticationFailed,
     ConnectionClosed,
@@ -88,7 +89,7 @@ class PlainConnector:
         for seed in self._url.seeds:
             try:
                 engine = await self._dial(seed)
-            except OSError as error:
+            except (OSError, TlsFileError) as error:
                 logger.info("cannot connect to %s: %s", seed.endpoint, error)
                 failure = ConnectionException(f"cannot connect to {seed.endpoint}: {error}")
                 name = FRAMING_ERROR if isinstance(error, ssl.SSLError) else SOCKET_ERROR  # as proton
@@ -108,7 +109,7 @@ class PlainConnector:
             lambda: Engine(Accepted(), settings, loop),
             endpoint.host,
             endpoint.port,
-            ssl=self._options.client_context(endpoint),
+            ssl=self._options.plain_context(self._url, endpoint),
             server_hostname=settings.tls_name if endpoint.tls else None,
         )
         return engine
@@ -122,7 +123,7 @@ class PlainConnector:
             heartbeat=options.heartbeat or 0,
             user=seed.user,
             password=None if seed.password is None else seed.password.reveal(),
-            tls_name=endpoint.tls_name,
+            tls_name=options.tls_server_name(self._url) or endpoint.tls_name,
             max_frame_size=frame,
         )
         return options.refine(settings, endpoint)

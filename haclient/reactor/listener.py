@@ -19,7 +19,7 @@ from haclient.engine.settings import SaslServer, Settings
 from haclient.printable.log import get_logger
 from haclient.reactor.endpoints.binding import Binding
 from haclient.reactor.kept import Kept
-from haclient.reactor.ssl_domain import SSLDomain, Tls, for_listening
+from haclient.reactor.ssl_domain import SSLDomain, for_listening
 
 if TYPE_CHECKING:
     from haclient.reactor.loop import Reactor
@@ -58,7 +58,7 @@ class Acceptor(proton.Handler, Kept):
     def __init__(self, container: Reactor, host: str, port: int, handler: Any = None) -> None:
         self._container = container
         self._handler = handler
-        self._tls: Tls | None = None
+        self._domain: SSLDomain | None = None
         self._socket = _listen(host, port)
         self._server: asyncio.Server | None = None
         self._closed = False
@@ -72,12 +72,11 @@ class Acceptor(proton.Handler, Kept):
         :raises OSError: if a file of the domain can no longer be read; the socket is closed then.
         """
         try:
-            tls = for_listening(ssl_domain)
-            tls.context()
+            for_listening(ssl_domain).context()
         except (TypeError, OSError):
             self.close()
             raise
-        self._tls = tls
+        self._domain = ssl_domain
 
     @property
     def address(self) -> tuple[str, int]:
@@ -105,12 +104,13 @@ class Acceptor(proton.Handler, Kept):
 
     def _accept(self) -> Engine:
         container = self._container
+        tls = None if self._domain is None else for_listening(self._domain)
         settings = Settings(
             container_id=container.container_id,
             heartbeat=0,
             sasl_server=SaslServer(is_protons=True),
-            tls_context=None if self._tls is None else self._tls.context(),
-            tls_optional=self._tls is not None and self._tls.optional,
+            tls_context=None if tls is None else tls.context(),
+            tls_optional=tls is not None and tls.optional,
         )
         engine = _ServerEngine(Accepted(), settings, container.loop)
         binding = Binding(container, accepted=engine)

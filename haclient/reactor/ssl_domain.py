@@ -18,7 +18,7 @@ Rules
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,43 +32,44 @@ _HAS_OPENSSL = proton.SSL.present()
 _ATTRIBUTE = "_haclient_tls"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tls:
-    """The settings of a domain.
+    """The settings of a domain, which a change replaces.
 
     :param serves: whether it is for listeners.
-    :ivar credentials: the files of the certificate and its key, and the password of the key.
-    :ivar authorities: files or directories.
-    :ivar verify: a constant of ``SSLDomain``.
-    :ivar optional: whether a listener takes clients without TLS too.
+    :param verify: a constant of ``SSLDomain``.
+    :param credentials: the files of the certificate and its key, and the password of the key.
+    :param authorities: files or directories.
+    :param optional: whether a listener takes clients without TLS too.
     """
 
     serves: bool
+    verify: int
     credentials: tuple[str, str | None, str] | None = None
-    authorities: list[str] = field(default_factory=list)
-    verify: int = 0
+    authorities: tuple[str, ...] = ()
     optional: bool = False
-    _context: ssl.SSLContext | None = None
+    _contexts: list[ssl.SSLContext] = field(default_factory=list, compare=False)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for connections that begin now.
+        """Return the context of connections, made at the first call.
 
         :raises OSError: if a file cannot be read.
         """
-        if self._context is None:
-            self._context = self._server_context() if self.serves else self._client_context()
-        return self._context
+        if not self._contexts:
+            self._contexts.append(self._server_context() if self.serves else self._client_context())
+        return self._contexts[0]
 
-    def change(self) -> None:
-        """Use the settings as they are now.
+    def changed(self, **settings: Any) -> Tls:
+        """Return other settings.
 
         :raises proton.SSLException: if a file cannot be read, or is not PEM.
         """
-        self._context = None
+        made = replace(self, **settings, _contexts=[])
         try:
-            self.context()
+            made.context()
         except OSError as error:
             raise proton.SSLException(f"SSL failure: {error}") from error
+        return made
 
     def _client_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -105,30 +106,27 @@ class _Methods:
     def __init__(self, mode: int) -> None:
         serves = mode == SSLDomain.MODE_SERVER
         verify = SSLDomain.ANONYMOUS_PEER if serves else SSLDomain.VERIFY_PEER_NAME
-        setattr(self, _ATTRIBUTE, Tls(serves, verify=verify))
         _proton("__init__", self, mode)
+        setattr(self, _ATTRIBUTE, Tls(serves, verify))
 
     def set_credentials(self, cert_file: str, key_file: str | None, password: str | None) -> int:
         """Set the certificate to present, and its key; see ``proton.SSLDomain``."""
-        tls = tls_of(self)
         # Without a password OpenSSL would ask on the terminal.
-        tls.credentials = cert_file, key_file, password or ""
-        tls.change()
-        return _proton("set_credentials", self, cert_file, key_file, password)
+        made = tls_of(self).changed(credentials=(cert_file, key_file, password or ""))
+        return _take(made, "set_credentials", self, cert_file, key_file, password)
 
     def set_trusted_ca_db(self, certificate_db: str) -> int:
         """Trust these authorities, a file or a directory; see ``proton.SSLDomain``."""
         tls = tls_of(self)
-        tls.authorities.append(certificate_db)
-        tls.change()
-        return _proton("set_trusted_ca_db", self, certificate_db)
+        made = tls.changed(authorities=(*tls.authorities, certificate_db))
+        return _take(made, "set_trusted_ca_db", self, certificate_db)
 
     def set_peer_authentication(self, verify_mode: int, trusted_CAs: str | None = None) -> int:  # noqa: N803
         """Set how a peer's certificate is verified; see ``proton.SSLDomain``."""
-        tls = tls_of(self)
-        tls.verify = verify_mode
-        tls.change()
-        return _proton("set_peer_authentication", self, verify_mode, trusted_CAs)
+        if verify_mode not in (SSLDomain.VERIFY_PEER, SSLDomain.VERIFY_PEER_NAME, SSLDomain.ANONYMOUS_PEER):
+            raise proton.SSLException(f"SSL failure: there is no verification {verify_mode!r}")
+        made = tls_of(self).changed(verify=verify_mode)
+        return _take(made, "set_peer_authentication", self, verify_mode, trusted_CAs)
 
     def allow_unsecured_client(self) -> int:
         """Let a listener take clients without TLS too.
@@ -138,8 +136,7 @@ class _Methods:
         tls = tls_of(self)
         if not tls.serves:
             raise proton.SSLException("SSL failure: the domain is for clients")
-        tls.optional = True
-        return _proton("allow_unsecured_client", self)
+        return _take(tls.changed(optional=True), "allow_unsecured_client", self)
 
     def __del__(self) -> None:
         if hasattr(self, "_domain"):
@@ -152,6 +149,13 @@ _PROTONS = {name: getattr(SSLDomain, name) for name in _REPLACED}
 
 def _proton(name: str, domain: Any, *arguments: Any) -> int:
     return _PROTONS[name](domain, *arguments) if _HAS_OPENSSL else 0
+
+
+def _take(made: Tls, name: str, domain: Any, *arguments: Any) -> int:
+    """Call proton's method, and keep the settings if it raises nothing."""
+    done = _proton(name, domain, *arguments)
+    setattr(domain, _ATTRIBUTE, made)
+    return done
 
 
 for _name, _method in _REPLACED.items():

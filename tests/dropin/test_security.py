@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from urllib.parse import urlencode
 
 import proton
 import pytest
@@ -16,6 +19,7 @@ from proton import reactor as proton_reactor
 from proton.handlers import MessagingHandler
 
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine.reporting_transport import ReportingTransport
 from haclient.errors import AuthenticationFailed, TLSVerificationFailed
 from haclient.reactor import Container
 from haclient.utils import BlockingConnection
@@ -273,6 +277,85 @@ def test_a_file_that_is_none_is_refused_at_once(tmp_path: Path, name: str) -> No
         domain.set_trusted_ca_db(str(tmp_path / name))
     with pytest.raises(proton.SSLException):
         domain.set_credentials(str(tmp_path / name), str(tmp_path / name), None)
+
+
+def test_a_call_that_raises_changes_nothing(safe: Member, authority: Authority, tmp_path: Path) -> None:
+    domain = trusting(authority)
+    for call in (
+        lambda: domain.set_credentials(str(tmp_path / "no.pem"), str(tmp_path / "no.pem"), None),
+        lambda: domain.set_trusted_ca_db(str(tmp_path / "no.pem")),
+        lambda: domain.set_peer_authentication(77),
+    ):
+        with pytest.raises(proton.SSLException):
+            call()
+    domain.set_trusted_ca_db(str(authority.file))
+    for host, opens in (("localhost", True), ("127.0.0.1", False)):
+        visitor = Visitor(safe.url.replace("127.0.0.1", host), ssl_domain=domain, reconnect=False)
+        Container(visitor).run()
+        assert visitor.opened == opens
+
+
+@pytest.mark.parametrize("reconnect", [None, False])
+@pytest.mark.parametrize("virtual_host", [".x", "a..b", 70 * "a"])
+def test_a_virtual_host_that_is_no_name_leaves_the_name_of_the_address(
+    safe: Member, authority: Authority, virtual_host: str, reconnect: Any
+) -> None:
+    given = {"ssl_domain": trusting(authority), "virtual_host": virtual_host, "reconnect": reconnect}
+    visitor = Visitor(named(safe), **given)
+    Container(visitor).run()
+    assert visitor.opened
+
+
+def test_a_name_for_tls_that_is_none_is_refused_at_once(authority: Authority) -> None:
+    container = Container()
+    with pytest.raises(ValueError, match=r"sni='a\.\.b'"):
+        container.connect("amqps://localhost", ssl_domain=trusting(authority), sni="a..b")
+
+
+@pytest.mark.parametrize("reconnect", [None, False])
+@pytest.mark.parametrize("where", ["url", "arguments"])
+def test_the_options_of_tls_work_with_and_without_failover(
+    safe: Member, authority: Authority, where: str, reconnect: Any
+) -> None:
+    """The option for the name wins over the virtual host."""
+    options = {"tls_ca": str(authority.file), "tls_server_name": "localhost"}
+    url = safe.url if where == "arguments" else f"{safe.url}/?{urlencode(options)}"
+    given = options if where == "arguments" else {}
+    for trusted in (True, False):
+        if not trusted and where == "url":
+            continue
+        named_ca = {} if trusted else {"tls_ca": str(authority.issue("localhost").chain)}
+        visitor = Visitor(url, reconnect=reconnect, virtual_host="elsewhere.example", **{**given, **named_ca})
+        Container(visitor).run()
+        assert visitor.opened == trusted
+
+
+def test_a_listener_uses_its_domain_as_it_is_at_each_connection(authority: Authority) -> None:
+    domain = SSLDomain(SSLDomain.MODE_SERVER)
+    both = Both("localhost:0", {"ssl_domain": domain}, ssl_domain=trusting(authority))
+    certificate = authority.issue("localhost")
+    start = both.on_start
+
+    def on_start(event: Any) -> None:
+        start(event)
+        domain.set_credentials(str(certificate.chain), str(certificate.key), None)
+
+    both.on_start = on_start  # type: ignore[method-assign]
+    Container(both).run()
+    assert both.opened
+
+
+def test_before_the_handshake_there_are_no_facts_of_tls() -> None:
+    transport = ReportingTransport()
+    context = ssl.create_default_context()
+    transport.socket = cast("Any", SimpleNamespace(get_extra_info=lambda _name: _unstarted(context)))
+    tls = transport.ssl()
+    assert not transport.encrypted
+    assert (tls.protocol_name(), tls.remote_subject, tls.get_cert_fingerprint_sha256()) == (None, None, None)
+
+
+def _unstarted(context: ssl.SSLContext) -> ssl.SSLObject:
+    return context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost")
 
 
 class Both(Visitor):

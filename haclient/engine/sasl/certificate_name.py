@@ -13,7 +13,7 @@ Sources: RFC 2253 and RFC 4514 (strings), RFC 5280, section 4.1 (fields), X.690 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
@@ -113,15 +113,16 @@ def attributes(certificate: bytes) -> list[tuple[str, str]]:
     :raises ValueError: if the certificate cannot be read.
     """
     try:
-        found = [each.inside(_SEQUENCE) for part in _parts(certificate) for each in part.inside(_SET)]
+        return list(_named(_parts(certificate)))
     except IndexError:
         raise ValueError("the certificate ends too early") from None
-    return [
-        (_NAMES[number], value.content.decode(_ENCODINGS.get(value.tag, "utf-8"), "replace"))
-        for kind, value in found
-        if (number := _number(kind.expect(_OID))) in _NAMES
-        and (value.tag in _ENCODINGS or value.tag == _UTF8)
-    ]
+
+
+def _named(parts: Iterable[_Value]) -> Iterator[tuple[str, str]]:
+    for kind, value in (each.inside(_SEQUENCE) for part in parts for each in part.inside(_SET)):
+        name = _NAMES.get(_number(kind.expect(_OID)))
+        if name is not None and (value.tag == _UTF8 or value.tag in _ENCODINGS):
+            yield name, value.content.decode(_ENCODINGS.get(value.tag, "utf-8"), "replace")
 
 
 def _parts(certificate: bytes) -> list[_Value]:

@@ -118,17 +118,16 @@ class ServerSasl:
             others = tuple(name for name in self._cyrus.offered if name != _EXTERNAL)
             self._offered = (_EXTERNAL, *others) if self._subject else others
         else:
-            self._offered = tuple(name for name in self._server.mechanisms if self._is_possible(name))
+            self._offered = self._possible()
         socket.write(SASL_HEADER + frames.mechanisms(self._offered))
 
-    def _is_possible(self, name: str) -> bool:
-        """Return whether a mechanism can be offered to this client."""
-        if name == _EXTERNAL:
-            return bool(self._subject)
+    def _possible(self) -> tuple[str, ...]:
+        """Return the mechanisms that can be offered to this client."""
         users = self._server.users
-        if name == "ANONYMOUS" or users is None:
-            return name == "ANONYMOUS"
-        return name == "PLAIN" or name in users.mechanisms
+        possible = {"ANONYMOUS"} if users is None else {"ANONYMOUS", "PLAIN", *users.mechanisms}
+        if self._subject:
+            possible.add(_EXTERNAL)
+        return tuple(name for name in self._server.mechanisms if name in possible)
 
     def _answer(self, body: bytes) -> bytes:
         code, fields = frames.read(body)
@@ -143,7 +142,7 @@ class ServerSasl:
         assert self._chosen is not None
         answer = self._chosen.answer(message)
         if isinstance(answer, Login):
-            self.login = answer
+            self.login, self._chosen, self._cyrus = answer, None, None
             return frames.outcome(proton.SASL.OK)
         return frames.challenge(answer)
 

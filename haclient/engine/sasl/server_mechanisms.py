@@ -4,7 +4,7 @@ Rules
 -----
 * EXTERNAL has the name of the client's certificate, if TLS has verified it.
 * A client that asks for the authority of another name is refused.
-* Every name gets the same answers in the same time, whether or not the user exists: only its proof fails.
+* Every name gets the same answers for the same work, whether or not the user exists: only its proof fails.
 * A first message of SCRAM without the usual form is refused before the users are asked.
 
 Sources: RFC 4422, section 2 (identities) and appendix A (EXTERNAL), RFC 4505 (ANONYMOUS), RFC 4616 (PLAIN),
@@ -142,6 +142,8 @@ class Scram:
     def _begin(self, message: bytes) -> bytes:
         import scramp  # noqa: PLC0415 - loads parsers of certificates, for this mechanism alone
 
+        if self._mechanism not in self._users.mechanisms:
+            raise RefusedLogin("the users have no keys for this mechanism any more")
         found = _CLIENT_FIRST.fullmatch(message) if len(message) <= _LONGEST else None
         if found is None:
             raise RefusedLogin("the first message of SCRAM is not of the usual form")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -16,6 +19,8 @@ from broker_stub.admission import user_file
 from broker_stub.admission.user_file import DEFAULT_ADMIN, UserFile, UserFileError, write_users
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from haclient import Credentials, aio
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine.sasl.server_mechanisms import RefusedLogin, Scram
 from haclient.engine.sasl.users import DIGESTS, derive
 from haclient.errors import AuthenticationFailed
 from tests.broker_stub.clients import Client, member
@@ -89,11 +94,14 @@ def test_what_is_offered_is_what_every_user_has(tmp_path: Path) -> None:
         (["a:secret", "", "a:secret"], "line 3: 'a' has a password already"),
         (["a:{SCRAM-SHA-256}secret"], r"line 1: {SCRAM-SHA-256}ITERATIONS,SALT,STORED-KEY,SERVER-KEY is exp"),
         (["a:{SCRAM-SHA-256}4096,secret,secret,secret"], "line 1: {SCRAM-SHA-256}ITERATIONS,SALT"),
-        (["a:{SCRAM-SHA-224}4096,secret"], "line 1: SCRAM-SHA-224 is not one of SCRAM-SHA-512, SCRAM"),
+        (["a:{SCRAM-SHA-224}4096,secret"], "line 1: {SCRAM-SHA-224} is none of SCRAM-SHA-512"),
         (["a:{SCRAM-SHA-256}4096,c2VjcmV0,c2VjcmV0,c2VjcmV0"], "line 1: a salt has 12 to 64 bytes"),
         (["a:{SCRAM-SHA-256}1,c2VjcmV0,c2VjcmV0,c2VjcmV0"], "line 1: the iterations must be 4096 to 65536"),
         (["a:{SCRAM-SHA-256}9" + "0" * 5000 + ",c2VjcmV0,c2VjcmV0,c2VjcmV0"], "line 1: the iterations must"),
         (["a:{SCRAM-SHA-256}-4096,c2VjcmV0,c2VjcmV0,c2VjcmV0"], "line 1: the iterations must"),
+        (["a:{SSHA256}secret"], "line 1: {SSHA256} is none of SCRAM-SHA-512, SCRAM-SHA-256, SCRAM-SHA-1"),
+        (["a:{scram-sha-256}secret"], "line 1: {scram-sha-256} is none of"),
+        (["a:{SCRAM-SHA-256}000065536000000,c2VjcmV0,c2VjcmV0,c2VjcmV0"], "line 1: the iterations must"),
         (["a:" + min(OF_DOVECOT), "b:" + max(OF_DOVECOT)], "no mechanism has keys of every user"),
     ],
 )
@@ -112,15 +120,72 @@ def test_a_file_that_is_no_text_or_missing_is_refused(tmp_path: Path) -> None:
             UserFile(path)
 
 
-def test_members_with_the_same_file_have_the_same_salts_for_every_name(tmp_path: Path) -> None:
-    """A name whose salt differs between two members would be one that does not exist."""
+def salts(users: UserFile, *names: str) -> list[bytes]:
+    return [users.keys("SCRAM-SHA-256", name).salt for name in names]
+
+
+def test_a_salt_depends_on_no_password(tmp_path: Path) -> None:
+    """A stranger gets the salt of any name, and could try passwords against one that depended on them."""
     lines = ("alice:wonder", user_file.line("bob", "builder"))
     first, second = of_lines(tmp_path, *lines), of_lines(tmp_path, *lines)
-    salts = {}
-    for name in ("alice", "bob", "nobody"):
-        (salts[name],) = {users.keys("SCRAM-SHA-256", name).salt for users in (first, second, first)}
-    assert len(set(salts.values())) == len(salts)
-    assert len({len(salt) for salt in salts.values()}) == 1
+    found = salts(first, "alice", "bob", "nobody")
+    assert found == salts(first, "alice", "bob", "nobody")
+    assert len(set(found)) == 3
+    assert [salt in found for salt in salts(second, "alice", "bob", "nobody")] == [False, True, False]
+
+
+def test_no_salt_changes_when_the_file_does(tmp_path: Path) -> None:
+    users = of_lines(tmp_path, "alice:wonder", user_file.line("bob", "builder"))
+    (path,) = tmp_path.iterdir()
+    found = salts(users, "alice", "bob", "nobody")
+    change(users, path, path.read_text() + "\ncarol:x\n")
+    assert knows(users, "SCRAM-SHA-256", "carol", "x")
+    assert salts(users, "alice", "bob", "nobody") == found
+
+
+def change(users: UserFile, path: Path, text: str) -> None:
+    """Change the file, and let the users read it as at a log-in."""
+    path.write_text(text)
+    os.utime(path, ns=(0, secrets.randbits(40)))
+    look(users)
+
+
+def look(users: UserFile) -> None:
+    users._next_check = 0.0
+    assert users.mechanisms
+    if users._reader is not None:
+        users._reader.join()
+
+
+def calls(function: Callable[[], object]) -> int:
+    """Return how many functions of Python and C it calls."""
+    found = 0
+
+    def counted(_frame: object, event: str, _argument: object) -> None:
+        nonlocal found
+        found += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def test_every_name_costs_the_same_however_many_users_there_are(tmp_path: Path) -> None:
+    keyed = user_file.line("bob", "builder").partition(":")[2]
+    few, many = (of_lines(tmp_path, *(f"u{n}:{keyed}" for n in range(count))) for count in (1, 2_000))
+    costs = {
+        calls(partial(users.keys, "SCRAM-SHA-256", name))
+        for users in (few, many)
+        for name in ("u0", "nobody")
+    }
+    assert len(costs) == 1
+    for users in (few, many):
+        assert users.mechanisms
+    assert calls(lambda: few.mechanisms) == calls(lambda: many.mechanisms)
 
 
 def test_an_unknown_name_looks_like_some_user(tmp_path: Path) -> None:
@@ -136,18 +201,57 @@ def test_a_changed_file_is_read_again_and_a_wrong_one_is_not(
 ) -> None:
     users = of_lines(tmp_path, "alice:wonder")
     (path,) = tmp_path.iterdir()
-    for text, password in (("alice:other", "other"), ("alice", "other"), ("alice:third", "third")):
-        path.write_text(text)
-        os.utime(path, ns=(0, secrets.randbits(40)))
-        with caplog.at_level(logging.WARNING):
-            assert users.mechanisms == SCRAM
+    for text, password in (
+        ("alice:other\n", "other"),
+        ("alice\n", "other"),
+        ("alice:third\n", "third"),
+        ("alice:fou", "third"),
+    ):
+        change(users, path, text)
         assert knows(users, "SCRAM-SHA-256", "alice", password)
     path.unlink()
-    assert users.mechanisms == SCRAM
+    look(users)
+    look(users)
     assert knows(users, "SCRAM-SHA-256", "alice", "third")
     warnings = [record.getMessage() for record in caplog.records]
-    assert len(warnings) == 2
+    assert len(warnings) == 3
     assert "line 1: name:password is expected; the users stay as they were" in warnings[0]
+    assert "the last line does not end" in warnings[1]
+
+
+def test_a_file_that_could_not_be_read_once_is_read_later(tmp_path: Path) -> None:
+    users = of_lines(tmp_path, "alice:wonder")
+    (path,) = tmp_path.iterdir()
+    with patch.object(Path, "read_text", side_effect=OSError("too many open files")):
+        change_bytes = b"alice:other\n"
+        path.write_bytes(change_bytes)
+        look(users)
+    assert knows(users, "SCRAM-SHA-256", "alice", "wonder")
+    look(users)
+    assert knows(users, "SCRAM-SHA-256", "alice", "other")
+
+
+def test_a_client_that_began_with_a_mechanism_that_is_gone_is_refused(tmp_path: Path) -> None:
+    users = of_lines(tmp_path, "alice:wonder")
+    (path,) = tmp_path.iterdir()
+    scram = Scram("SCRAM-SHA-512", users)
+    change(users, path, user_file.line("alice", "wonder") + "\n")
+    with pytest.raises(RefusedLogin, match="no keys"):
+        scram.answer(b"n,,n=alice,r=x")
+    assert users.keys("SCRAM-SHA-512", "alice") != users.keys("SCRAM-SHA-256", "alice")
+
+
+async def logged_in(address: Endpoint, password: str) -> Client:
+    """Return a client of alice, once the member has read the password."""
+    async with asyncio.timeout(30):
+        while True:
+            client = await Client().connect(address, user="alice", password=password, mechanisms=SCRAM)
+            begun, ended = asyncio.create_task(client.begun.wait()), asyncio.create_task(client.end())
+            await asyncio.wait([begun, ended], return_when=asyncio.FIRST_COMPLETED)
+            if begun.done():
+                ended.cancel()
+                return client
+            begun.cancel()
 
 
 async def test_a_password_changes_while_a_member_runs(tmp_path: Path) -> None:
@@ -156,7 +260,7 @@ async def test_a_password_changes_while_a_member_runs(tmp_path: Path) -> None:
     async with member(tmp_path, "--users", str(path), "--role", "primary") as address:
         for password in ("wonder", "other"):
             write_users(path, {"alice": password})
-            right = await Client().connect(address, user="alice", password=password, mechanisms=SCRAM)
+            right = await logged_in(address, password)
             wrong = await Client().connect(address, user="alice", password="x", mechanisms=SCRAM)
             bob = await Client().connect(address, user="bob", password="builder", mechanisms=("PLAIN",))
             assert (await wrong.end()).condition.name == "amqp:unauthorized-access"
