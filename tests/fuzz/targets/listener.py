@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+from collections import defaultdict
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from unittest import mock
 
 import proton
 
-from haclient.engine.wire.frame_order import FrameOrder
+from haclient.engine.sasl import server
 from haclient.reactor import Container, SSLDomain
 from haclient.reactor.listener import Acceptor
 from tests.certificates import Authority
@@ -131,8 +132,8 @@ class Listener(Target):
         self._log.check(self._loop)
 
     def planted(self) -> AbstractContextManager[object]:
-        """Frame order is not checked: one order then crashes the process, inside the SASL library."""
-        return mock.patch.object(FrameOrder, "add", return_value="")
+        """The order of a client's SASL frames is not checked: an answer without a choice then fails."""
+        return mock.patch.object(server, "_NEXT", defaultdict(lambda: mock.ANY))
 
     def close(self) -> None:
         for acceptor in (self._exacting, self._open):
