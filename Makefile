@@ -174,6 +174,7 @@ wheels: setup  ## dist/: the wheels of haclient and of a proton that needs libc 
 	@scripts/build_wheels.sh
 
 test-wheels: wheels  ## install them into three bare Debians (root, debootstrap), and run the demo there: five minutes
+	@scripts/setup_wheels.sh
 	@$(PYTHON) -m tests.wheels $(WHEELS_ARGS)
 
 release: setup  ## version, changelog, tag, wheel, sdist, checksums: VERSION=1.2.3; DRY_RUN=1 keeps nothing
