@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import secrets
 import sys
@@ -35,6 +36,7 @@ OF_DOVECOT = {
         "wonder"
     ),
 }
+_KEY = base64.b64encode(bytes(32)).decode()
 
 
 def of_lines(folder: Path, *lines: str) -> UserFile:
@@ -99,6 +101,9 @@ def test_what_is_offered_is_what_every_user_has(tmp_path: Path) -> None:
         (["a:{SCRAM-SHA-256}1,c2VjcmV0,c2VjcmV0,c2VjcmV0"], "line 1: the iterations must be 4096 to 65536"),
         (["a:{SCRAM-SHA-256}9" + "0" * 5000 + ",c2VjcmV0,c2VjcmV0,c2VjcmV0"], "line 1: the iterations must"),
         (["a:{SCRAM-SHA-256}-4096,c2VjcmV0,c2VjcmV0,c2VjcmV0"], "line 1: the iterations must"),
+        ([f"a:{{SCRAM-SHA-256}}4096,c2VjcmV0,{_KEY},{_KEY}"], "line 1: a salt has 12 to 64 bytes"),
+        ([f"a:{{SCRAM-SHA-256}}4096,{_KEY}{_KEY[:-1]},{_KEY},{_KEY}"], "line 1: {SCRAM-SHA-256}ITERATIONS"),
+        ([f"a:{{SCRAM-SHA-256}}4096,{'A' * 88},{_KEY},{_KEY}"], "line 1: a salt has 12 to 64 bytes"),
         (["a:{SSHA256}secret"], "line 1: {SSHA256} is none of SCRAM-SHA-512, SCRAM-SHA-256, SCRAM-SHA-1"),
         (["a:{scram-sha-256}secret"], "line 1: {scram-sha-256} is none of"),
         (["a:{SCRAM-SHA-256}000065536000000,c2VjcmV0,c2VjcmV0,c2VjcmV0"], "line 1: the iterations must"),
@@ -217,6 +222,17 @@ def test_a_changed_file_is_read_again_and_a_wrong_one_is_not(
     assert len(warnings) == 3
     assert "line 1: name:password is expected; the users stay as they were" in warnings[0]
     assert "the last line does not end" in warnings[1]
+
+
+def test_a_file_is_read_once_for_each_change(tmp_path: Path) -> None:
+    users = of_lines(tmp_path, "alice:wonder")
+    (path,) = tmp_path.iterdir()
+    change(users, path, "alice:other\n")
+    with patch.object(Path, "read_text", side_effect=OSError) as reading:
+        look(users)
+        look(users)
+    reading.assert_not_called()
+    assert knows(users, "SCRAM-SHA-256", "alice", "other")
 
 
 def test_a_file_that_could_not_be_read_once_is_read_later(tmp_path: Path) -> None:
