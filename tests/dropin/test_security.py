@@ -240,6 +240,18 @@ def test_what_is_verified_without_a_trusted_authority(
     assert (visitor.opened, visitor.errors) == (opens, [] if opens else ["amqp:connection:framing-error"])
 
 
+@pytest.mark.parametrize("container", [Container, proton_reactor.Container])
+@pytest.mark.parametrize("known", [True, False])
+def test_the_authorities_of_the_system_are_trusted_besides_the_named_ones(
+    safe: Member, authority: Authority, tmp_path: Path, container: Any, monkeypatch: Any, *, known: bool
+) -> None:
+    other = Authority(tmp_path / "other")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file if known else other.file))
+    visitor = Visitor(named(safe), ssl_domain=trusting(other), reconnect=False)
+    container(visitor).run()
+    assert visitor.opened == known
+
+
 @pytest.mark.parametrize(
     ("verify", "opens"), [(SSLDomain.VERIFY_PEER, True), (SSLDomain.VERIFY_PEER_NAME, False)]
 )
