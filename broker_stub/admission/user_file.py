@@ -29,7 +29,6 @@ import hashlib
 import hmac
 import os
 import re
-import secrets
 import threading
 import time
 from collections.abc import Mapping
@@ -102,7 +101,7 @@ class UserFile:
     def _decoy(self, models: list[ScramKeys], mechanism: str, name: str) -> ScramKeys:
         number = int.from_bytes(hmac.digest(self._secret, f"{mechanism},{name}".encode(), "sha512"))
         model = models[number % len(models)]
-        unknown = secrets.token_bytes(len(model.stored_key))
+        unknown = bytes(len(model.stored_key))  # no password has this hash
         salt = _salt(self._secret, mechanism, name, len(model.salt))
         return ScramKeys(model.iterations, salt, unknown, unknown)
 

@@ -73,7 +73,7 @@ class Settings:
     :param user: SASL user (client side); ``None`` means ANONYMOUS, if ``mechanisms`` names no other.
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
     :param sasl: whether there is a SASL layer (client side).
-    :param plaintext: whether PLAIN may be used without encryption.
+    :param plaintext: whether PLAIN may be used without encryption (client side).
     :param shows_certificate: whether TLS has a certificate of this client, which EXTERNAL needs.
     :param tls_context: TLS of the server side; a client's is asyncio's.
     :param tls_optional: whether the server side takes clients without TLS too.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -13,11 +15,13 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 import proton
+import proton.utils
 import pytest
 from proton import SSLDomain, Url
 from proton import reactor as proton_reactor
 from proton.handlers import MessagingHandler
 
+from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.reporting_transport import ReportingTransport
 from haclient.errors import AuthenticationFailed, TLSVerificationFailed
@@ -34,6 +38,7 @@ from tests.broker_stub.admission.test_sasl_required import (
 )
 from tests.certificates import Authority
 from tests.members import Member, Members
+from tests.peers.cyrus import write_user_database
 
 USERS = {"ann": "secret"}
 TIMEOUT = 20.0
@@ -545,3 +550,67 @@ async def test_no_bytes_of_a_stranger_end_a_process_that_listens(authority: Auth
     finally:
         process.kill()
         await process.wait()
+
+
+_WITH_USERS = """
+import sys
+from proton.handlers import MessagingHandler
+if sys.argv[1] == "proton":
+    from proton import SSLDomain
+    from proton.reactor import Container
+else:
+    from haclient.reactor import Container, SSLDomain
+
+class Listening(MessagingHandler):
+    def on_start(self, event):
+        domain = None
+        if sys.argv[3:]:
+            domain = SSLDomain(SSLDomain.MODE_SERVER)
+            domain.set_credentials(sys.argv[3], sys.argv[4], None)
+        event.container.listen("127.0.0.1:" + sys.argv[2], ssl_domain=domain)
+        print("ready", flush=True)
+
+    def on_connection_opening(self, event):
+        print(event.transport.user, event.transport.sasl().mech, flush=True)
+
+Container(Listening()).run()
+"""
+_VISITS = [
+    ("PLAIN", "wonder"),
+    ("PLAIN", "wrong"),
+    ("SCRAM-SHA-256", "wonder"),
+    ("SCRAM-SHA-256", "wrong"),
+    ("ANONYMOUS", None),
+]
+
+
+def visits(container: str, folder: Path, files: list[str], domain: SSLDomain) -> list[str]:
+    """Log in to a listener whose users are Cyrus SASL's, by proton; return who comes in."""
+    [address] = free_addresses((Endpoint("127.0.0.1", 0),))
+    command = [sys.executable, "-c", _WITH_USERS, container, str(address.port), *files]
+    environment = {**os.environ, "PN_SASL_CONFIG_PATH": str(folder)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for mechanism, password in _VISITS:
+            given = {"allowed_mechs": mechanism, "allow_insecure_mechs": True, "ssl_domain": domain}
+            given |= {"user": "alice@cluster", "password": password} if password else {}
+            with contextlib.suppress(proton.ConnectionException):
+                url = f"{'amqps' if files else 'amqp'}://localhost:{address.port}"
+                proton.utils.BlockingConnection(url, timeout=TIMEOUT, **given).close()
+        process.terminate()
+        return process.stdout.read().splitlines()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_users_of_the_host_log_in_to_a_listener_as_with_proton(
+    authority: Authority, tmp_path: Path, *, tls: bool
+) -> None:
+    write_user_database(tmp_path, {"alice": "wonder"}, ("SCRAM-SHA-256", "PLAIN"))
+    (tmp_path / "haclient.conf").rename(tmp_path / "proton-server.conf")
+    certificate = authority.issue("localhost")
+    files = [str(certificate.chain), str(certificate.key)] if tls else []
+    found = [visits(each, tmp_path, files, trusting(authority)) for each in ("haclient", "proton")]
+    assert found[0] == found[1]
+    assert "alice@cluster SCRAM-SHA-256" in found[0]
+    assert ("alice@cluster PLAIN" in found[0]) == tls

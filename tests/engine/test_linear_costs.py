@@ -1,12 +1,8 @@
-"""The cost of a chunk grows with its frames, and not with their square, whatever frames a peer repeats.
-
-Costs are counted as calls of Python and C functions, which no other work on the machine changes.
-"""
+"""The cost of a chunk grows with its frames, and not with their square, whatever frames a peer repeats."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 
 import hypothesis
@@ -32,6 +28,7 @@ from tests.broker_stub.raw_client import (
     message,
     transfer,
 )
+from tests.counted_calls import counted_calls
 from tests.engine.pair import Owner
 from tests.engine.test_hostile_peers import AMQP_HEADER, Wire
 
@@ -64,21 +61,11 @@ async def _calls(frames: list[Callable[[int], bytes]], count: int, *, server: bo
     engine.data_received(AMQP_HEADER + _OPENED)
     await asyncio.sleep(0)
     chunk = b"".join(make(number) for number in range(1, count + 1) for make in frames)
-    calls = 0
-
-    def counted(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(counted)
-    try:
+    with counted_calls() as calls:
         engine.data_received(chunk)
         await asyncio.sleep(0)
-    finally:
-        sys.setprofile(before)
     engine.abort()
-    return calls
+    return calls.number
 
 
 @hypothesis.settings(max_examples=20)  # a tenth of a second each

@@ -84,8 +84,10 @@ def _bare(release: str) -> Path:
         mirrors = [found for path in map(Path, _SOURCES) if path.exists() for found in _mirrors(path)]
         # An older debootstrap does not know the latest releases, which differ in nothing that it does.
         script = [] if (_SCRIPTS / release).exists() else [str(_SCRIPTS / "sid")]
-        mirror = mirrors[0] if mirrors else "http://deb.debian.org/debian"
-        subprocess.run([*command, release, str(new), mirror, *script], check=True, stdout=subprocess.DEVNULL)
+        if not mirrors:
+            sys.exit(f"{' and '.join(_SOURCES)} name no mirror of Debian")
+        command += [release, str(new), mirrors[0], *script]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         new.rename(root)
     return root
 

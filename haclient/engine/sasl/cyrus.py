@@ -14,7 +14,6 @@ import proton
 from proton import SASL
 
 from haclient.engine.sasl import frames
-from haclient.engine.sasl.mechanisms import WITH_PASSWORD
 from haclient.engine.sasl.server_mechanisms import OTHER_AUTHORITY, UNPROVEN, Login, RefusedLogin
 from haclient.engine.settings import Settings
 
@@ -49,11 +48,10 @@ class ProtonSasl:
 
 
 def configure(transport: proton.Transport, connection: proton.Connection, settings: Settings) -> None:
-    """Set up proton's SASL layer of a client's transport that is not bound yet."""
+    """Set up proton's SASL layer for Kerberos, on a client's transport that is not bound yet."""
     layer = SASL(transport)
     layer.allow_insecure_mechs = settings.plaintext
-    allowed = settings.mechanisms or (("ANONYMOUS",) if settings.user is None else WITH_PASSWORD)
-    layer.allowed_mechs(list(allowed))
+    layer.allowed_mechs(list(settings.mechanisms))
     if settings.user is not None:
         connection.user = settings.user
         connection.password = settings.password or ""
@@ -62,14 +60,15 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
 class CyrusServer:
     """proton's server side of SASL for one client, behind a transport of its own.
 
+    :param encrypted: whether the connection has TLS: without it PLAIN is not offered, as with proton.
     :ivar offered: the mechanisms that the host's configuration allows.
     """
 
-    def __init__(self, *, plaintext: bool) -> None:
+    def __init__(self, *, encrypted: bool) -> None:
         self._transport = proton.Transport(proton.Transport.SERVER)
         layer = SASL(self._transport)
         layer.config_name("proton-server")
-        layer.allow_insecure_mechs = plaintext
+        layer.allow_insecure_mechs = encrypted
         self._answers = frames.Incoming()
         self.offered = _offered(self._exchange(frames.SASL_HEADER))
         self._chosen = ""

@@ -22,7 +22,7 @@ from haclient.engine.sasl import certificate_name, frames, server_mechanisms
 from haclient.engine.sasl.cyrus import CyrusServer
 from haclient.engine.sasl.frames import FRAMING_ERROR, SASL_HEADER, UNAUTHORIZED
 from haclient.engine.sasl.server_mechanisms import Login, RefusedLogin, ServerMechanism
-from haclient.engine.settings import SaslServer, Settings
+from haclient.engine.settings import SaslServer
 
 _EXTERNAL = "EXTERNAL"
 _QUOTED = 20
@@ -47,16 +47,15 @@ class ServerSasl:
         "_last",
         "_offered",
         "_server",
-        "_settings",
         "_subject",
         "done",
         "login",
     )
 
-    def __init__(self, settings: Settings, server: SaslServer) -> None:
+    def __init__(self, server: SaslServer) -> None:
         self.done = self._begun = False
         self.login: Login | None = None
-        self._settings, self._server = settings, server
+        self._server = server
         self._bytes = frames.Incoming()
         self._cyrus: CyrusServer | None = None
         self._offered: tuple[str, ...] = ()
@@ -114,7 +113,7 @@ class ServerSasl:
     def _begin(self, socket: asyncio.Transport) -> None:
         self._begun, self._subject = True, _subject(socket)
         if self._server.is_protons:
-            self._cyrus = CyrusServer(plaintext=self._settings.plaintext)
+            self._cyrus = CyrusServer(encrypted=socket.get_extra_info("ssl_object") is not None)
             others = tuple(name for name in self._cyrus.offered if name != _EXTERNAL)
             self._offered = (_EXTERNAL, *others) if self._subject else others
         else:

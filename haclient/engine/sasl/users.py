@@ -1,4 +1,4 @@
-"""What a server keeps of a password: the keys of SCRAM, which prove it and do not reveal it.
+"""The keys of SCRAM, which a server keeps instead of a password: they prove it and do not reveal it.
 
 Rule: passwords are used as they are, as a client of this package does it.  SASLprep would refuse some of
 them, as those with emoji, and changes few others, as those with ligatures.

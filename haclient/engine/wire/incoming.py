@@ -43,7 +43,7 @@ class IncomingBytes:
         serves = settings.sasl_server is not None
         self.greeting = None if serves else Greeting()
         """Client: the bytes that the peer sent before its Open."""
-        self.sasl = None if settings.sasl_server is None else ServerSasl(settings, settings.sasl_server)
+        self.sasl = None if settings.sasl_server is None else ServerSasl(settings.sasl_server)
         """Server: the negotiation."""
         self.client_sasl = None if serves else _client_sasl(settings, transport)
         """Client: the negotiation; ``None`` without SASL."""

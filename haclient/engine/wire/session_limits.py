@@ -1,4 +1,4 @@
-"""What a peer's Begins and Flows allow; proton does not report it.
+"""The limits in a peer's Begins and Flows, which proton does not report.
 
 Rules
 -----

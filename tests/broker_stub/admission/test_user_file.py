@@ -6,7 +6,6 @@ import asyncio
 import base64
 import os
 import secrets
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from haclient.engine.sasl.users import DIGESTS, derive
 from haclient.errors import AuthenticationFailed
 from tests.broker_stub.clients import Client, member
 from tests.broker_stub.commands import run
+from tests.counted_calls import counted_calls
 
 SCRAM = tuple(DIGESTS)
 # Made by Dovecot 2.3.19: doveadm pw -s SCHEME -p PASSWORD.
@@ -163,20 +163,9 @@ def look(users: UserFile) -> None:
 
 
 def calls(function: Callable[[], object]) -> int:
-    """Return how many functions of Python and C it calls."""
-    found = 0
-
-    def counted(_frame: object, event: str, _argument: object) -> None:
-        nonlocal found
-        found += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(counted)
-    try:
+    with counted_calls() as found:
         function()
-    finally:
-        sys.setprofile(before)
-    return found
+    return found.number
 
 
 def test_every_name_costs_the_same_however_many_users_there_are(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from proton import SASL
 
 from haclient.engine.sasl import frames, users
 from haclient.engine.sasl.server import ServerSasl
-from haclient.engine.settings import SaslServer, Settings
+from haclient.engine.settings import SaslServer
 from tests.engine.pair import Owner, opened, serving
-from tests.engine.wire.test_frame_order import AMQP, EMPTY, OPEN, frame, sasl
+from tests.engine.wire.test_frame_order import AMQP, EMPTY, MALFORMED, OPEN, frame, sasl
 from tests.engine.wire.test_frame_order import SASL as HEADER
 
 PASSWORDS = {"alice": "wonder", "bob, =2C builder": "a\N{GRINNING FACE}b", "carol@mail": "x" * 300}
@@ -64,8 +64,7 @@ class Socket:
 
 
 def server(*mechanisms: str) -> ServerSasl:
-    of_users = SaslServer(mechanisms=mechanisms or OFFERED, users=Known(PASSWORDS))
-    return ServerSasl(Settings(container_id="s", sasl_server=of_users), of_users)
+    return ServerSasl(SaslServer(mechanisms=mechanisms or OFFERED, users=Known(PASSWORDS)))
 
 
 def read(negotiation: ServerSasl, socket: Socket, data: bytes) -> tuple[bytes, proton.Condition | None]:
@@ -302,14 +301,11 @@ WRONG = (
     HEADER + sasl(0x40),
     HEADER + sasl(0x43, wide=True),
     HEADER + sasl(0x43, extended=b"text"),
-    HEADER + OPEN,
-    HEADER + frame(b"", kind=1),
     HEADER + frame(b"\x00\xa3\x09sasl-init\x45", kind=1),
-    HEADER + (1 << 20).to_bytes(4) + b"\x02\x01\x00\x00",
-    HEADER + b"\x00\x00\x00\x07\x02\x01\x00\x00",
     HEADER + INIT + INIT,
     HEADER + INIT + HEADER,
     HEADER + AMQP,
+    *MALFORMED,
 )
 OUT_OF_ORDER = HEADER + frames.init("PLAIN", None, None) + INIT
 CUTS = st.lists(st.integers(0, 200), max_size=12)
@@ -339,6 +335,23 @@ def test_any_other_is_an_error(data: bytes, cuts: list[int]) -> None:
     negotiation, rest, refused = in_pieces(data, cuts)
     assert refused is not None
     assert (refused.name, rest, negotiation.done) == ("amqp:connection:framing-error", b"", False)
+
+
+def test_an_error_says_that_amqp_came_too_early() -> None:
+    _, _, refused = in_pieces(HEADER + AMQP, [])
+    assert refused is not None
+    assert "AMQP before the outcome of SASL" in refused.description
+
+
+@pytest.mark.parametrize(("mechanisms", "allowed"), [(("PLAIN",), False), (("PLAIN", "ANONYMOUS"), True)])
+def test_sasl_may_be_left_out_only_where_nobody_needs_a_name(
+    mechanisms: tuple[str, ...], *, allowed: bool
+) -> None:
+    negotiation, socket = server(*mechanisms), Socket()
+    rest, refused = read(negotiation, socket, AMQP + OPEN)
+    assert (negotiation.done, rest) == ((True, AMQP + OPEN) if allowed else (False, b""))
+    assert (refused is None) == allowed
+    assert (negotiation.login, socket.written) == (None, b"")
 
 
 @pytest.mark.parametrize("sent", [*WRONG, AMQP + sasl(0x41), HEADER + INIT + AMQP + OPEN + RESPONSE])
@@ -376,7 +389,6 @@ def test_no_sequence_of_frames_lets_a_client_in_that_knows_no_password(
 
 def test_only_what_is_possible_is_offered() -> None:
     for named in (("PLAIN",), ("EXTERNAL", "SCRAM-SHA-256"), ("DIGEST-MD5",)):
-        without = SaslServer(mechanisms=named)
-        negotiation, socket = ServerSasl(Settings(container_id="s", sasl_server=without), without), Socket()
+        negotiation, socket = ServerSasl(SaslServer(mechanisms=named)), Socket()
         read(negotiation, socket, HEADER)
         assert frames.names(frames.read_of_server(socket.take()[16:])[1][0]) == ()

@@ -36,6 +36,13 @@ RIGHT = (
     SASL + sasl(0x40, wide=True) + sasl(0x44, extended=b"text") + AMQP + OPEN,
     AMQP + OPEN + EMPTY + frame(bytes(3000)),
 )
+# Of either side: no SASL, no body, too large, shorter than its header.
+MALFORMED = (
+    SASL + OPEN,
+    SASL + frame(b"", kind=1),
+    SASL + (1 << 20).to_bytes(4) + b"\x02\x01\x00\x00",
+    SASL + b"\x00\x00\x00\x07\x02\x01\x00\x00",
+)
 WRONG = (
     SASL + CHALLENGE,
     SASL + OUTCOME,
@@ -43,11 +50,8 @@ WRONG = (
     SASL + INIT,
     SASL + sasl(0x44, wide=True),
     SASL + sasl(0x42, extended=b"text"),
-    SASL + OPEN,
-    SASL + frame(b"", kind=1),
     SASL + frame(b"\x00\xa3\x0fsasl-mechanisms\x45", kind=1),
-    SASL + (1 << 20).to_bytes(4) + b"\x02\x01\x00\x00",
-    SASL + b"\x00\x00\x00\x07\x02\x01\x00\x00",
+    *MALFORMED,
     SASL + MECHANISMS + OUTCOME + AMQP + OPEN + CHALLENGE,
     AMQP + CHALLENGE,
 )
