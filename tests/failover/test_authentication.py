@@ -242,7 +242,7 @@ async def test_a_callable_that_raises_is_asked_again_and_its_text_is_not_repeate
 
     def failing() -> Credentials:
         if not failures(events):
-            raise ConnectionError("the vault with the key 4711 is closed")
+            raise ConnectionError("the vault of the seventh floor is closed")
         return Credentials(user="app", password=USERS["app"])
 
     url = f"amqp://{shared.address}?{OPTIONS}"
@@ -250,7 +250,7 @@ async def test_a_callable_that_raises_is_asked_again_and_its_text_is_not_repeate
         await use(connection)
     (failure, *_) = failures(events)
     assert "ConnectionError" in failure.failure.detail
-    assert "4711" not in repr(events)
+    assert "seventh floor" not in repr(events)
 
 
 async def test_a_callable_that_never_answers_ends_with_the_attempt(shared: Member) -> None:
