@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from haclient.discovery.topology import Topology
     from haclient.engine.amqp_values.message import Body, Message, SendableBody, SequenceSections
     from haclient.outcome import Outcome, OutcomeState
+    from haclient.tokens.token import Token
 
     __version__: str
 
@@ -50,6 +51,7 @@ __all__ = [
     "Sender",
     "SequenceSections",
     "State",
+    "Token",
     "Topology",
     "aio",
     "connect",
@@ -79,6 +81,7 @@ _HOMES = {
     "SequenceSections": "haclient.engine.amqp_values.message",
     "Sender": "haclient.blocking",
     "State": "haclient.core.connection",
+    "Token": "haclient.tokens.token",
     "Topology": "haclient.discovery.topology",
     "connect": "haclient.blocking",
 }

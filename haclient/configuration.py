@@ -2,14 +2,14 @@
 
 Rules
 -----
-* The keys are ``url``, ``user``, ``password``, ``password_file`` and the options of a cluster URL.  Instead
-  of ``url`` there may be the keys of proton's ``connect.json``: ``scheme``, ``host``, ``port``.  Its ``tls``
-  and ``sasl`` are read as our options of the same meaning.
+* The keys are ``url``, ``user``, ``password``, ``password_file``, ``token_file`` and the options of a cluster
+  URL.  Instead of ``url`` there may be the keys of proton's ``connect.json``: ``scheme``, ``host``, ``port``.
+  Its ``tls`` and ``sasl`` are read as our options of the same meaning.
 * In the environment a key is ``HACLIENT_<KEY>``, and ``HACLIENT_CONFIG`` names a file.
 * Arguments of the call override variables, variables override the file, and all override the options in the
   URL.  Only ``HACLIENT_TELEMETRY`` is weaker than all, as it is without this module.
 * An unknown key is an error.  Every error names the key and its origin; none holds a password.
-* ``password_file`` is read before every attempt: to change the password, change the file.
+* ``password_file`` and ``token_file`` are read before every attempt: to change the secret, change the file.
 
 Source: proton's own reader of ``connect.json``, which the drop-in ``Container`` uses, too.
 """
@@ -37,9 +37,12 @@ from haclient.cluster_url.url import ClusterURL
 from haclient.cluster_url.url_list import read_url
 from haclient.error_catalog.arguments import check_text
 from haclient.factory.factory_core import FactoryArguments
+from haclient.tokens.file import TokenFile
+from haclient.tokens.token import Token
 
 PREFIX = "HACLIENT_"
-_OWN_KEYS = ("url", "user", "password", "password_file")
+_OWN_KEYS = ("url", "user", "password", "password_file", "token_file")
+_SECRETS = frozenset({"password", "password_file", "token_file"})
 _CREDENTIALS = ("user", "password", "credentials")
 _KEYS = (*_OWN_KEYS, *OPTION_NAMES)
 _VARIABLES = (*(f"{PREFIX}{key.upper()}" for key in _KEYS), f"{PREFIX}CONFIG")
@@ -274,7 +277,7 @@ def _address(found: _Settings) -> _Given:
 
 
 def _merged(weak: _Settings, strong: _Settings) -> _Settings:
-    hidden = {"password", "password_file"} if {"password", "password_file"} & set(strong) else set()
+    hidden = _SECRETS if _SECRETS & set(strong) else set()
     return {**{key: given for key, given in weak.items() if key not in hidden}, **strong}
 
 
@@ -307,8 +310,10 @@ def _url(given: _Given) -> ClusterURL:
     raise ConfigurationError(reason, "url", given.origin)
 
 
-def _credentials(settings: _Settings) -> Credentials | Callable[[], Credentials] | None:
-    user, password, file = (_word(settings, key) for key in _OWN_KEYS[1:])
+def _credentials(settings: _Settings) -> Credentials | Callable[[], Credentials | Token] | None:
+    user, password, file, token_file = (_word(settings, key) for key in _OWN_KEYS[1:])
+    if token_file is not None:
+        return _token(settings, token_file, user)
     for key in ("password", "password_file"):
         if user is None and key in settings:
             origin = settings[key].origin
@@ -328,6 +333,20 @@ def _credentials(settings: _Settings) -> Credentials | Callable[[], Credentials]
             raise OSError(str(error)) from None
 
     return read
+
+
+def _token(settings: _Settings, path: str, user: str | None) -> TokenFile:
+    origin = settings["token_file"].origin
+    for key in ("password", "password_file"):
+        if key in settings:
+            reason = f"{settings[key].origin} sets the same; give one of them"
+            raise ConfigurationError(f"{origin}: {reason}", "token_file", origin)
+    found = TokenFile(path, user=user)
+    try:
+        found()  # now, so that the caller gets the error of a wrong path
+    except OSError as error:
+        raise ConfigurationError(f"{origin}: {error}", "token_file", origin) from None
+    return found
 
 
 def _word(settings: _Settings, key: str) -> str | None:

@@ -18,7 +18,7 @@ profile=${1:-all}
 case $profile in # a richer profile is enough, too
     demo) extras='' enough='demo docs all' ;;
     docs) extras='[docs]' enough='docs all' ;;
-    all) extras='[dev,docs,fast,metrics,plots,spark]' enough=all ;;
+    all) extras='[dev,docs,fast,metrics,oauth,plots,spark]' enough=all ;;
     *) echo "usage: $0 [demo|docs|all]" >&2; exit 2 ;;
 esac
 # The path is part of the checksum: a virtual environment does not survive being moved or copied.

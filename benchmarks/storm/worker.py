@@ -27,7 +27,7 @@ from benchmarks.grid.presets import PRESETS
 from benchmarks.storm.lines import Command, body, format_line, read_command
 from broker_stub.cli import event_loop
 from haclient import aio
-from haclient.core.connection import Shared
+from haclient.core.cluster import Shared
 from haclient.errors import HaclientError
 from haclient.events import AttemptStarted, Disconnected, Event, GaveUp, Reconnected
 from haclient.factory.factory_core import FactoryCore

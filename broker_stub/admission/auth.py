@@ -2,7 +2,8 @@
 
 Rules
 -----
-* SASL proves the user. Names are written as in the file of users.
+* SASL proves the user. Names are written as in the file of users, or in the claim of a token.
+* A token never makes a client the cluster-admin or a link user (``jwks``).
 * If users authenticate by password, clients without a name are admitted only if that is configured.
 * A client that skips SASL is not authenticated: unless anonymous clients are admitted, it gets no Open.
 * ANONYMOUS has no name, and is never the cluster-admin, whatever name the client sends with it.
@@ -19,8 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_stub.admission.user_file import DEFAULT_ADMIN
+from haclient.engine.sasl.mechanisms import BEARER
 from haclient.engine.sasl.server_mechanisms import Login
-from haclient.engine.sasl.users import DIGESTS, Users
+from haclient.engine.sasl.users import DIGESTS, Tokens, Users
 from haclient.engine.settings import SaslServer
 
 
@@ -29,6 +31,7 @@ class Auth:
     """The authentication of users, and the name of the cluster-admin.
 
     :param users: the users with a password; ``None`` if no user has one.
+    :param tokens: the tokens that authenticate; ``None`` if none does.
     :param anonymous: true if clients may connect without a name; ``None`` to allow it only without ``users``.
     :param external: true if a TLS client certificate authenticates.
     :param link_users: users that may receive the events of this site's queues, besides the cluster-admin.
@@ -36,26 +39,29 @@ class Auth:
 
     admin: str = DEFAULT_ADMIN
     users: Users | None = None
+    tokens: Tokens | None = None
     anonymous: bool | None = None
     external: bool = False
     link_users: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self._mechanisms():
-            raise ValueError("nobody could connect: there are neither users nor certificates")
+            raise ValueError("nobody could connect: there are neither users, tokens nor certificates")
 
     @property
     def lets_anonymous_in(self) -> bool:
         """Return whether clients may connect without a name."""
-        return self.users is None if self.anonymous is None else self.anonymous
+        return self.users is None and self.tokens is None if self.anonymous is None else self.anonymous
 
     def sasl_server(self) -> SaslServer:
         """Return the SASL mechanisms to offer."""
-        return SaslServer(mechanisms=self._mechanisms(), users=self.users)
+        return SaslServer(mechanisms=self._mechanisms(), users=self.users, tokens=self.tokens)
 
     def _mechanisms(self) -> tuple[str, ...]:
         # SCRAM first: a client takes the first mechanism that it knows.
-        offered = (*DIGESTS, "PLAIN") if self.users is not None else ()
+        offered: tuple[str, ...] = (*DIGESTS, "PLAIN") if self.users is not None else ()
+        if self.tokens is not None:
+            offered = (*BEARER, *offered) if offered else (*BEARER, "PLAIN")
         if self.external:
             offered = ("EXTERNAL", *offered)
         return (*offered, "ANONYMOUS") if self.lets_anonymous_in else offered
@@ -86,4 +92,4 @@ class Auth:
 
     @property
     def _users_are_anonymous(self) -> bool:
-        return self.users is None and not self.external
+        return self.users is None and self.tokens is None and not self.external

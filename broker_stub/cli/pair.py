@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from broker_stub.admission.controller import RateSource
+from broker_stub.admission.jwks import TokenRules
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import MEMBER_LIMITS, MemberLimits, member_limits, rate_options
 from broker_stub.cli.options import (
@@ -25,6 +26,7 @@ from broker_stub.cli.options import (
     start_logging,
 )
 from broker_stub.cli.pair_screens import JsonLines, LiveTable, PlainLines, Screen
+from broker_stub.cli.token_options import read_tokens, serve_arguments, token_options
 from broker_stub.command_options import ADDRESS, FILE, REFUSED
 from broker_stub.local_cluster.certificates import CertificateError
 from broker_stub.local_cluster.ports import claimed_ports, free_ports
@@ -91,6 +93,7 @@ _EXAMPLES = examples(
     type=FILE,
     help="File with a line for each user: name:password.",
 )
+@token_options
 @ANONYMOUS
 @LINK_USERS
 @LINK_PASSWORDS
@@ -119,6 +122,7 @@ def pair(
     tls: bool,
     cluster: str,
     users: Path | None,
+    tokens: TokenRules | None,
     anonymous: bool | None,
     link_users: tuple[str, ...],
     link_passwords: Path | None,
@@ -147,6 +151,7 @@ def pair(
         check_arbiter(arbiter)
     if users is not None:
         read_users(users)
+    read_tokens(tokens, frozenset())
     options = LocalClusterOptions(
         listen=listen,
         tls=tls,
@@ -156,6 +161,7 @@ def pair(
         backup_timeout=backup_timeout,
         cluster=cluster,
         users_file=users,
+        has_tokens=tokens is not None,
         anonymous=anonymous,
         restart=restart,
         probe_interval=probe_interval,
@@ -163,6 +169,7 @@ def pair(
         probes_missed=probes_missed,
         loop=loop,
         serve_arguments=limits.serve_arguments
+        + serve_arguments(tokens)
         + _serve_arguments(accept_rate, accept_burst, link_users, link_passwords, telemetry),
     )
     os.umask(UMASK)

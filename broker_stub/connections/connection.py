@@ -4,6 +4,7 @@ Rules
 -----
 * A client has ``handshake_timeout`` seconds to send its Open, and the same time to answer a Close. After that
   the member drops the socket.
+* A client whose token expires is closed with ``amqp:unauthorized-access``.
 * If authentication is required, a client without it receives no Open and no answer to its links.
 * When the Open arrives, the admission controller serves, parks or refuses the client. To refuse, the member
   sends an Open directly followed by a Close.
@@ -22,6 +23,7 @@ Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Hashable
 
 import proton
@@ -47,6 +49,7 @@ from haclient.engine import peer_fields
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
+from haclient.engine.sasl.server_mechanisms import Login
 from haclient.engine.settings import CLIENT_ID, CONNECTION_NUMBER, MAX_PARKED_LINKS, PARK
 from haclient.printable.log import get_logger
 from haclient.telemetry.schema import Kind
@@ -58,6 +61,7 @@ _BURST = 256 * 1024
 _GENERATION = proton.symbol("haclient:generation")
 # The client chooses its container id, which may have any length.
 _MAX_ID_LENGTH = 300
+_LONGEST_DELAY = 1e8
 _OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS")
 
 
@@ -180,6 +184,7 @@ class ClientConnection:
             engine.abort(proton.Condition(UNAUTHORIZED_ACCESS, "the client skipped SASL"))
             return
         self.user = server.auth.user(engine.incoming.login)
+        self._end_with_token(engine.incoming.login)
         desired = peer_fields.desired_capabilities(engine.connection)
         self.admin = server.auth.is_admin(self.user) and FOLLOW not in desired
         self.opened_at = self._loop.time()
@@ -198,6 +203,13 @@ class ClientConnection:
             server.record(Kind.MEMBER_REFUSED, client_id=self.reported_id, condition=decision)
             engine.open(properties={**server.open_properties(), **refusals.refused_open()})
             self.close_with(decision)
+
+    def _end_with_token(self, login: Login | None) -> None:
+        if login is not None and login.expires_at is not None:
+            expired = proton.Condition(UNAUTHORIZED_ACCESS, "the token has expired")
+            # A timer's delay is bounded; and nobody keeps a connection for longer.
+            delay = min(login.expires_at - time.time(), _LONGEST_DELAY)
+            self._deadline = self._loop.call_later(delay, self.close_with, expired)
 
     def _ends_without_open(self) -> bool:
         """Drop a client that skips the Open, which proton allows but admission requires."""

@@ -61,7 +61,9 @@ class LocalClusterOptions:
     :param listen: the members' addresses; port 0 is replaced by a free one.
     :param passwords: ordinary users and their passwords.
     :param users_file: a file of further ones, as ``serve --users`` reads it.
-    :param anonymous: true if clients may connect without a name; ``None`` to allow it only without users.
+    :param has_tokens: true if ``serve_arguments`` let members accept tokens.
+    :param anonymous: true if clients may connect without a name; ``None`` to allow it only without users
+        and tokens.
     :param restart: true if a dead member is started again, as a backup.
     :param probe_interval: seconds between two probes of a member.
     :param probe_timeout: seconds that a member may take to answer.
@@ -81,6 +83,7 @@ class LocalClusterOptions:
     cluster: str = "haclient"
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     users_file: Path | None = None
+    has_tokens: bool = False
     anonymous: bool | None = None
     restart: bool = True
     probe_interval: float = 0.5
@@ -99,7 +102,7 @@ class LocalClusterOptions:
     @property
     def lets_anonymous_in(self) -> bool:
         """Return whether clients may connect without a name."""
-        has_users = bool(self.passwords) or self.users_file is not None
+        has_users = bool(self.passwords) or self.users_file is not None or self.has_tokens
         return not has_users if self.anonymous is None else self.anonymous
 
 

@@ -61,6 +61,6 @@ def _lacking(name: str, error: ImportError) -> click.Command:
 def main() -> None:
     """Use a broker cluster and inspect it; analyse the history of connections; simulate storms.
 
-    The variable HACLIENT_URL may replace a URL argument, and HACLIENT_USER, HACLIENT_PASSWORD
-    or HACLIENT_PASSWORD_FILE may hold the credentials.
+    The variable HACLIENT_URL may replace a URL argument, and HACLIENT_USER, HACLIENT_PASSWORD,
+    HACLIENT_PASSWORD_FILE or HACLIENT_TOKEN_FILE may hold the credentials.
     """

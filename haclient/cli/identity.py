@@ -20,7 +20,7 @@ from typing import Self
 from haclient.cli.probe import SOLE_CONNECTION, Finding
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core.attempt import Attempt, AttemptCallbacks, ConnectParams
-from haclient.core.connection import Shared
+from haclient.core.cluster import Shared
 from haclient.core.quirks.products import Quirk, quirks_of
 from haclient.discovery.evidence import Failure
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import episode
 from haclient.core.attempt import Attempt, AttemptCallbacks
-from haclient.core.cluster import PendingSearch
-from haclient.core.connection import Shared
+from haclient.core.cluster import PendingSearch, Shared
 from haclient.discovery.evidence import Claimed, Failure, FailureReason, Pushed
 from haclient.engine import peer_fields
 

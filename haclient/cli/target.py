@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 VARIABLE = "HACLIENT_URL"
-_CREDENTIALS = ("HACLIENT_USER", "HACLIENT_PASSWORD", "HACLIENT_PASSWORD_FILE")
+_CREDENTIALS = ("HACLIENT_USER", "HACLIENT_PASSWORD", "HACLIENT_PASSWORD_FILE", "HACLIENT_TOKEN_FILE")
 _MISSING = f"the URL is missing: write it, as in amqp://broker-a,broker-b, or set {VARIABLE}"
 _MOST_ARGUMENTS = 2
 # A URL, if given, and an address.

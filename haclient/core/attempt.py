@@ -18,6 +18,7 @@ import os
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -47,6 +48,7 @@ class ConnectParams:
     """Parameters to connect to one endpoint, decided by the factory just before the dial.
 
     :param fresh: a callable supplied the credentials, and may supply others next time.
+    :param expires_at: when the credentials expire, in seconds since 1970; ``None`` if that is not known.
     :param refusal: why not to dial at all (this member refused the credentials already).
     :param error: the exception of the application's callable for credentials; ``refusal`` is set then, too.
     :param exact_properties: Open has the properties of ``settings`` and no others.
@@ -60,6 +62,7 @@ class ConnectParams:
     settings: Settings
     tls: ssl.SSLContext | None = None
     fresh: bool = False
+    expires_at: float | None = None
     refusal: Failure | None = None
     error: Exception | None = None
     exact_properties: bool = False
@@ -323,6 +326,8 @@ class Attempt:
         if failure.id_in_use and self.engine is not None and self.params is not None:
             failure = replace(failure, id_held_here=OPEN_CONNECTIONS.have_id_of(self.engine))
             self.params.on_id_in_use()
+        if self.params is not None and self.params.settings.bearer:
+            failure = failures.of_token(failure, self.params.settings.password or "", time.time())
         self.cancel()
         self._callbacks.failed(self.number, failure)
 

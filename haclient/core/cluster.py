@@ -17,13 +17,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from haclient import events
 from haclient.cluster_url.domain import is_literal
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.options import Options
 from haclient.cluster_url.url import ClusterURL, second_site
+from haclient.core.attempt import ParamsProvider
 from haclient.discovery.evidence import Claimed, Evidence, OnlyStaleServed, Resolved
 from haclient.discovery.polling.dial_times import DialTimes
 from haclient.discovery.polling.setup_answers import SetupAnswers
@@ -31,6 +35,7 @@ from haclient.discovery.refusals import Refusals
 from haclient.discovery.stale_primaries import StalePrimaries
 from haclient.discovery.topology import Topology, update
 from haclient.resolver.resolve import ResolutionError, Resolver
+from haclient.retry.backoff import FixedDelays
 from haclient.retry.policy import Policy
 
 # Limit of the refused members to report: no peer can make a client grow without bound.
@@ -283,3 +288,25 @@ async def _cancel_all(tasks: Iterable[asyncio.Task[None]]) -> None:
     for task in tasks:
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """Facts and services that a factory shares with each of its connections.
+
+    :param params_provider: returns the parameters to connect to an endpoint.
+    :param publish: receives the events.
+    :param name_prefix: prefix of link names that the application does not choose.
+    :param credentials: whether attempts at endpoints that the URL does not list send credentials.
+    :param fixed_delays: delays of the drop-in, instead of those in ``options``.
+    """
+
+    options: Options
+    cluster: Cluster
+    params_provider: ParamsProvider
+    publish: Callable[[int, events.Event], None]
+    client_id: str
+    name_prefix: str
+    credentials: bool
+    rng: random.Random
+    fixed_delays: FixedDelays | None = None

@@ -9,7 +9,8 @@ searches again.  It stops when the application closes the connection or the sear
 The application sees one connection throughout; ``session_number`` counts its sessions.  Its links are in a
 ``link_set``, its events go through an ``event_publisher``, and a ``container_id`` identifies it in each Open.
 If the policy asks for a warm ``standby``, the connection keeps one beside the live session and passes it to
-the next search.
+the next search.  A ``renewal`` ends the session before its token expires; the next search begins at the same
+primary.
 
 A parked session has no generation until the first Attach reports it.  If that generation is older than the
 newest known one, the peer is a stale primary and the session is dropped.
@@ -23,25 +24,25 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import random
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import proton
 
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.cluster_url.options import Options
 from haclient.core import episode as episodes
 from haclient.core import failures
-from haclient.core.attempt import Attempt, ConnectParams, ParamsProvider
-from haclient.core.cluster import Cluster
+from haclient.core.attempt import Attempt, ConnectParams
+from haclient.core.cluster import Shared
 from haclient.core.container_id import OPEN_CONNECTIONS, ContainerId
 from haclient.core.event_publisher import EventPublisher
 from haclient.core.link_set import LinkSet
 from haclient.core.quirks import workarounds
+from haclient.core.renewal.quiesce import quiesce
+from haclient.core.renewal.schedule import Renewal
 from haclient.core.standby import Standby
 from haclient.core.waiting import WaitWarnings
 from haclient.discovery import decision as decide
@@ -55,7 +56,7 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
 from haclient.printable.log import get_logger
-from haclient.retry.backoff import Backoff, FixedDelays
+from haclient.retry.backoff import Backoff
 from haclient.retry.stability import Stability
 
 logger = get_logger("haclient")
@@ -74,28 +75,6 @@ class State(enum.Enum):
     RECONNECTING = "reconnecting"
     CLOSED = "closed"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """Facts and services that a factory shares with each of its connections.
-
-    :param params_provider: returns the parameters to connect to an endpoint.
-    :param publish: receives the events.
-    :param name_prefix: prefix of link names that the application does not choose.
-    :param credentials: whether attempts at endpoints that the URL does not list send credentials.
-    :param fixed_delays: delays of the drop-in, instead of those in ``options``.
-    """
-
-    options: Options
-    cluster: Cluster
-    params_provider: ParamsProvider
-    publish: Callable[[int, events.Event], None]
-    client_id: str
-    name_prefix: str
-    credentials: bool
-    rng: random.Random
-    fixed_delays: FixedDelays | None = None
 
 
 class ConnectionCore:
@@ -128,6 +107,8 @@ class ConnectionCore:
         self._policy = shared.options.policy()
         self._backoff = Backoff(self._policy, shared.rng, shared.fixed_delays)
         self._standby = Standby(shared.cluster, self._policy, self._connect_params, shared.rng)
+        self._renewal = Renewal(self._loop, shared.rng, shared.params_provider, self._reconnect, self.name)
+        self._is_renewed = False  # the session ends for its token alone
         self._search: Search | None = None
         self._engine: Engine | None = None
         self._lingering: LingeringSocket | None = None
@@ -260,6 +241,7 @@ class ConnectionCore:
             backoff=self._backoff,
             now=self._events.began,
             first=self.session_number == 0,
+            planned=self._is_renewed,
             credentials=shared.credentials,
             unstable=self._unstable,
             peer_close=peer_close,
@@ -330,7 +312,9 @@ class ConnectionCore:
         workarounds.apply(engine, self._loop, self._shared.options.vhost)
         self._announce(attempt.endpoint, replayed)
         self._events.watch(engine.incoming.limits, attempt.endpoint)
-        self._search = None
+        self._search, self._is_renewed = None, False
+        assert attempt.params is not None
+        self._renewal.start(attempt.endpoint, attempt.params)
         if not self._first.done():
             self._first.set_result(None)
 
@@ -339,7 +323,9 @@ class ConnectionCore:
         if self.session_number == 1:
             self._events.connected(endpoint, generation, cluster, attempts=attempts)
         else:
-            self._events.reconnected(endpoint, generation, cluster, attempts=attempts, replayed=replayed)
+            planned = self._is_renewed and attempts == 1
+            facts = {"attempts": attempts, "replayed": replayed}
+            self._events.reconnected(endpoint, generation, cluster, **facts, planned=planned)
 
     def _describe_waiting(self) -> str:
         """Describe the waiting calls and messages, and the last failed attempts; empty if nothing waits."""
@@ -349,8 +335,20 @@ class ConnectionCore:
         answers = describe_failures(self._shared.cluster.topology.failures)
         return f"{calls} calls and {messages} messages wait" + (f"; {answers}" if answers else "")
 
+    async def _reconnect(self, seconds: float) -> None:
+        """End the session as soon as nothing is unsettled, after at most this many seconds."""
+        engine, session_end = self._engine, self._session_end
+        await quiesce(lambda: tuple(self.links.all), seconds, self.name)
+        if engine is None or session_end is None or engine is not self._engine or session_end.done():
+            return
+        self._is_renewed = True
+        engine.close()
+        await asyncio.wait([session_end], timeout=self._shared.options.close_timeout)
+        engine.abort()
+
     def _drop(self, reason: CloseReason) -> None:
         self._shared.cluster.stale_primaries.disconnected(self.number)
+        self._renewal.stop()
         self._engine = self._session_end = None
         self.state = State.RECONNECTING
         assert self.endpoint is not None
@@ -359,7 +357,10 @@ class ConnectionCore:
         if self._stability.begins_anew(now):
             self._backoff.reset()
         unsettled = self.links.on_disconnected(reason)
-        self._events.disconnected(self.endpoint, reason, unsettled=unsettled)
+        self._events.disconnected(self.endpoint, reason, unsettled=unsettled, renewed=self._is_renewed)
+        if self._is_renewed:
+            self._unstable = None
+            return
         self._shared.cluster.learn(PrimaryLost(self.endpoint, self._topology_version))
         if self._peer_close is not None and (target := self._peer_close[1].redirect) is not None:
             self._follow(self.endpoint, target)
@@ -417,6 +418,7 @@ class ConnectionCore:
     def _set_closed(self, error: HaclientError) -> None:
         self.state = State.CLOSED
         self.error = error
+        self._renewal.stop()
         self._events.close()
         self._warnings.search_ended()
         self.links.fail(error)

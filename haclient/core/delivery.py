@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from haclient.engine import codec
 from haclient.engine.amqp_values.message import Message
 from haclient.errors import AlreadySettled, StaleDelivery
-from haclient.outcome import ACCEPTED, Outcome
+from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
 if TYPE_CHECKING:
     from haclient.core.attach.confirmations import Confirmation, Confirmations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from haclient.engine.links import ReceiverLink
 
 LOST = "the delivery's connection was lost"
+_RELEASED = Outcome(OutcomeState.RELEASED)
 
 
 class DeliveryCore:
@@ -160,6 +161,11 @@ class DeliveryCore:
             self.receiver.position.settled(self.offset)
         if self._pointer is not None:
             self.link.settle(self._pointer, outcome)
+
+    def give_back(self) -> None:
+        """Release a delivery that the application has not seen; a stream continues before it."""
+        if self._pointer is not None:
+            self.link.settle(self._pointer, _RELEASED)
 
 
 def mark_accepted(

@@ -35,6 +35,7 @@ logger = get_logger("haclient")
 _DAY = 86400.0
 # Seconds: a busy peer closes its window for moments, but operators should soon hear of longer blocks.
 _BLOCKED_AFTER = 1.0
+_RENEWAL = "the client logs in with a new token"
 # Failures at an endpoint where nothing speaks AMQP with the client.
 _NO_AMQP = frozenset(
     {
@@ -201,9 +202,16 @@ class EventPublisher:
         )
 
     def reconnected(
-        self, endpoint: Endpoint, generation: int | None, cluster: str | None, *, attempts: int, replayed: int
+        self,
+        endpoint: Endpoint,
+        generation: int | None,
+        cluster: str | None,
+        *,
+        attempts: int,
+        replayed: int,
+        planned: bool,
     ) -> None:
-        """Publish a usable session after a loss."""
+        """Publish a usable session after a loss, or after a renewal."""
         now = self._loop.time()
         self._emit(
             events.Reconnected,
@@ -214,6 +222,7 @@ class EventPublisher:
             attempts=attempts,
             duration=now - self.began,
             replayed=replayed,
+            planned=planned,
         )
 
     def watch(self, limits: SessionLimits, endpoint: Endpoint) -> None:
@@ -235,17 +244,20 @@ class EventPublisher:
             self._block_watch.stop()
             self._block_watch = None
 
-    def disconnected(self, endpoint: Endpoint, reason: CloseReason, *, unsettled: int) -> None:
-        """Publish a loss, with the time when it happened."""
+    def disconnected(self, endpoint: Endpoint, reason: CloseReason, *, unsettled: int, renewed: bool) -> None:
+        """Publish a loss, with the time when it happened.
+
+        :param renewed: whether the client ended the session itself, to log in with a new token.
+        """
         self._stop_watch()
         self._emit(
             events.Disconnected,
             at=self.began,
             endpoint=endpoint,
-            reason=str(reason),
+            reason=_RENEWAL if renewed else str(reason),
             unsettled=unsettled,
             condition=None if reason.condition is None else str(reason.condition.name),
-            kind=loss_kind(reason),
+            kind=events.LossKind.RENEWAL if renewed else loss_kind(reason),
         )
 
     def link_retrying(

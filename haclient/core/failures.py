@@ -19,7 +19,7 @@ from proton import SASL
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.owner import CloseReason
-from haclient.engine.sasl import mechanisms
+from haclient.engine.sasl import claims, mechanisms
 from haclient.engine.sasl.mechanisms import UNPROVEN, WRONG_ITERATIONS
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
@@ -31,6 +31,7 @@ REDIRECT = "amqp:connection:redirect"
 INVALID_FIELD = "amqp:invalid-field"
 ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
 UNAUTHORIZED = "amqp:unauthorized-access"
+TOKEN_REFUSED = "token-refused"  # noqa: S105 - a code
 REFUSED_BY_CLOSE = "unauthorized"
 """Error code if a peer refuses the user by a Close, after SASL succeeded."""
 _MAX_PORT = 65535
@@ -42,6 +43,7 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL",
 _PLAIN_PORT = "the peer does not speak TLS here: write amqp:// instead of amqps://, or take the TLS port"
 # Such a broker accepts the connection, logs the reason, and closes without an AMQP frame.
 _LIMIT = "a broker at its limit of connections (ActiveMQ: maximumConnections)"
+_REFUSED = frozenset({FailureReason.AUTHENTICATION, FailureReason.AUTHENTICATION_TEMPORARY})
 _NO_MECHANISM = "no SASL mechanism in common"
 
 
@@ -213,6 +215,18 @@ def without_open(failure: Failure, sasl: ClientNegotiation | None, hostname: str
     return replace(failure, detail=f"{failure.detail}; {asked}and may this user use it?")
 
 
+def of_token(failure: Failure, token: str, now: float) -> Failure:
+    """Add the claims of a token that the peer has refused: one of them may be wrong.
+
+    :param now: seconds since 1970.
+    """
+    if failure.kind not in _REFUSED or failure.mechanism is None:
+        return failure
+    described = claims.describe(token, now)
+    detail = f"{failure.detail}; {described}" if described else failure.detail
+    return replace(failure, detail=detail, exact_code=failure.exact_code or TOKEN_REFUSED)
+
+
 def credentials_refused(sasl: ClientNegotiation | None) -> bool:
     """Return whether the peer refused the credentials for good in SASL."""
     return sasl is not None and sasl.mechanism is not None and sasl.outcome in (SASL.AUTH, SASL.PERM)
@@ -270,13 +284,16 @@ def _advice(settings: Settings, offered: tuple[str, ...]) -> str:
     }
     if meant := [f"{found[0]} instead of {name}" for name, found in near.items() if found]:
         return f"did you mean {', '.join(meant)} (option sasl_mechanisms)?"
+    if settings.bearer and not settings.plaintext and set(offered) & {"OAUTHBEARER", "XOAUTH2", "PLAIN"}:
+        return "a token is not sent without TLS here (option sasl_plaintext)"
     if "PLAIN" in offered and not settings.plaintext and (settings.user is not None or "PLAIN" in named):
         return "PLAIN is not used without TLS here (option sasl_plaintext)"
     if named:
         return "let the peer offer one of these, or change the option sasl_mechanisms"
-    if settings.user is None:
+    if settings.user is None and not settings.bearer:
         return "write a user and a password, as in amqp://user:password@host"
-    return "leave out the user and the password" if "ANONYMOUS" in offered else ""
+    given = "the token" if settings.bearer else "the user and the password"
+    return f"leave out {given}" if "ANONYMOUS" in offered else ""
 
 
 def _listed(names: tuple[str, ...]) -> str:

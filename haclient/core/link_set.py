@@ -85,7 +85,8 @@ class LinkSet:
         self._reporter = reporter
         self._on_attached = on_attached
         self._on_waiting = on_waiting
-        self._links: dict[LinkCore, None] = {}
+        self.all: dict[LinkCore, None] = {}
+        """The links that have not ended."""
         # Names of the links that are not closed, by direction.
         self._names: dict[tuple[type, str], None] = {}
         self._named = 0
@@ -227,7 +228,7 @@ class LinkSet:
         return subscriptions.Removal(self.create_receiver(address, name=link, credit=0, source=source))
 
     def _senders(self) -> Iterator[SenderCore]:
-        return (link for link in self._links if isinstance(link, SenderCore))
+        return (link for link in self.all if isinstance(link, SenderCore))
 
     def _is_receiver(self, name: str) -> bool:
         return (ReceiverCore, name) in self._names
@@ -242,7 +243,7 @@ class LinkSet:
         core.on_attached = partial(self._attached, core)
         core.on_detached = partial(self._detached, core)
         core.on_closed = partial(self._remove, core, core.on_closed)
-        self._links[core] = None
+        self.all[core] = None
         core.on_waiting = self._on_waiting
         if isinstance(core, SenderCore):
             core.suspects = self._suspect_messages
@@ -253,7 +254,7 @@ class LinkSet:
             try:
                 self._attach_first(core, engine, session)
             except BaseException:  # raised by the application's ``configure``
-                del self._links[core]
+                del self.all[core]
                 self._reattachment.forget(core)
                 raise
         self._on_waiting()
@@ -284,7 +285,7 @@ class LinkSet:
 
     def _remove(self, core: LinkCore, then: Callable[[], None]) -> None:
         then()
-        self._links.pop(core, None)
+        self.all.pop(core, None)
         self._reattachment.forget(core)
         self._suspects.acquit(core)
         self._queue.remove(core)
@@ -297,50 +298,50 @@ class LinkSet:
     @property
     def unsettled(self) -> int:
         """Number of messages of all senders without an outcome."""
-        return sum(link.unsettled for link in tuple(self._links))  # any thread may ask
+        return sum(link.unsettled for link in tuple(self.all))  # any thread may ask
 
     @property
     def senders(self) -> int:
         """Number of senders that have not ended, attached or not."""
-        return sum(isinstance(link, SenderCore) for link in tuple(self._links))
+        return sum(isinstance(link, SenderCore) for link in tuple(self.all))
 
     @property
     def receivers(self) -> int:
         """Number of receivers that have not ended, attached or not."""
-        return sum(isinstance(link, ReceiverCore) for link in tuple(self._links))
+        return sum(isinstance(link, ReceiverCore) for link in tuple(self.all))
 
     @property
     def pin_container_id(self) -> bool:
         """Return whether the container id must stay: a receiver may have state under it at the peer."""
-        return any(link.pins_container_id for link in self._links if isinstance(link, ReceiverCore))
+        return any(link.pins_container_id for link in self.all if isinstance(link, ReceiverCore))
 
     @property
     def starved(self) -> bool:
         """Return whether messages of a sender wait because the primary gives no credit."""
-        return any(link.starved for link in self._links if isinstance(link, SenderCore))
+        return any(link.starved for link in self.all if isinstance(link, SenderCore))
 
     @property
     def blocked(self) -> bool:
         """Return whether messages of a sender wait because the primary's session window is closed."""
-        return any(link.blocked and link.ledger for link in self._links if isinstance(link, SenderCore))
+        return any(link.blocked and link.ledger for link in self.all if isinstance(link, SenderCore))
 
     @property
     def waiting(self) -> int:
         """Number of calls that wait to open, send, flush or receive; waits for outcomes do not count."""
-        return sum(link.waiting for link in self._links)
+        return sum(link.waiting for link in self.all)
 
     async def flush(self) -> None:
         """Wait until all messages submitted before are settled or withdrawn.
 
         :raises HaclientError: if a sender ended before some of them had an outcome.
         """
-        await in_parallel(link.flush() for link in self._links if isinstance(link, SenderCore))
+        await in_parallel(link.flush() for link in self.all if isinstance(link, SenderCore))
 
     # -- the connection's side ----------------------------------------------------------------
 
     def attach_ahead(self, engine: Engine, session: proton.Session) -> None:
         """Attach up to ``MAX_PARKED_LINKS`` links over a parked connection; others wait for its Begin."""
-        links = () if self._suspects.one_by_one else self._links
+        links = () if self._suspects.one_by_one else self.all
         ready = (link for link in links if link.may_attach_ahead and not self._reattachment.is_apart(link))
         self._attached_ahead = dict.fromkeys(itertools.islice(ready, MAX_PARKED_LINKS), engine)
         for link in self._attached_ahead:
@@ -350,9 +351,9 @@ class LinkSet:
         """Attach every link over a new session; return the number of messages that will be sent again."""
         self._engine, self._session = engine, session
         engine.sessions.on_free = self._attach_waiting
-        self._reattachment.session_began(endpoint, self._links)
-        replayed = sum(link.to_replay for link in self._links)
-        missing = [link for link in self._links if self._attached_ahead.get(link) is not engine]
+        self._reattachment.session_began(endpoint, self.all)
+        replayed = sum(link.to_replay for link in self.all)
+        missing = [link for link in self.all if self._attached_ahead.get(link) is not engine]
         self._attached_ahead.clear()
         self._suspect_messages.session_began()
         self._queue.begin(missing, one_by_one=self._suspects.one_by_one)
@@ -367,13 +368,13 @@ class LinkSet:
         self._answers.stop()
         self._reattachment.session_ended()
         refused = self._reattachment.refused_by_end  # the refused link is known; the others are not accused
-        unanswered = [link for link in self._links if link.unanswered and not refused]
+        unanswered = [link for link in self.all if link.unanswered and not refused]
         unsettled = self.unsettled
         guilty = self._suspect_messages.session_ended(reason, unanswered=bool(unanswered))
         if guilty is not None:
             sender, entry = guilty
             sender.give_up(entry, ends_connections(len(entry.data), sender.address, reason))
-        for link in tuple(self._links):
+        for link in tuple(self.all):
             link.on_disconnected()
         if self._suspect_messages.one_by_one:
             self._suspect_messages.go_on()  # some suspects may have been given up
@@ -382,7 +383,7 @@ class LinkSet:
 
     def writable_again(self) -> None:
         """Let every link send again: the socket takes bytes."""
-        for link in tuple(self._links):
+        for link in tuple(self.all):
             link.writable_again()
 
     def fail(self, error: HaclientError) -> None:
@@ -392,9 +393,9 @@ class LinkSet:
         self._queue.clear()
         self._without_handle.clear()
         self._answers.stop()
-        for link in tuple(self._links):
+        for link in tuple(self.all):
             link.fail(error)
-        self._links.clear()
+        self.all.clear()
         self._names.clear()
         self._attached_ahead.clear()
         self._reattachment.session_ended()
@@ -410,7 +411,7 @@ class LinkSet:
             )
 
     def _waits_for_answer(self) -> int:
-        return sum(link.was_open and link.unanswered for link in self._links)
+        return sum(link.was_open and link.unanswered for link in self.all)
 
     def _end_session(self, condition: proton.Condition) -> None:
         if self._engine is not None:
@@ -445,7 +446,7 @@ class LinkSet:
             attach_or_fail(link, engine, own)
 
     def _attach_when_free(self, link: LinkCore, engine: Engine) -> None:
-        if link in self._links and self._engine is engine:
+        if link in self.all and self._engine is engine:
             self._queue.add(link)
 
     def _attach_again(self, link: LinkCore) -> bool:

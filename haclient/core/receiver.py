@@ -14,6 +14,8 @@ Rules
 * Credit waits for the peer's Attach if that decides whether its messages are the wanted ones.  It also waits
   if the peer's delivery-count may not begin at 0 (``quirks``).
 * The link is not attached to a peer known to grant features that it does not apply (``quirks``).
+* Before a planned reconnect the receiver is held: it takes its credit back, and releases the messages that no
+  call has taken.
 * A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.  Deliveries
   that wait to be confirmed outlive their session (``confirmations``).
 
@@ -39,7 +41,6 @@ from haclient.core.quirks import unsupported, workarounds
 from haclient.error_catalog.arguments import check_whole
 from haclient.error_catalog.base import quoted
 from haclient.errors import (
-    ConfirmNotSupported,
     ConnectionClosed,
     HaclientError,
     LinkClosed,
@@ -118,7 +119,7 @@ class ReceiverCore:
         # With ``credit=0``: messages that the application asked for and has not received.
         self._requested = 0
         self._to_grant = 0
-        self._drained = False
+        self._drained = self._is_held = False  # held: before a planned reconnect
         self._draining: asyncio.Future[None] | None = None
         # Each with the number of messages that it waits for.
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -180,12 +181,12 @@ class ReceiverCore:
         self.check_open()
         self._drained = True
         link = self._link
-        if self._draining is None and link is not None and link.credit > 0:
+        if self._draining is None:
+            if link is None or link.credit <= 0:
+                self._end_drain()
+                return
             self._draining = self.loop.create_future()
             link.drain()
-        if self._draining is None:
-            self._end_drain()
-            return
         await asyncio.shield(self._draining)
         self.check_open()
 
@@ -193,13 +194,6 @@ class ReceiverCore:
         """Raise the error that closed the receiver, if it is closed."""
         if self.error is not None:
             raise another(self.error)
-
-    async def wait_message(self) -> None:
-        """Wait until the inbox holds a message.
-
-        :raises HaclientError: if the receiver is closed.
-        """
-        await self.wait_messages(1)
 
     async def wait_messages(self, needed: int) -> None:
         """Wait until the inbox holds ``needed`` messages.
@@ -269,10 +263,7 @@ class ReceiverCore:
 
     @property
     def pins_container_id(self) -> bool:
-        """Return whether the peer may keep state for the container id after a loss.
-
-        A receiver with ``configure`` counts: it may ask for anything.
-        """
+        """Return whether the peer may keep state for the container id; with ``configure`` it may."""
         is_own = self._source.durable and GLOBAL not in self._source.capabilities
         return is_own or self.confirmations is not None or self._configure is not None
 
@@ -327,6 +318,23 @@ class ReceiverCore:
         link.endpoint.target.address = self.name
         return source
 
+    def hold(self) -> bool:
+        """Receive nothing more in this session; return whether no delivery of it is unsettled.
+
+        A message that the peer sent settled stays until a call takes it: the peer would not send it again.
+        """
+        link = self._link
+        if link is None or link.dead:
+            return True
+        if not self._is_held:
+            self._is_held = True
+            link.drain()
+            kept, self.inbox = self.inbox, deque()
+            for each in kept:
+                self._add(each)
+        in_doubt = link.unsettled and not self._browse
+        return link.credit <= 0 and not in_doubt and not self.inbox
+
     def on_disconnected(self) -> None:
         """Empty the inbox after the loss of the link: the primary delivers its messages again."""
         self._end_session(LOST)
@@ -371,7 +379,7 @@ class ReceiverCore:
         error = (
             self._source.refusal(link.endpoint, self.address)
             or unsupported.browse_refusal(link.endpoint, self.address, opened=self.was_open)
-            or self._confirm_refusal(link)
+            or (None if self.confirmations is None else self.confirmations.refusal(link, self.address))
         )
         if error is not None:
             self.on_attached(link)
@@ -410,11 +418,17 @@ class ReceiverCore:
             core = DeliveryCore(self, link, self.session_number, delivery, data)
             if self.position.is_followed:
                 core.offset = self.position.read(data, settled=core.sent_settled)
-            self.inbox.append(core)
+            self._add(core)
             if self._waiting:
                 self._wake_next()
             if self._draining is not None and link.credit <= 0:
                 self._end_drain()
+
+    def _add(self, core: DeliveryCore) -> None:
+        if self._is_held and not core.sent_settled:
+            core.give_back()
+        else:
+            self.inbox.append(core)
 
     def confirmed(self, link: ReceiverLink, token: Confirmation, outcome: Outcome | None) -> None:
         """Record that the peer settled an accepted delivery."""
@@ -422,20 +436,12 @@ class ReceiverCore:
             self.confirmations.confirmed(token, outcome)
             self._grant()
 
-    def _confirm_refusal(self, link: ReceiverLink) -> HaclientError | None:
-        if self.confirmations is None or link.is_confirmed:
-            return None
-        return ConfirmNotSupported(
-            f"the primary does not confirm what is accepted from {quoted(self.address)}: "
-            "it answered the attach with another rcv-settle-mode than second"
-        )
-
     def _flowed(self, link: ReceiverLink, returned: int) -> None:
         if link is not self._link:
             return
         if self.credit:
             self._to_grant += returned
-        else:
+        elif not self._is_held:  # else the next session gets it
             self._requested = max(0, self._requested - returned)
         if self._draining is not None and link.credit <= 0:
             self._end_drain()
@@ -443,17 +449,14 @@ class ReceiverCore:
     def _violated(self, link: ReceiverLink, condition: proton.Condition) -> None:
         if link is self._link:
             why = f"the primary exceeded a limit ({condition.name}: {condition.description})"
-            self.fail(
-                LinkClosed(
-                    f"the client closed the receiver for {quoted(self.address)}: {why}", condition.name
-                )
-            )
+            text = f"the client closed the receiver for {quoted(self.address)}: {why}"
+            self.fail(LinkClosed(text, condition.name))
 
     # -- inside -------------------------------------------------------------------------------
 
     def _grant(self) -> None:
         """Grant the pending credit if the receiver may have more now."""
-        link, stopped = self._link, self._drained or self._draining is not None
+        link, stopped = self._link, self._drained or self._is_held or self._draining is not None
         if self.confirmations is not None and self.confirmations.too_many:
             return
         if link is not None and self._checked and not stopped and self._to_grant > 0:
@@ -479,6 +482,7 @@ class ReceiverCore:
 
     def _end_session(self, stale_reason: str) -> None:
         self._link = None
+        self._is_held = False
         if self._dynamic and self.confirmations is not None:  # the next dynamic node is a different one
             self.confirmations.fail(StaleDelivery(f"{stale_reason} before the accept was confirmed"))
         self.session_number += 1

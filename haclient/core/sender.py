@@ -87,14 +87,13 @@ class SenderCore:
         self._engine: Engine | None = None
         self._link: SenderLink | None = None
         self._answered = False
-        # Our count of the link's credit: asking proton costs a C call per message.
-        self._credit = 0
-        # The peer's max-message-size, once the link is attached.
-        self._max_size = sys.maxsize
+        self._credit = 0  # our count of the link's: asking proton costs a C call per message
+        self._is_held = False  # before a planned reconnect
+        self._max_size = sys.maxsize  # the peer's, once the link is attached
         self.abandoned = 0
         """Messages without an outcome when the sender ended, except those whose futures were cancelled."""
         self._waiting_for_window: deque[asyncio.Future[None]] = deque()
-        # The calls of ``flush``, each with the entries unsettled when it began, oldest first.
+        # The calls of ``flush``, each with its entries, oldest first.
         self._flushing: dict[asyncio.Future[HaclientError | None], deque[Entry[Waiter]]] = {}
 
     # -- the application's side ---------------------------------------------------------------
@@ -241,7 +240,7 @@ class SenderCore:
     def lacks_credit(self) -> bool:
         """Return whether there is a primary that gives no credit."""
         credit = self._link.credit if self._link is not None and self.suspects.one_by_one else self._credit
-        return self.connected and self._answered and credit <= 0
+        return self.connected and self._answered and credit <= 0 and not self._is_held
 
     @property
     def starved(self) -> bool:
@@ -265,7 +264,7 @@ class SenderCore:
 
     @property
     def to_replay(self) -> int:
-        """Number of entries sent before: after a loss they are sent again."""
+        """Number of entries sent before, for the next session."""
         return self.ledger.sent
 
     @property
@@ -300,6 +299,11 @@ class SenderCore:
             self._link.close()
         self.on_disconnected()
 
+    def hold(self) -> bool:
+        """Send nothing more in this session; return whether everything sent is settled."""
+        self._is_held, self._credit = True, 0
+        return not self.is_sending
+
     def on_disconnected(self) -> None:
         """Keep the entries for the next link; with at-most-once, give up the sent ones."""
         self._clear_link()
@@ -314,7 +318,7 @@ class SenderCore:
     @property
     def is_sending(self) -> bool:
         """Return whether the link has messages that the primary has not settled."""
-        return self._link is not None and self._link.unsettled > 0
+        return self._link is not None and bool(self._link.unsettled)
 
     def give_up(self, entry: Entry[Waiter], error: HaclientError) -> None:
         """Remove a message from the ledger and fail it with this error."""
@@ -386,7 +390,7 @@ class SenderCore:
     def use_credit(self) -> None:
         """Send as the credit and the search for suspect messages allow."""
         link, suspects = self._link, self.suspects
-        if link is None:
+        if link is None or self._is_held:
             return
         self._credit = link.credit
         if suspects.one_by_one:
@@ -417,7 +421,7 @@ class SenderCore:
 
     def _clear_link(self) -> None:
         self._engine = self._link = None
-        self._credit, self._max_size = 0, sys.maxsize
+        self._credit, self._max_size, self._is_held = 0, sys.maxsize, False
 
     def _pump(self) -> None:
         engine, link, unsent = self._engine, self._link, self.ledger.unsent

@@ -73,6 +73,7 @@ class Search:
     :param backoff: the connection's backoff; the driver resets it after ``policy.stable_after``.
     :param now: monotonic seconds; the deadline counts from here.
     :param first: true for the first connect, false for a search after a loss.
+    :param planned: true if the client itself ended the session: the primary serves, and is dialled at once.
     :param credentials: true if attempts send credentials, which a redirect could divert.
     :param unstable: the member whose connection was lost before it was stable; it is dialled last.
     :param peer_close: the member that closed the connection, and its Close.
@@ -109,6 +110,7 @@ class Search:
         backoff: Backoff,
         now: float,
         first: bool,
+        planned: bool = False,
         credentials: bool = False,
         unstable: Endpoint | None = None,
         peer_close: tuple[Endpoint, Failure] | None = None,
@@ -121,7 +123,9 @@ class Search:
         self._limits = Limits(policy, now, refusals or Refusals(), first=first, rounds=backoff.rounds)
         self._polling: Polling | PlainRounds = PlainRounds(backoff)
         if backoff.adaptive:
-            self._polling = Polling(policy, backoff, dial_times or DialTimes(), first=first, at=now)
+            self._polling = Polling(
+                policy, backoff, dial_times or DialTimes(), first=first or planned, at=now
+            )
         self._pending = PendingAttempts(answers)
         self._round = Round()
         self._round_began = now
@@ -131,9 +135,9 @@ class Search:
         self._pause: BackOff | None = None
         if peer_close is not None:
             self._apply_retry_after(*peer_close)
-        if not first:
+        if not first and not planned:
             self._start_backoff(now)
-        self._announced = first
+        self._announced = first or planned
         self._candidates = Candidates(policy, now, unstable)
         self._dial_at = self._free_dial_at = now
         self._redirects = Redirects(policy, credentials=credentials)

@@ -73,7 +73,6 @@ class SenderLink:
         "_returned",
         "_tag",
         "_tag_number",
-        "_unsettled",
         "closed_by_peer",
         "closed_here",
         "dead",
@@ -81,6 +80,7 @@ class SenderLink:
         "is_cut",
         "owner",
         "peer_unsettled",
+        "unsettled",
     )
 
     def __init__(self, engine: Engine, endpoint: proton.Sender, owner: SenderOwner | None) -> None:
@@ -89,7 +89,7 @@ class SenderLink:
         self.owner = owner
         self.closed_here = self.closed_by_peer = self.dead = self.is_cut = False
         self._pn = endpoint._impl
-        self._unsettled: dict[DeliveryPointer, Any] = {}
+        self.unsettled: dict[DeliveryPointer, Any] = {}  # deliveries sent, with their tokens
         self._forgotten: dict[DeliveryPointer, None] = {}
         self._confirming: set[DeliveryPointer] | None = None
         self.peer_unsettled = b""
@@ -108,11 +108,6 @@ class SenderLink:
     def drain(self) -> bool:
         """Return whether the receiver asked to use up its credit or give it back."""
         return not self.dead and bool(lib.pn_link_get_drain(self._pn))
-
-    @property
-    def unsettled(self) -> int:
-        """Return the number of deliveries sent and not settled yet."""
-        return len(self._unsettled)
 
     @property
     def sent(self) -> int:
@@ -149,7 +144,7 @@ class SenderLink:
         if settled:
             lib.pn_delivery_settle(delivery)
         else:
-            self._unsettled[delivery] = token
+            self.unsettled[delivery] = token
         _pn_link_advance(pn)
         self._engine.wake()
         return delivery
@@ -185,9 +180,9 @@ class SenderLink:
 
     def withdraw(self, delivery: DeliveryPointer, size: int) -> bool:
         """Withdraw a message of ``size`` bytes if proton still has all of them; return whether it did."""
-        unbegun = not self.dead and delivery in self._unsettled and _pn_delivery_pending(delivery) == size
+        unbegun = not self.dead and delivery in self.unsettled and _pn_delivery_pending(delivery) == size
         if unbegun:
-            del self._unsettled[delivery]
+            del self.unsettled[delivery]
             lib.pn_delivery_abort(delivery)
             self._returned += 1
             self._engine.wake()
@@ -195,7 +190,7 @@ class SenderLink:
 
     def forget(self, delivery: DeliveryPointer) -> None:
         """Ignore the outcome of a delivery, which is settled after the peer has settled it."""
-        if self.dead or self._unsettled.pop(delivery, _MISSING) is _MISSING:
+        if self.dead or self.unsettled.pop(delivery, _MISSING) is _MISSING:
             return
         self._forgotten[delivery] = None
         if len(self._forgotten) > _MOST_FORGOTTEN:
@@ -214,7 +209,7 @@ class SenderLink:
         """Drop proton's objects, in the connection's thread: their reference counts have no lock."""
         self.dead = True
         self.endpoint = cast("proton.Sender", None)
-        self._unsettled.clear()
+        self.unsettled.clear()
         self._forgotten.clear()
         self._confirming = None
 
@@ -223,7 +218,7 @@ class SenderLink:
         state = _pn_delivery_remote_state(delivery)
         if state != _PN_ACCEPTED and state in _NOT_TERMINAL and not lib.pn_delivery_settled(delivery):
             return
-        token = self._unsettled.pop(delivery, _MISSING)
+        token = self.unsettled.pop(delivery, _MISSING)
         if token is _MISSING:
             if delivery in self._forgotten:
                 self._settle_forgotten(delivery)
@@ -251,7 +246,6 @@ class ReceiverLink:
         "_partial",
         "_pn",
         "_received",
-        "_unsettled",
         "_updated",
         "_view",
         "_withheld",
@@ -265,6 +259,7 @@ class ReceiverLink:
         "on_violation",
         "owner",
         "peer_unsettled",
+        "unsettled",
     )
 
     def __init__(self, engine: Engine, endpoint: proton.Receiver, owner: ReceiverOwner | None) -> None:
@@ -273,7 +268,7 @@ class ReceiverLink:
         self.owner = owner
         self.closed_here = self.dead = self.is_cut = False
         self._pn = endpoint._impl
-        self._unsettled: set[DeliveryPointer] = set()
+        self.unsettled: set[DeliveryPointer] = set()
         self.confirms = False
         self._updated: dict[DeliveryPointer, Any] = {}
         self.peer_unsettled = b""
@@ -320,9 +315,9 @@ class ReceiverLink:
 
     def settle(self, delivery: DeliveryPointer, outcome: Outcome = ACCEPTED) -> bool:
         """Give the delivery its outcome and settle it; return ``False`` if it no longer exists."""
-        if self.dead or delivery not in self._unsettled:
+        if self.dead or delivery not in self.unsettled:
             return False
-        self._unsettled.discard(delivery)
+        self.unsettled.discard(delivery)
         if outcome is not ACCEPTED:
             write_outcome(delivery, outcome)
             _pn_delivery_update(delivery, outcome.state.value)
@@ -347,7 +342,7 @@ class ReceiverLink:
 
         :returns: its delivery tag; ``None`` if it no longer exists.
         """
-        if self.dead or delivery not in self._unsettled:
+        if self.dead or delivery not in self.unsettled:
             return None
         self._updated[delivery] = token
         if outcome is not ACCEPTED:
@@ -369,18 +364,18 @@ class ReceiverLink:
 
         proton would settle them without a state when it frees the link, which some peers do not accept.
         """
-        for delivery in self._unsettled:
+        for delivery in self.unsettled:
             if delivery not in self._updated:
                 lib.pn_delivery_update(delivery, lib.PN_RELEASED)
             lib.pn_delivery_settle(delivery)
-        self._unsettled.clear()
+        self.unsettled.clear()
         self._updated.clear()
 
     def kill(self) -> None:
         """Drop proton's objects, in the connection's thread: their reference counts have no lock."""
         self.dead = True
         self.endpoint = cast("proton.Receiver", None)
-        self._unsettled.clear()
+        self.unsettled.clear()
         self._updated.clear()
         self._drop_partial()
 
@@ -407,7 +402,7 @@ class ReceiverLink:
 
     def on_delivery(self, delivery: DeliveryPointer) -> None:
         """Handle data or a state change of a delivery (called by the engine only)."""
-        if delivery in self._unsettled:
+        if delivery in self.unsettled:
             if self._updated and delivery in self._updated:
                 self._confirmed(delivery)
             return
@@ -430,7 +425,7 @@ class ReceiverLink:
             lib.pn_delivery_settle(delivery)
             pointer = None
         else:
-            self._unsettled.add(delivery)
+            self.unsettled.add(delivery)
             pointer = delivery
         if self.owner is not None:
             self.owner.delivered(self, pointer, data)
@@ -439,7 +434,7 @@ class ReceiverLink:
         if not lib.pn_delivery_settled(delivery):
             return
         token = self._updated.pop(delivery)
-        self._unsettled.discard(delivery)
+        self.unsettled.discard(delivery)
         outcome = peer_fields.outcome(delivery, lib.pn_delivery_remote_state(delivery))
         lib.pn_delivery_settle(delivery)
         if self.owner is not None:

@@ -382,7 +382,7 @@ class Engine(asyncio.Protocol):
             if delivery:
                 pop(pc)
                 # Successive deliveries are usually of the same link, whose set answers without a C call.
-                if link is None or delivery not in link._unsettled:
+                if link is None or delivery not in link.unsettled:
                     link = links.get(lib.pn_delivery_link(delivery))
                 if link is not None:
                     link.on_delivery(delivery)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from haclient.engine.sasl.users import Users
+from haclient.engine.sasl.users import Tokens, Users
 
 # Twice the default of most clients, a quarter of Artemis's: a 100-byte message never splits.
 DEFAULT_MAX_FRAME_SIZE = 65536
@@ -41,12 +41,14 @@ class SaslServer:
     :param mechanisms: the mechanisms to offer; EXTERNAL only to clients with a certificate, and SCRAM only if
         ``users`` has its keys.
     :param users: the users, for SCRAM and PLAIN.
+    :param tokens: the tokens, for OAUTHBEARER, XOAUTH2 and PLAIN.
     :param is_protons: whether proton and the host's ``proton-server.conf`` decide instead, for what a drop-in
         application listens on.
     """
 
     mechanisms: tuple[str, ...] = ("ANONYMOUS",)
     users: Users | None = field(default=None, repr=False)
+    tokens: Tokens | None = field(default=None, repr=False)
     is_protons: bool = False
 
     @property
@@ -71,9 +73,10 @@ class Settings:
     :param channel_max: the highest channel that the peer may use: one less than its most sessions at a time.
         ``None`` is the highest that proton allows.
     :param user: SASL user (client side); ``None`` means ANONYMOUS, if ``mechanisms`` names no other.
+    :param bearer: whether the password is a bearer token (client side).
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
     :param sasl: whether there is a SASL layer (client side).
-    :param plaintext: whether PLAIN may be used without encryption (client side).
+    :param plaintext: whether a password or token may be sent without encryption (client side).
     :param shows_certificate: whether TLS has a certificate of this client, which EXTERNAL needs.
     :param tls_context: TLS of the server side; a client's is asyncio's.
     :param tls_optional: whether the server side takes clients without TLS too.
@@ -89,6 +92,7 @@ class Settings:
     channel_max: int | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    bearer: bool = False
     mechanisms: tuple[str, ...] = ()
     sasl: bool = True
     plaintext: bool = True

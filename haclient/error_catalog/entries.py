@@ -215,6 +215,17 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "If there is no user, write a user and a password. Else allow one of the peer's mechanisms by "
             "`sasl_mechanisms` or `sasl_plaintext`.",
         ),
+        "token-refused": Entry(
+            "The broker refused the token. The text has its reason, if it gave one, and the claims of a JWT "
+            "that may be wrong: issuer, audience, scope, time of expiry by this machine's clock. If a clock "
+            "is wrong, a broker refuses a token that has just been issued.",
+            "Compare issuer and audience with the broker's configuration, and the clocks of both machines. "
+            "If the token has expired, let `credentials` be a function that returns the current one.",
+        ),
+        "token-request": Entry(
+            "The identity provider refuses to issue a token to this program. The text has its reason.",
+            "Check the client id, its secret and the scope at the provider.",
+        ),
         "unproven-server": Entry(
             "The peer let the client in without the proof that SCRAM asks for: that it knows the password. "
             "It may be an impostor. It has not learned the password, but can try guesses against the data of "

@@ -141,6 +141,8 @@ class Reconnected:
     :param replayed: unsettled messages that are sent again.
     :param duration: seconds since the loss.
     :param cluster: the name of the cluster, if the primary announces one.
+    :param planned: whether the client itself had ended the session, to log in with a new token, and the first
+        attempt succeeded.
     """
 
     stamp: Stamp
@@ -150,6 +152,7 @@ class Reconnected:
     duration: float
     replayed: int
     cluster: str | None = None
+    planned: bool = False
 
 
 class LossKind(enum.StrEnum):
@@ -163,6 +166,8 @@ class LossKind(enum.StrEnum):
     """The peer was silent for the heartbeat time: machine or network failed, or the process hangs."""
     ERROR = "error"
     """The client ended it: the broker broke the protocol, ended the session or left a link unanswered."""
+    RENEWAL = "renewal"
+    """The client reconnected as planned, to log in with a new token."""
 
 
 @dataclass(frozen=True, slots=True)

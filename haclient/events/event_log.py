@@ -245,12 +245,13 @@ class LogSubscription:
             case events.Connected():
                 logger.info("%s: connected to %s after %d attempts", prefix, event.endpoint, event.attempts)
             case events.Reconnected():
+                level = logging.INFO if event.planned else logging.WARNING
                 text = "%s: reconnected to %s after %.3f s, %d messages sent again"
-                logger.warning(text, prefix, event.endpoint, event.duration, event.replayed)
+                logger.log(level, text, prefix, event.endpoint, event.duration, event.replayed)
             case events.Disconnected():
-                logger.warning(
-                    "%s: lost %s (%s), %d unsettled", prefix, event.endpoint, event.reason, event.unsettled
-                )
+                level = logging.INFO if event.kind is events.LossKind.RENEWAL else logging.WARNING
+                text = "%s: lost %s (%s), %d unsettled"
+                logger.log(level, text, prefix, event.endpoint, event.reason, event.unsettled)
             case events.AttemptFailed():
                 failure = event.record.failure
                 logger.info(

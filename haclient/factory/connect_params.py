@@ -30,25 +30,30 @@ from haclient.discovery.topology import Topology
 from haclient.engine import tls
 from haclient.engine.settings import Settings, is_scram
 from haclient.error_catalog.arguments import check_text
+from haclient.telemetry.redact import Redactor
+from haclient.tokens.token import Token
 from haclient.version import package_version
 
 # ``("user", "password")`` is short for ``Credentials``.
-GivenCredentials = Credentials | tuple[str | None, str | None]
+GivenCredentials = Credentials | Token | tuple[str | None, str | None]
 CredentialsProvider = Callable[[], GivenCredentials | Awaitable[GivenCredentials]]
 
 
-def as_credentials(given: object, origin: str = "credentials") -> Credentials:
-    """Return a pair as ``Credentials``.
+def as_credentials(given: object, origin: str = "credentials") -> Credentials | Token:
+    """Return a pair as ``Credentials``, and a token as it is.
 
     :param origin: source of the pair, for the error.
     :raises TypeError: for anything else; shows only the type, because the value may be a password.
     """
+    if isinstance(given, Token):
+        return given
     if isinstance(given, Credentials):
         user, password = given.user, given.password
     elif isinstance(given, tuple) and len(given) == len(_FIELDS):
         user, password = given
     else:
-        raise TypeError(f"{origin}: expected Credentials or (user, password), not {type(given).__name__}")
+        expected = "Credentials, Token or (user, password)"
+        raise TypeError(f"{origin}: expected {expected}, not {type(given).__name__}")
     for name, text in zip(_FIELDS, (user, password), strict=True):
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{origin}: the {name} must be text, not {type(text).__name__}")
@@ -61,7 +66,7 @@ _FIELDS = ("user", "password")
 
 def choose_credentials(
     user: str | None, password: str | None, credentials: GivenCredentials | CredentialsProvider | None
-) -> Credentials | CredentialsProvider | None:
+) -> Credentials | Token | CredentialsProvider | None:
     """Return the credentials in the arguments of ``connect``; ``None`` for the URL's credentials.
 
     :raises ClusterURLError: for two arguments that set the same thing, and for a password without a user.
@@ -92,7 +97,7 @@ class CredentialsSource:
     def __init__(
         self,
         url: ClusterURL,
-        given: Credentials | CredentialsProvider | None,
+        given: Credentials | Token | CredentialsProvider | None,
         topology: Callable[[], Topology | None],
     ) -> None:
         self._url = url
@@ -114,12 +119,12 @@ class CredentialsSource:
         """Return whether endpoints that the URL does not list get credentials."""
         return self._given is not None or self._of_every_seed().user is not None
 
-    async def ask(self, endpoint: Endpoint) -> tuple[Credentials, bool]:
+    async def ask(self, endpoint: Endpoint) -> tuple[Credentials | Token, bool]:
         """Return the credentials for one attempt, and whether the next attempt may get others."""
         given = self._given
         if given is None:
             return self._from_url(endpoint), False
-        if isinstance(given, Credentials):
+        if isinstance(given, Credentials | Token):
             return given, False
         asked = given() if inspect.iscoroutinefunction(given) else await asyncio.to_thread(_call, given)
         return as_credentials(await asked if inspect.isawaitable(asked) else asked, _RETURNED), True
@@ -141,6 +146,10 @@ class CredentialsSource:
 _RETURNED = "the credentials function returned something else"
 
 
+def _secret(credentials: Credentials | Token) -> str | None:
+    return credentials.value if isinstance(credentials, Token) else credentials.password
+
+
 def _call(function: CredentialsProvider) -> GivenCredentials | Awaitable[GivenCredentials]:
     try:
         return function()
@@ -153,7 +162,7 @@ class EndpointParams:
 
     :param client_id: returns the container id, which changes after a fork.
     :param context: replaces the ``tls_*`` options.
-    :param in_use: called with the credentials of each attempt, before they are used.
+    :param redactor: learns the password or token of each attempt before it is used.
     :raises ClusterURLError: if a TLS option is wrong.
     """
 
@@ -165,25 +174,25 @@ class EndpointParams:
         desired_capabilities: tuple[str, ...],
         source: CredentialsSource,
         context: ssl.SSLContext | None,
-        in_use: Callable[[Credentials], object],
+        redactor: Redactor,
     ) -> None:
         self._options = options
         self._client_id = client_id
         self._desired_capabilities = target_capabilities(desired_capabilities, "desired_capabilities")
         self._source = source
-        self._in_use = in_use
+        self._redactor = redactor
         self._context = context
         self._is_own_context = context is not None
         if context is None and (options.tls_ca or options.tls_cert):
             self._context = self._load()  # load now, so that the caller gets the error of a wrong path
-        self._refused: dict[Endpoint, tuple[Credentials, str | None]] = {}
+        self._refused: dict[Endpoint, tuple[Credentials | Token, str | None]] = {}
         self._scram_sites: set[bool | None] = set()
 
     async def params_for(self, endpoint: Endpoint) -> ConnectParams:
         """Return settings, TLS and credentials for one attempt."""
         try:
             credentials, fresh = await self._source.ask(endpoint)
-            self._in_use(credentials)
+            self._redactor.add(credentials.user, _secret(credentials), is_supplied=fresh)
         except Exception as error:  # noqa: BLE001
             detail = f"no credentials: {type(error).__name__} in the application's callable"
             refusal = Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY, detail=detail)
@@ -200,6 +209,7 @@ class EndpointParams:
             tls=self._tls(endpoint),
             verified=self._is_verified(endpoint),
             fresh=fresh,
+            expires_at=credentials.expiry if isinstance(credentials, Token) else None,
             plain_barred=not endpoint.tls and self._is_scram_known(endpoint),
             on_mechanism=lambda mechanism: self._note_mechanism(endpoint, mechanism),
             on_refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),
@@ -210,7 +220,7 @@ class EndpointParams:
         """Return whether a TLS peer may see a client certificate; assumed for the application's context."""
         return self._options.tls_cert is not None or self._is_own_context
 
-    def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:
+    def _settings(self, endpoint: Endpoint, credentials: Credentials | Token) -> Settings:
         options = self._options
         return Settings(
             container_id=self._client_id(),
@@ -218,7 +228,8 @@ class EndpointParams:
             heartbeat=options.heartbeat,
             max_frame_size=options.max_frame_size,
             user=credentials.user,
-            password=credentials.password,
+            password=_secret(credentials),
+            bearer=isinstance(credentials, Token),
             mechanisms=options.sasl_mechanisms or (),
             plaintext=endpoint.tls or (options.sasl_plaintext and not self._is_scram_known(endpoint)),
             desired_capabilities=self._desired_capabilities,

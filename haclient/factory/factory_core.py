@@ -27,8 +27,8 @@ from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.options import Options, with_overrides
 from haclient.cluster_url.url_list import URLArgument, read_url
-from haclient.core.cluster import Cluster
-from haclient.core.connection import ConnectionCore, Shared
+from haclient.core.cluster import Cluster, Shared
+from haclient.core.connection import ConnectionCore
 from haclient.core.waiting import in_parallel
 from haclient.discovery.polling.setup_answers import SetupAnswers
 from haclient.discovery.topology import Topology
@@ -102,8 +102,8 @@ class FactoryCore:
 
     :param url: a cluster URL, parsed or not, or a list of them (``cluster_url.url_list``).
     :param user: overrides the credentials in the URL, together with ``password``.
-    :param credentials: overrides them as well: a pair, or a callable that returns one and is asked before
-        each attempt (on a thread, unless it is a coroutine function).
+    :param credentials: overrides them as well: a pair, a ``Token``, or a callable that returns one and is
+        asked before each attempt (on a thread, unless it is a coroutine function).
     :param ssl_context: overrides the ``tls_*`` options.
     :param desired_capabilities: capabilities to ask of the peer in Open (AMQP 1.0 part 2, section 2.7.1).
     :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
@@ -145,7 +145,7 @@ class FactoryCore:
             desired_capabilities=desired_capabilities,
             source=self.credentials,
             context=ssl_context,
-            in_use=lambda known: self.redactor.add(known.user, known.password),
+            redactor=self.redactor,
         )
         self._events = EventHub()
         for callback in callbacks(on_event, self.redactor):

@@ -22,7 +22,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.seed import Seed
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.attempt import ConnectParams
-from haclient.core.connection import Shared
+from haclient.core.cluster import Shared
 from haclient.core.container_id import OPEN_CONNECTIONS
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine

@@ -116,11 +116,12 @@ class EventCounter:
             case events.Connected():
                 measures.episode(CONNECT, event.duration, None)
             case events.Reconnected():
-                measures.episode(RECONNECT, event.duration, None)
+                if not event.planned:
+                    measures.episode(RECONNECT, event.duration, None)
                 measures.replayed(event.replayed)
             case events.GaveUp():
                 measures.episode(kind_of(event), event.duration, event.cause)
-            case events.Disconnected():
+            case events.Disconnected() if event.kind is not events.LossKind.RENEWAL:
                 label = self._labels.endpoint(event.endpoint, self._redactor)
                 condition = self._labels.condition(event.condition, self._redactor)
                 measures.disconnected(label, condition, event.unsettled)

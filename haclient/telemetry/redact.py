@@ -10,12 +10,15 @@ Rules
    lower case.  A text with a password is omitted as a whole.
 3. A password that is also a host of the URL or the client's id is not a secret: hosts and names are written
    all the same.
+4. Of the passwords and tokens that a callable of the application supplies, only the newest are known: each
+   replaces another one, and a connection may get thousands in its life.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from haclient.discovery.evidence import Failure, FailureReason
@@ -24,6 +27,8 @@ _CONDITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]{0,127}")
 _LONGEST_TEXT = 300
 # A cluster has few names, but peers can invent many.
 _MOST_NAMES = 1000
+# Two for each of a dozen members: a token, and the one before.
+_MOST_SUPPLIED = 24
 _OWN_TEXT = frozenset(FailureReason) - {
     FailureReason.CLOSED,
     FailureReason.NOT_AMQP,
@@ -47,6 +52,13 @@ _OWN_BEGINNINGS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    forms: frozenset[str]
+    is_public: bool
+    is_supplied: bool
+
+
 class Redactor:
     """Knows the secrets of one factory.
 
@@ -58,19 +70,26 @@ class Redactor:
         self._public = tuple(name.casefold() for name in public)
         self._secrets: tuple[str, ...] = ()
         self._in_names: tuple[str, ...] = ()
-        self._known: set[tuple[str | None, str]] = set()
+        self._known: dict[tuple[str | None, str], _Secret] = {}
         self._clean: set[str] = set()
         self.revision = 0
 
-    def add(self, user: str | None, password: str | None) -> None:
-        """Never write this password."""
+    def add(self, user: str | None, password: str | None, *, is_supplied: bool = False) -> None:
+        """Never write this password.
+
+        :param is_supplied: whether a callable supplied it: see rule 4.
+        """
         if not password or (user, password) in self._known:
             return
-        self._known.add((user, password))
-        forms = {form.casefold() for form in _forms(user or "", password)}
-        self._secrets = (*self._secrets, *forms)
-        public = any(password.casefold() in name for name in self._public)
-        self._in_names = self._in_names if public else (*self._in_names, *forms)
+        forms = frozenset(form.casefold() for form in _forms(user or "", password))
+        is_public = any(password.casefold() in name for name in self._public)
+        self._known[user, password] = _Secret(forms, is_public, is_supplied)
+        supplied = [key for key, each in self._known.items() if each.is_supplied]
+        if len(supplied) > _MOST_SUPPLIED:
+            del self._known[supplied[0]]
+        secrets = self._known.values()
+        self._secrets = tuple(form for each in secrets for form in each.forms)
+        self._in_names = tuple(form for each in secrets if not each.is_public for form in each.forms)
         self._clean = set()
         self.revision += 1  # last: a reader that sees it grow also finds the password
 

@@ -310,6 +310,9 @@ WRONG: list[tuple[Mapping[str, Any], str, str]] = [
     ({"user": "a", "password_file": "/nowhere/p"}, "password_file", "cannot be read: No such file"),
     ({"user": "a", "password_file": "/dev/null"}, "password_file", "the first line of /dev/null is empty"),
     ({"user": "a", "password": "b", "password_file": "/x"}, "password_file", "the password is given already"),
+    ({"token_file": "/nowhere/t"}, "token_file", "No such file"),
+    ({"token_file": "/dev/null"}, "token_file", "1 to 60000 characters"),
+    ({"token_file": "/x", "user": "a", "password": "b"}, "token_file", "sets the same; give one of them"),
 ]
 FILE_ONLY: list[tuple[Mapping[str, Any], str, str]] = [
     ({"windows": 5}, "windows", "is not known; did you mean window?"),

@@ -13,6 +13,7 @@ from haclient.cluster_url.options import Options
 from haclient.cluster_url.url import ClusterURL
 from haclient.discovery.topology import Topology
 from haclient.factory.connect_params import CredentialsSource, EndpointParams
+from haclient.telemetry.redact import Redactor
 from tests.certificates import Authority
 
 TLS, PLAIN = Endpoint("127.0.0.1", 5671, tls=True), Endpoint("127.0.0.1", 5672)
@@ -75,7 +76,7 @@ def params_of(options: dict[str, Any], context: ssl.SSLContext | None = None) ->
         desired_capabilities=(),
         source=source,
         context=context,
-        in_use=lambda _: None,
+        redactor=Redactor(),
     )
 
 

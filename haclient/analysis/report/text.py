@@ -31,6 +31,7 @@ LOSSES = {
     "cut": "connection cut",
     "silence": "silence",
     "error": "ended by the client",
+    "renewal": "new token",
 }
 """Kinds of loss, in words."""
 

@@ -16,6 +16,7 @@ Rules
 5. An episode that is open, silent or was given up is ``longer_than`` the time from its loss to ``as_of``.
 6. A first connect is ``never_connected`` if it is not back ``PATIENCE`` seconds after it began.
 7. A line's time is its ``t`` (``clock``).
+8. A planned reconnect with a new token is no outage if its first attempt succeeded: it has no row.
 
 ``facts`` does most of the work, in one aggregation without a window over lines: a client with a
 million lines is a million rows of input, but no large row.  ``classified`` adds the results.
@@ -42,6 +43,7 @@ from haclient.telemetry.schema import NO_FAILURES, Kind
 SILENCE = 120.0  # s: two intervals of the `alive` lines
 PATIENCE = 60.0  # s; the longest normal first connect
 CONNECTION = ("client_id", "instance", "process", "connection")
+PLANNED = "renewal"
 LASTING = ("gave_up", "open", "silent")
 """Results of episodes whose end is unknown."""
 
@@ -286,7 +288,9 @@ def classified(
         .when(silent, "silent")
         .otherwise("open")
     )
-    back = found.where(sf.col("back_at").isNotNull()).select("*", sf.lit("back").alias("episode_result"))
+    planned = (sf.col("lost_kind") == PLANNED) & (sf.col("attempts") <= 1)
+    ended = found.where(sf.col("back_at").isNotNull() & ~sf.coalesce(planned, sf.lit(False)))
+    back = ended.select("*", sf.lit("back").alias("episode_result"))
     rows = back.unionByName(rest.select(*found.columns, result.alias("episode_result")))
     return rows.select("*", *_downtime_columns(), *_unseen_end(now, began))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -23,7 +24,9 @@ from haclient.command_line.signals import run
 from haclient.discovery.attempt_summary import endpoint_text
 from haclient.discovery.evidence import Resolved
 from haclient.discovery.topology import Topology, update
+from haclient.engine.sasl import claims
 from haclient.resolver.resolve import ResolutionError, Resolver
+from haclient.tokens.token import Token
 
 _DEFAULTS = {each.name: each.default for each in fields(Options)}
 
@@ -141,10 +144,17 @@ def _credentials(target: Target) -> dict[str, Any]:
     found = target.configuration
     given = found.arguments.get("credentials")
     known = given() if callable(given) else given
+    if isinstance(known, Token):
+        return _token(known, found.origins.get("token_file"))
     if not isinstance(known, Credentials):
         return {"user": None, "password": None, "from": "URL"}
     password = None if known.password is None else MASK
     return {"user": known.user, "password": password, "from": found.origins.get("user")}
+
+
+def _token(token: Token, origin: str | None) -> dict[str, Any]:
+    about = claims.describe(token.value, time.time()).removeprefix("the token has: ") or "no JWT"
+    return {"user": token.user, "password": None, "token": about, "from": origin}
 
 
 def _option(name: str, target: Target, options: Options) -> dict[str, Any]:
@@ -177,7 +187,9 @@ def _show(document: Mapping[str, Any], options: Options) -> None:
     for member in document["members"]:
         console.print(f"  {_member_text(member)}")
     credentials = document["credentials"]
-    if credentials["user"] is not None:
+    if "token" in credentials:
+        console.print(f"  all of them: a token, from {credentials['from']}: {credentials['token']}")
+    elif credentials["user"] is not None:
         console.print(f"  all of them: {_who(credentials)}, from {credentials['from']}")
     console.print("\norder of attempts")
     for number, endpoint in enumerate(document["order"], start=1):

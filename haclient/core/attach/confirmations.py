@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from haclient.engine import unsettled
 from haclient.engine.wire import attach_frame
-from haclient.errors import HaclientError, StaleDelivery, another
+from haclient.error_catalog.base import quoted
+from haclient.errors import ConfirmNotSupported, HaclientError, StaleDelivery, another
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
 if TYPE_CHECKING:
@@ -117,6 +118,15 @@ class Confirmations:
             how = "without an outcome" if outcome is None else f"as {outcome.state.name.lower()}"
             why = f"the primary settled it {how}; its message may come again"
             confirmation.resolve(StaleDelivery(f"the accept was not confirmed: {why}"))
+
+    def refusal(self, link: ReceiverLink, address: str | None) -> HaclientError | None:
+        """Return the error if the peer's Attach says that it confirms nothing."""
+        if link.is_confirmed:
+            return None
+        return ConfirmNotSupported(
+            f"the primary does not confirm what is accepted from {quoted(address)}: "
+            "it answered the attach with another rcv-settle-mode than second"
+        )
 
     # -- over a new connection ------------------------------------------------------------------
 

@@ -144,7 +144,7 @@ class Removal:
         :raises LinkRefused: if there is none, or it may not be removed.
         """
         try:
-            await self._core.wait_message()
+            await self._core.wait_messages(1)
         except LinkClosed:
             if not self._removed:
                 raise

@@ -122,4 +122,5 @@ class ClientSasl:
             self._chosen.end(frames.message(fields[1]) if len(fields) > 1 else b"")
         self.outcome = code
         if not self.ended:
-            raise RefusedChallenge(f"Authentication failed [mech={self.mechanism}]")
+            reason = f": {self._chosen.refusal}" if self._chosen.refusal else ""
+            raise RefusedChallenge(f"Authentication failed [mech={self.mechanism}]{reason}")

@@ -4,7 +4,10 @@ Rules
 -----
 * ``PREFERRED`` is the order of choice.  A mechanism that keeps the password secret comes before one that
   proves less or reveals it.
-* Without TLS a client sends PLAIN only if the application allows it.  EXTERNAL needs TLS with a certificate.
+* Without TLS a client sends a password or a token only if the application allows it.  EXTERNAL needs TLS
+  with a certificate.
+* A token goes by OAUTHBEARER or XOAUTH2; as the password of PLAIN where the broker offers neither, as
+  RabbitMQ.
 * SCRAM ends only after the server has proved that it knows the password: a listener at a member's address
   would otherwise pass for the primary.
 * A server-first-message of SCRAM with fewer than ``FEWEST_ITERATIONS`` is not answered.  The answer is
@@ -12,17 +15,18 @@ Rules
   One with more than ``MOST_ITERATIONS`` is not answered either: computing them blocks the event loop.
 
 Sources: RFC 4505 (ANONYMOUS), RFC 4616 (PLAIN), RFC 4422, appendix A (EXTERNAL), RFC 5802 (SCRAM), RFC 7677,
-section 4 (the fewest iterations).
+section 4 (the fewest iterations), RFC 7628 (OAUTHBEARER); Google's "OAuth 2.0 Mechanism" (XOAUTH2).
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any, Protocol
 
 from proton import SASL
 
 from haclient.engine.settings import KERBEROS, Settings
-from haclient.error_catalog.base import HaclientError
+from haclient.error_catalog.base import HaclientError, brief
 
 UNPROVEN = "the peer did not prove that it knows the password"
 WRONG_ITERATIONS = "the peer asks for a number of SCRAM iterations that this client refuses"
@@ -32,8 +36,10 @@ MOST_ITERATIONS = 0x10000
 _DIGITS = len(str(MOST_ITERATIONS))
 _QUOTED = 20
 _SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
+BEARER = ("OAUTHBEARER", "XOAUTH2")
 WITH_PASSWORD = (*_SCRAM, "PLAIN")
-PREFERRED = ("EXTERNAL", *WITH_PASSWORD, "ANONYMOUS")
+_WITH_TOKEN = (*BEARER, "PLAIN")
+PREFERRED = ("EXTERNAL", *BEARER, *WITH_PASSWORD, "ANONYMOUS")
 """The mechanisms of a client, in its order of choice."""
 
 
@@ -52,9 +58,11 @@ class Mechanism(Protocol):
     """A client's part of one mechanism.
 
     :ivar proved: whether the server has proved that it knows the password.
+    :ivar refusal: the server's reason to refuse the client; empty if it gave none.
     """
 
     proved: bool
+    refusal: str
 
     def first(self) -> bytes:
         """Return the initial response."""
@@ -76,6 +84,7 @@ class _OneMessage:
     """A mechanism that is one message of the client."""
 
     proved = False
+    refusal = ""
 
     def __init__(self, message: bytes) -> None:
         self._message = message
@@ -90,8 +99,49 @@ class _OneMessage:
         """Accept any data: the mechanism has none."""
 
 
+class _Bearer:
+    """A mechanism that is one message with a token.  The server may answer with the reason of a refusal.
+
+    :param acknowledgement: the answer to that reason.
+    """
+
+    proved = False
+
+    def __init__(self, message: bytes, acknowledgement: bytes) -> None:
+        self.refusal = ""
+        self._message, self._acknowledgement = message, acknowledgement
+
+    def first(self) -> bytes:
+        return self._message
+
+    def answer(self, challenge: bytes) -> bytes:
+        if self.refusal:
+            raise RefusedChallenge("the peer sent a second reason for its refusal", is_outcome=True)
+        self.refusal = _reason(challenge) or "no reason given"
+        return self._acknowledgement
+
+    def end(self, additional: bytes) -> None:
+        if self.refusal:
+            raise RefusedChallenge("the peer accepted a token after it had refused it")
+
+
+def _reason(challenge: bytes) -> str:
+    """Return the texts in a refusal of a token, RFC 7628, section 3.2.2."""
+    text = challenge.decode(errors="backslashreplace")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return brief(text)
+    if not isinstance(found, dict):
+        return brief(text)
+    known = (found.get(key) for key in ("status", "error", "error_description", "scope"))
+    return brief(", ".join(each for each in known if isinstance(each, str) and each)) or brief(text)
+
+
 class _Scram:
     """SCRAM, by the library scramp."""
+
+    refusal = ""
 
     def __init__(self, name: str, user: str, password: str) -> None:
         import scramp  # noqa: PLC0415 - loads parsers of certificates, for this mechanism alone
@@ -171,11 +221,15 @@ def usable(settings: Settings) -> tuple[str, ...]:
     """Return the mechanisms that a client with these settings may use, in its order of choice."""
     if settings.has_protons_sasl:
         return settings.mechanisms
-    has_user = settings.user is not None
-    allowed = settings.mechanisms or (WITH_PASSWORD if has_user else ("ANONYMOUS",))
-    possible = dict.fromkeys(_SCRAM, has_user) | {
+    has_token = settings.bearer
+    has_password = settings.user is not None and not has_token
+    usual = _WITH_TOKEN if has_token else WITH_PASSWORD if has_password else ("ANONYMOUS",)
+    allowed = settings.mechanisms or usual
+    possible = {
+        **dict.fromkeys(_SCRAM, has_password),
+        **dict.fromkeys(BEARER, has_token and settings.plaintext),
         "EXTERNAL": settings.shows_certificate,
-        "PLAIN": has_user and settings.plaintext,
+        "PLAIN": (has_password or has_token) and settings.plaintext,
         "ANONYMOUS": True,
     }
     return tuple(name for name in PREFERRED if name in allowed and possible[name])
@@ -188,4 +242,14 @@ def chosen(name: str, settings: Settings) -> Mechanism:
         return _OneMessage(b"\0" + user.encode() + b"\0" + password.encode())
     if name in _SCRAM:
         return _Scram(name, user, password)
+    if name in BEARER:
+        return _bearer(name, user, password)
     return _OneMessage(b"" if name == "EXTERNAL" else b"anonymous")
+
+
+def _bearer(name: str, user: str, token: str) -> Mechanism:
+    proof = b"auth=Bearer " + token.encode() + b"\1\1"
+    if name == "XOAUTH2":
+        return _Bearer(b"user=" + user.encode() + b"\1" + proof, b"")
+    authority = f"a={user.replace('=', '=3D').replace(',', '=2C')}" if user else ""
+    return _Bearer(f"n,{authority},\1".encode() + proof, b"\1")

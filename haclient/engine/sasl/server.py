@@ -21,6 +21,7 @@ import proton
 from haclient.engine.sasl import certificate_name, frames, server_mechanisms
 from haclient.engine.sasl.cyrus import CyrusServer
 from haclient.engine.sasl.frames import FRAMING_ERROR, SASL_HEADER, UNAUTHORIZED
+from haclient.engine.sasl.mechanisms import BEARER
 from haclient.engine.sasl.server_mechanisms import Login, RefusedLogin, ServerMechanism
 from haclient.engine.settings import SaslServer
 
@@ -122,8 +123,11 @@ class ServerSasl:
 
     def _possible(self) -> tuple[str, ...]:
         """Return the mechanisms that can be offered to this client."""
-        users = self._server.users
-        possible = {"ANONYMOUS"} if users is None else {"ANONYMOUS", "PLAIN", *users.mechanisms}
+        users, possible = self._server.users, {"ANONYMOUS"}
+        if users is not None:
+            possible |= {"PLAIN", *users.mechanisms}
+        if self._server.tokens is not None:
+            possible |= {"PLAIN", *BEARER}
         if self._subject:
             possible.add(_EXTERNAL)
         return tuple(name for name in self._server.mechanisms if name in possible)
@@ -151,7 +155,7 @@ class ServerSasl:
         if self._cyrus is not None and name != _EXTERNAL:
             self._cyrus.choose(name)
             return self._cyrus
-        return server_mechanisms.of_name(name, self._server.users, self._subject)
+        return server_mechanisms.of_name(name, self._server, self._subject)
 
 
 def _subject(socket: asyncio.Transport) -> str:

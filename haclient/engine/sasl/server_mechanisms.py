@@ -5,20 +5,27 @@ Rules
 * EXTERNAL has the name of the client's certificate, if TLS has verified it.
 * A client that asks for the authority of another name is refused.
 * Every name gets the same answers for the same work, whether or not the user exists: only its proof fails.
+* A token has its owner's name; the name beside it in PLAIN and XOAUTH2 is ignored.  A client of PLAIN with a
+  JWT as its password gives a token.
+* A refused token gets the reason first, as JSON, and the outcome after the client's answer to it.
 * A first message of SCRAM without the usual form is refused before the users are asked.
 
 Sources: RFC 4422, section 2 (identities) and appendix A (EXTERNAL), RFC 4505 (ANONYMOUS), RFC 4616 (PLAIN),
-RFC 5802, section 7 (SCRAM).
+RFC 5802, section 7 (SCRAM), RFC 7628, section 3 (OAUTHBEARER); Google's "OAuth 2.0 Mechanism" (XOAUTH2).
 """
 
 from __future__ import annotations
 
 import hmac
+import json
 import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from haclient.engine.sasl.users import DIGESTS, Users, derive
+from proton import SASL
+
+from haclient.engine.sasl.users import DIGESTS, RefusedToken, Tokens, Users, derive
+from haclient.engine.settings import SaslServer
 
 UNPROVEN = "the client did not prove who it is"
 OTHER_AUTHORITY = "the client asks for the authority of another name"
@@ -26,6 +33,15 @@ _PLAIN_FIELDS = 3
 # No channel binding, which is not offered, no authority, which scramp refuses, and no extensions.
 _CLIENT_FIRST = re.compile(rb"[ny],,n=((?:[^,=\0]|=2C|=3D)+),r=[!-+\--~]{1,256}")
 _LONGEST = 1024
+_JWT = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
+_AUTH = rb"auth=bearer +([!-~]+)\x01"
+# An authority, if any, pairs of keys and values, and the token.
+_BEARER = {
+    "OAUTHBEARER": re.compile(
+        rb"[ny],(?:a=([^,\0]*))?,\x01(?:[a-z]+=[^\x01]*\x01)*?" + _AUTH + rb".*", re.IGNORECASE | re.DOTALL
+    ),
+    "XOAUTH2": re.compile(rb"()user=[^\x01]*\x01" + _AUTH + rb"\x01", re.IGNORECASE),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +49,12 @@ class Login:
     """The log-in of a client.
 
     :param user: its name; meaningless for ANONYMOUS.
+    :param expires_at: when its token expires, in seconds since 1970; ``None`` if never.
     """
 
     mechanism: str
     user: str
+    expires_at: float | None = None
 
 
 class RefusedLogin(Exception):
@@ -86,10 +104,10 @@ class External:
 
 
 class Plain:
-    """A log-in by a password, checked against the keys of the user's strongest mechanism."""
+    """A log-in by a password, checked against the keys of the user's strongest mechanism, or by a token."""
 
-    def __init__(self, users: Users) -> None:
-        self._users = users
+    def __init__(self, users: Users | None, tokens: Tokens | None) -> None:
+        self._users, self._tokens = users, tokens
 
     def answer(self, message: bytes | None) -> bytes | Login:
         """Check the message."""
@@ -102,6 +120,9 @@ class Plain:
         if len(parts) != _PLAIN_FIELDS:
             raise RefusedLogin("the message of PLAIN is not of its form")
         authority, name, password = parts
+        if self._tokens is not None and (self._users is None or _JWT.fullmatch(password)):
+            return _of_token("PLAIN", self._tokens, password, authority)
+        assert self._users is not None, "only users have passwords"
         mechanism = self._users.mechanisms[0]
         keys = self._users.keys(mechanism, name)
         given = derive(mechanism, password, keys.salt, keys.iterations)
@@ -110,6 +131,41 @@ class Plain:
         if authority not in ("", name):
             raise RefusedLogin(OTHER_AUTHORITY)
         return Login("PLAIN", name)
+
+
+class Bearer:
+    """A log-in by a token."""
+
+    def __init__(self, name: str, tokens: Tokens) -> None:
+        self._name, self._tokens = name, tokens
+        self._refused: RefusedLogin | None = None
+
+    def answer(self, message: bytes | None) -> bytes | Login:
+        """Check the message, and after a refusal the client's answer to the reason."""
+        if self._refused is not None:
+            raise self._refused
+        if message is None:
+            return b""
+        found = _BEARER[self._name].fullmatch(message)
+        if found is None:
+            raise RefusedLogin(f"the message of {self._name} is not of its form")
+        authority = (found[1] or b"").replace(b"=2C", b",").replace(b"=3D", b"=").decode(errors="replace")
+        try:
+            return _of_token(self._name, self._tokens, found[2].decode(), authority)
+        except RefusedLogin as refused:
+            self._refused = refused
+            reason = {"status": "invalid_token", "error_description": str(refused)}
+            return json.dumps(reason).encode()
+
+
+def _of_token(mechanism: str, tokens: Tokens, token: str, authority: str) -> Login:
+    try:
+        owner = tokens.owner(token)
+    except RefusedToken as refused:
+        raise RefusedLogin(str(refused), SASL.TEMP if refused.is_temporary else None) from None
+    if authority not in ("", owner.user):
+        raise RefusedLogin(OTHER_AUTHORITY)
+    return Login(mechanism, owner.user, owner.expires_at)
 
 
 class Scram:
@@ -159,11 +215,16 @@ class Scram:
         return first.encode()
 
 
-def of_name(name: str, users: Users | None, subject: str) -> ServerMechanism:
+def of_name(name: str, server: SaslServer, subject: str) -> ServerMechanism:
     """Return the server's part of a mechanism that it offers."""
     if name == "EXTERNAL":
         return External(subject)
     if name == "ANONYMOUS":
         return Anonymous()
-    assert users is not None, "only users have the others"
-    return Scram(name, users) if name in DIGESTS else Plain(users)
+    if name in _BEARER:
+        assert server.tokens is not None, "only tokens have these"
+        return Bearer(name, server.tokens)
+    if name in DIGESTS:
+        assert server.users is not None, "only users have keys"
+        return Scram(name, server.users)
+    return Plain(server.users, server.tokens)

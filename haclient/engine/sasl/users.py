@@ -1,4 +1,6 @@
-"""The keys of SCRAM, which a server keeps instead of a password: they prove it and do not reveal it.
+"""The identities that a server knows: the keys of SCRAM, and tokens.
+
+A server keeps the keys of SCRAM instead of a password: they prove it and do not reveal it.
 
 Rule: passwords are used as they are, as a client of this package does it.  SASLprep would refuse some of
 them, as those with emoji, and changes few others, as those with ligatures.
@@ -39,6 +41,38 @@ class Users(Protocol):
 
     def keys(self, mechanism: str, name: str) -> ScramKeys:
         """Return the keys of a name.  An unknown name has keys that look the same, and fit no password."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOwner:
+    """The identity in a token.
+
+    :param expires_at: when the token expires, in seconds since 1970; ``None`` if never.
+    """
+
+    user: str
+    expires_at: float | None
+
+
+class RefusedToken(Exception):
+    """A token is not accepted; the text is for the client, and has no part of the token.
+
+    :ivar is_temporary: whether the same token may be accepted soon.
+    """
+
+    def __init__(self, text: str, *, is_temporary: bool = False) -> None:
+        super().__init__(text)
+        self.is_temporary = is_temporary
+
+
+class Tokens(Protocol):
+    """The tokens that a server accepts."""
+
+    def owner(self, token: str) -> TokenOwner:
+        """Return the identity in a token.
+
+        :raises RefusedToken: if the token is not accepted.
+        """
 
 
 def derive(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramKeys:

@@ -206,7 +206,7 @@ def leftovers(factory: Any, sender: SenderCore, receiver: Any) -> dict[str, int]
         "waiters of the window": len(sender._waiting_for_window),
         "waiters of flush": len(sender._flushing),
         "waiters of receive": len(receiver._waiting),
-        "pointer table": 0 if link is None else link.unsettled,
+        "pointer table": 0 if link is None else len(link.unsettled),
         "deliveries": 0 if receiver._link is None else len(receiver._link._unsettled) - len(receiver.inbox),
         "subscriptions": len(factory._events._iterators),
     }

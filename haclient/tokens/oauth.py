@@ -1,0 +1,153 @@
+"""Tokens from an identity provider, by OAuth 2.0.
+
+Sources: RFC 6749, sections 2.3.1 (the secret), 4.4 (client credentials), 5 (answers).
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from base64 import b64encode
+from http import HTTPStatus
+from http.client import HTTPException
+from ipaddress import ip_address
+from urllib.error import HTTPError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+from haclient.error_catalog.base import HaclientError, brief
+from haclient.printable.log import get_logger
+from haclient.tokens.token import Token
+
+logger = get_logger("haclient")
+
+# Seconds for the provider to answer.
+_TIMEOUT = 10.0
+_MOST_BYTES = 1 << 20
+# A token is supplied again while it has more than this share of its life left: one request for a fleet of
+# connections, and another token when these renew (``core.renewal.schedule``).
+_YOUNG = 0.5
+
+
+class TokenRequestError(HaclientError):
+    """The identity provider refuses to issue a token."""
+
+    code = "token-request"
+    connection_usable = False
+    safe_to_retry = False
+
+
+class ClientCredentials:
+    """Supplies tokens that an identity provider issues to a program.
+
+        tokens = ClientCredentials("https://id.example/token", "orders", secret, scope="broker")
+        haclient.connect(url, credentials=tokens)
+
+    All connections of a process may share it: they share its token.  If the provider does not answer, the
+    last token is supplied until it expires.
+
+    :param token_url: the provider's token endpoint; ``https``, except on this machine.
+    :param client_id: the name of the program at the provider.
+    :param client_secret: its secret.
+    :param scope: what the token is for, if the provider asks.
+    :param ssl_context: for a provider whose certificate is signed by an authority of yours.
+    :param user: see ``Token``.
+    :param parameters: further parameters of the request, as ``audience="broker"``.
+    :raises ValueError: if the URL is none of these.
+    """
+
+    def __init__(
+        self,
+        token_url: str,
+        client_id: str,
+        client_secret: str,
+        *,
+        scope: str | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        user: str | None = None,
+        **parameters: str,
+    ) -> None:
+        self._url, self._user, self._context = _checked(token_url), user, ssl_context
+        known = {"grant_type": "client_credentials"} | ({} if scope is None else {"scope": scope})
+        self._form = urlencode({**known, **parameters}).encode()
+        pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
+        self._authorization = f"Basic {b64encode(pair.encode()).decode()}"
+        self._lock = threading.Lock()
+        self._last: Token | None = None
+        self._half_life = 0.0
+
+    def __call__(self) -> Token:
+        """Return a token that is young; request one if there is none.
+
+        :raises TokenRequestError: if the provider refuses to issue one.
+        :raises OSError: if it does not answer: the client tries again.
+        """
+        with self._lock:
+            now, last = time.time(), self._last
+            if last is not None and now < self._half_life:
+                return last
+            try:
+                self._last = found = self._request()
+            except OSError as error:
+                if last is None or (last.expiry or 0.0) <= now:
+                    raise
+                logger.warning("no new token from %s: %s; the last one is used", self._url, error)
+                return last
+            if (expiry := found.expiry) is not None:
+                self._half_life = now + (expiry - now) * _YOUNG
+            return found
+
+    def _request(self) -> Token:
+        asked = Request(self._url, self._form, {"Accept": "application/json"})  # noqa: S310 - checked
+        # A redirect does not get the secret.
+        asked.add_unredirected_header("Authorization", self._authorization)
+        now = time.time()
+        try:
+            with urlopen(asked, timeout=_TIMEOUT, context=self._context) as answer:  # noqa: S310 - checked
+                found = json.loads(answer.read(_MOST_BYTES))
+        except HTTPError as error:
+            raise _refusal(self._url, error) from None
+        except (ValueError, RecursionError, HTTPException):
+            raise OSError(f"{self._url}: its answer is no JSON") from None
+        try:
+            lives = found.get("expires_in")
+            return Token(
+                found["access_token"], None if lives is None else now + float(lives), user=self._user
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise OSError(f"{self._url}: its answer has no token") from None
+
+    def __repr__(self) -> str:
+        return f"ClientCredentials({self._url!r})"
+
+
+def _refusal(url: str, error: HTTPError) -> Exception:
+    """Return the error for an answer that is none of 2xx; one of 5xx or 429 may pass."""
+    if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or error.code == HTTPStatus.TOO_MANY_REQUESTS:
+        return OSError(f"{url}: {error.code} {brief(error.reason)}")
+    try:
+        found = json.loads(error.read(_MOST_BYTES))
+        texts = [str(found[key]) for key in ("error", "error_description") if key in found]
+    except (OSError, ValueError, TypeError, RecursionError, HTTPException):
+        texts = []
+    reason = brief(": ".join(texts)) or f"{error.code} {brief(error.reason)}"
+    return TokenRequestError(f"{url} issues no token: {reason}")
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if not host or parts.scheme not in ("http", "https") or parts.username is not None:
+        raise ValueError(f"token_url: an https URL is expected, without a user, not {brief(url)!r}")
+    if parts.scheme == "http" and not _is_here(host):
+        raise ValueError("token_url: https is expected, so that nobody reads the secret on its way")
+    return url
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

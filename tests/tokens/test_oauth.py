@@ -1,0 +1,162 @@
+"""Tokens by client credentials: what is asked, what is shared, and what happens when the provider fails."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haclient.tokens import ClientCredentials, TokenFile, TokenRequestError
+from tests.tokens.http_server import serving
+
+
+def issued(value: str, **fields: object) -> tuple[int, dict[str, str], bytes]:
+    return 200, {"Content-Type": "application/json"}, json.dumps({"access_token": value, **fields}).encode()
+
+
+def refused(status: int, **fields: object) -> tuple[int, dict[str, str], bytes]:
+    return status, {}, json.dumps(fields).encode()
+
+
+def test_the_request_is_that_of_the_specification() -> None:
+    with serving(issued("first", expires_in=300, token_type="Bearer")) as server:
+        supply = ClientCredentials(server.url, "my app", "a:b%c", scope="one two", audience="brokers")
+        before = time.time()
+        token = supply()
+    (asked,) = server.asked
+    assert asked.form == {
+        "grant_type": ["client_credentials"],
+        "scope": ["one two"],
+        "audience": ["brokers"],
+    }
+    kind, _, encoded = asked.headers["Authorization"].partition(" ")
+    assert kind == "Basic"
+    assert [unquote(part) for part in base64.b64decode(encoded).decode().split(":")] == ["my app", "a:b%c"]
+    assert token.value == "first"
+    assert token.expiry is not None
+    assert before + 300 <= token.expiry <= time.time() + 300
+    assert "a:b" not in repr(supply)
+
+
+def test_many_threads_share_a_young_token() -> None:
+    with serving(issued("first", expires_in=300)) as server:
+        supply = ClientCredentials(server.url, "app", "secret")
+        threads = [threading.Thread(target=supply) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(server.asked) == 1
+
+
+def test_a_token_past_its_half_life_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time
+    with serving(issued("first", expires_in=300), issued("second", expires_in=300)) as server:
+        supply = ClientCredentials(server.url, "app", "secret")
+        supply()
+        monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 140)
+        assert supply().value == "first"
+        monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 160)
+        assert supply().value == "second"
+
+
+def test_the_last_token_serves_while_the_provider_is_down(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = time.time
+    with serving(issued("first", expires_in=300), refused(503)) as server:
+        supply = ClientCredentials(server.url, "app", "secret")
+        supply()
+        monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 200)
+        with caplog.at_level(logging.WARNING, "haclient"):
+            assert supply().value == "first"
+        monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 301)
+        with pytest.raises(OSError, match="503"):
+            supply()
+    assert "the last one is used" in caplog.text
+
+
+def test_a_provider_that_refuses_is_one_clear_error() -> None:
+    answer = refused(401, error="invalid_client", error_description="unknown program")
+    with (
+        serving(answer) as server,
+        pytest.raises(TokenRequestError, match="issues no token: invalid_client: unknown program") as caught,
+    ):
+        ClientCredentials(server.url, "app", "the-secret")()
+    assert "the-secret" not in str(caught.value)
+    assert caught.value.code == "token-request"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, {}, b""),
+        (200, {}, b"<html>"),
+        (200, {}, b"[" * 100_000),
+        (200, {}, b"[]"),
+        (200, {}, b"{}"),
+        issued(""),
+        issued("with\nnewline"),
+        issued("a", expires_in="soon"),
+        issued("a", expires_in=[]),
+        issued("a" * 70_000),
+        (200, {"Content-Length": "1000"}, b"{"),
+        refused(500),
+        refused(429),
+    ],
+)
+def test_an_answer_without_a_token_is_asked_for_again(answer: tuple[int, dict[str, str], bytes]) -> None:
+    with serving(answer) as server, pytest.raises(OSError):  # noqa: PT011 - many texts
+        ClientCredentials(server.url, "app", "secret")()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(400, 499).filter(lambda status: status != 429), st.binary(max_size=200))
+def test_any_refusal_is_a_clear_error(status: int, body: bytes) -> None:
+    with serving((status, {}, body)) as server, pytest.raises(TokenRequestError, match="issues no token"):
+        ClientCredentials(server.url, "app", "secret")()
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(OSError, match="refused"):
+        ClientCredentials("http://127.0.0.1:9/token", "app", "secret")()
+
+
+def test_a_redirect_gets_no_secret() -> None:
+    answer = issued("other", expires_in=300)
+    with serving(answer) as other, serving((302, {"Location": other.url}, b"")) as server:
+        ClientCredentials(server.url, "app", "secret")()
+    assert "Authorization" not in other.asked[0].headers
+
+
+@pytest.mark.parametrize(
+    "url", ["http://id.example/token", "ftp://id.example/token", "id.example", "https://a:b@id.example", ""]
+)
+def test_a_url_that_would_show_the_secret_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="token_url"):
+        ClientCredentials(url, "app", "secret")
+
+
+def test_a_file_of_a_token_is_read_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    supply = TokenFile(path, user="app")
+    with pytest.raises(FileNotFoundError):
+        supply()
+    path.write_text("")
+    with pytest.raises(OSError, match="1 to 60000 characters"):
+        supply()
+    path.write_text("first\n")
+    assert (supply().value, supply().user) == ("first", "app")
+    path.write_text("second")
+    assert supply().value == "second"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(OSError, match="no token has"):
+        supply()
