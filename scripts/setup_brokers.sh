@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs what tests/brokers runs: Artemis, Broker-J and ActiveMQ Classic from Maven Central, RabbitMQ 3 from the
-# distribution, and RabbitMQ 4 in a Debian 13 of its own, a folder.
+# Installs what tests/brokers runs: Artemis, Broker-J, ActiveMQ Classic and Keycloak from Maven Central, RabbitMQ 3
+# from the distribution, and RabbitMQ 4 in a Debian 13 of its own, a folder.
 #
-# The first three need Java 17.  System packages come with apt where it may, otherwise the one line to run is printed.  The
+# The first four need Java 17.  System packages come with apt where it may, otherwise the one line to run is printed.  The
 # brokers are unpacked in .brokers, which belongs to this script; a run that has nothing to do looks for
 # their folders.  A broker that cannot be had does not keep the others away: its rows are skipped, with the reason.
 set -eu
@@ -13,6 +13,7 @@ say() { echo "setup_brokers: $*" >&2; }
 artemis=2.56.0
 broker_j=10.1.0
 activemq=5.17.6
+keycloak=26.7.3
 cache=.brokers
 
 need openjdk-17-jre-headless command -v java
@@ -34,7 +35,7 @@ unpack() { # FOLDER COORDINATES: unless the folder is there
     [ -d "$cache/$1" ] && return
     say "fetching $2"
     rm -rf "$cache/new" && mkdir "$cache/new"
-    if mvn -q -B dependency:copy "-Dartifact=$2:tar.gz:bin" "-DoutputDirectory=$PWD/$cache/new" >&2 &&
+    if mvn -q -B dependency:copy "-Dartifact=$2" "-DoutputDirectory=$PWD/$cache/new" >&2 &&
         tar -xzf "$cache/new"/*.tar.gz -C "$cache/new" && mkdir -p "$cache/$(dirname "$1")"; then
         mv "$cache/new/$1" "$cache/$1"
     else
@@ -43,9 +44,15 @@ unpack() { # FOLDER COORDINATES: unless the folder is there
     rm -rf "$cache/new"
 }
 
-unpack "apache-artemis-$artemis" "org.apache.artemis:apache-artemis:$artemis"
-unpack "qpid-broker/$broker_j" "org.apache.qpid:apache-qpid-broker-j:$broker_j"
-unpack "apache-activemq-$activemq" "org.apache.activemq:apache-activemq:$activemq"
+unpack "apache-artemis-$artemis" "org.apache.artemis:apache-artemis:$artemis:tar.gz:bin"
+unpack "qpid-broker/$broker_j" "org.apache.qpid:apache-qpid-broker-j:$broker_j:tar.gz:bin"
+unpack "apache-activemq-$activemq" "org.apache.activemq:apache-activemq:$activemq:tar.gz:bin"
+if [ ! -d "$cache/keycloak-$keycloak" ]; then # issues tokens; it starts faster when it is built once
+    unpack "keycloak-$keycloak" "org.keycloak:keycloak-quarkus-dist:$keycloak:tar.gz"
+    [ ! -d "$cache/keycloak-$keycloak" ] ||
+        "$cache/keycloak-$keycloak/bin/kc.sh" build --db=dev-file --cache=local >"$cache/keycloak.log" 2>&1 ||
+        say "Keycloak cannot be built, its tests will be skipped: $cache/keycloak.log"
+fi
 
 # --- RabbitMQ 4 ---------------------------------------------------------------------------------
 

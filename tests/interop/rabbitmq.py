@@ -30,14 +30,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 import proton
 
 from haclient.testing.peers.listening import loopback_host
+from tests import leash
 from tests.dnsmasq import free_port
 
 ADDRESS = "127.0.0.1"
@@ -54,8 +54,6 @@ mkdir -p "$0$1" && mount --bind "$1" "$0$1" || exit
 shift
 exec chroot "$0" "$@"
 """
-# Runs a command in its own process group, which ends with the command or when its standard input is closed.
-_LEASH = 'exec 3<&0; { read -r _ <&3; kill -KILL 0; } & "$@" </dev/null; kill -KILL 0'
 _CONFIGURATION = """\
 cluster_formation.peer_discovery_backend = classic_config
 disk_free_limit.absolute = 1MB
@@ -81,16 +79,26 @@ class RabbitMQ:
 
     :param folder: a folder to keep; by default a temporary one, removed by ``stop``.
     :param root: a folder with a Debian whose RabbitMQ to run; requires root.
+    :param plugins: more plugins; ``configuration``: more lines of ``rabbitmq.conf``.
     """
 
-    def __init__(self, nodes: int = 1, folder: Path | None = None, root: Path | None = None) -> None:
+    def __init__(
+        self,
+        nodes: int = 1,
+        folder: Path | None = None,
+        root: Path | None = None,
+        *,
+        plugins: tuple[str, ...] = (),
+        configuration: str = "",
+    ) -> None:
         assert installed(root), "RabbitMQ is not installed"
         self._keeps = folder is not None
         self._folder = folder or Path(tempfile.mkdtemp(prefix="rabbitmq-"))
         self._folder.mkdir(parents=True, exist_ok=True)
         self._enter = _enter(root, self._folder)
         # Since version 4 AMQP 1.0 is part of the broker.
-        self._plugins = "[rabbitmq_amqp1_0].\n" if root is None else "[].\n"
+        enabled = ("rabbitmq_amqp1_0", *plugins) if root is None else plugins
+        self._plugins, self._configuration = f"[{','.join(enabled)}].\n", configuration
         cookie = self._folder / ".erlang.cookie"
         cookie.write_text("COOKIEOFTHESETESTS")
         cookie.chmod(0o400)
@@ -115,10 +123,10 @@ class RabbitMQ:
 
     def start(self) -> None:
         """Start all nodes, and wait until they serve."""
-        self._epmd = _on_a_leash(*self._enter, "epmd", "-address", ADDRESS, "-port", str(self._epmd_port))
+        self._epmd = leash.start(*self._enter, "epmd", "-address", ADDRESS, "-port", str(self._epmd_port))
         _wait_until_open(ADDRESS, self._epmd_port, self._epmd)
         for node in self.nodes:
-            node.configure(self.nodes, plugins=self._plugins)
+            node.configure(self.nodes, plugins=self._plugins, more=self._configuration)
         if self._enter:  # version 4 waits for all nodes of the new cluster
             for node in self.nodes:
                 node.launch()
@@ -132,7 +140,7 @@ class RabbitMQ:
         for node in self.nodes:
             node.kill()
         if self._epmd is not None:
-            _kill(self._epmd)
+            leash.kill(self._epmd)
         if not self._keeps:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -190,14 +198,14 @@ class Node:
         """Return ``host:port``."""
         return f"{self.host}:{self.port}"
 
-    def configure(self, members: tuple[Node, ...], *, plugins: str) -> None:
+    def configure(self, members: tuple[Node, ...], *, plugins: str, more: str = "") -> None:
         """Write the node's configuration: the plugins, and the nodes to join."""
         (self._folder / "plugins").write_text(plugins)
         peers = (
             f"cluster_formation.classic_config.nodes.{number} = {node.name}\n"
             for number, node in enumerate(members, 1)
         )
-        (self._folder / "rabbitmq.conf").write_text(_CONFIGURATION + "".join(peers))
+        (self._folder / "rabbitmq.conf").write_text(_CONFIGURATION + "".join(peers) + more)
 
     @property
     def folder(self) -> Path:
@@ -232,7 +240,7 @@ class Node:
         self.kill()  # reap a process that ended by itself
         with (self._folder / "console").open("ab") as console:
             server = str(_PROGRAMS / "rabbitmq-server")
-            self._process = _on_a_leash(*self._enter, server, env=self._environment, output=console)
+            self._process = leash.start(*self._enter, server, env=self._environment, output=console)
         return self._process
 
     def tail(self) -> str:
@@ -279,7 +287,7 @@ class Node:
     def kill(self) -> None:
         """Send SIGKILL if the node runs."""
         if self._process is not None:
-            _kill(self._process)
+            leash.kill(self._process)
             self._process = None
 
 
@@ -305,21 +313,6 @@ def _port_for_clients(host: str) -> int:
             except OSError:
                 continue
             return port
-
-
-def _on_a_leash(
-    *command: str, env: Mapping[str, str] | None = None, output: IO[bytes] | int = subprocess.DEVNULL
-) -> subprocess.Popen[bytes]:
-    leash = ["sh", "-c", _LEASH, "sh", *command]
-    return subprocess.Popen(
-        leash, env=env, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
-    )
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=_PATIENCE)
 
 
 def _wait_until_open(host: str, port: int, process: subprocess.Popen[bytes]) -> None:

@@ -9,9 +9,11 @@ from tests.examples.program import ROOT
 
 CACHE = ROOT / ".brokers"
 ARTEMIS_VERSION, BROKER_J_VERSION, ACTIVEMQ_VERSION = "2.56.0", "10.1.0", "5.17.6"
+KEYCLOAK_VERSION = "26.7.3"
 ARTEMIS = CACHE / f"apache-artemis-{ARTEMIS_VERSION}"
 BROKER_J = CACHE / "qpid-broker" / BROKER_J_VERSION
 ACTIVEMQ = CACHE / f"apache-activemq-{ACTIVEMQ_VERSION}"
+KEYCLOAK = CACHE / f"keycloak-{KEYCLOAK_VERSION}"
 DEBIAN_13 = CACHE / "debian-13"
 """A Debian with RabbitMQ 4, for ``chroot``."""
 
