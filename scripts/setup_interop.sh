@@ -72,6 +72,8 @@ fi
 say "installing $client"
 .make-venv/bin/python -m pip install -q --disable-pip-version-check --target .interop/python --no-deps \
     "$client" 'packaging>=26,<27' 'typing-extensions>=4.15,<5'
+say "installing azure-servicebus"
+.make-venv/bin/python -m pip install -q --disable-pip-version-check --target .interop/azure 'azure-servicebus>=7.15,<8'
 say "installing gevent and eventlet"
 # shellcheck disable=SC2086  # several words
 .make-venv/bin/python -m pip install -q --disable-pip-version-check --target .interop/greenlets --no-deps $greenlets

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_stub.admission.user_file import DEFAULT_ADMIN
-from haclient.engine.sasl.mechanisms import BEARER
+from haclient.engine.sasl.mechanisms import BEARER, CLAIMS
 from haclient.engine.sasl.server_mechanisms import Login
 from haclient.engine.sasl.users import DIGESTS, Tokens, Users
 from haclient.engine.settings import SaslServer
@@ -32,6 +32,7 @@ class Auth:
 
     :param users: the users with a password; ``None`` if no user has one.
     :param tokens: the tokens that authenticate; ``None`` if none does.
+    :param claims: true if a client may log in without a name, and put a token into ``$cbs`` later.
     :param anonymous: true if clients may connect without a name; ``None`` to allow it only without ``users``.
     :param external: true if a TLS client certificate authenticates.
     :param link_users: users that may receive the events of this site's queues, besides the cluster-admin.
@@ -40,6 +41,7 @@ class Auth:
     admin: str = DEFAULT_ADMIN
     users: Users | None = None
     tokens: Tokens | None = None
+    claims: bool = False
     anonymous: bool | None = None
     external: bool = False
     link_users: frozenset[str] = frozenset()
@@ -53,6 +55,15 @@ class Auth:
         """Return whether clients may connect without a name."""
         return self.users is None and self.tokens is None if self.anonymous is None else self.anonymous
 
+    @property
+    def claimable(self) -> Tokens | None:
+        """Return the tokens that clients may put into ``$cbs``; ``None`` if there is no such node."""
+        return self.tokens if self.claims else None
+
+    def must_claim(self, user: str | None) -> bool:
+        """Return whether a client must put a token before it may use a queue."""
+        return user is None and not self.lets_anonymous_in
+
     def sasl_server(self) -> SaslServer:
         """Return the SASL mechanisms to offer."""
         return SaslServer(mechanisms=self._mechanisms(), users=self.users, tokens=self.tokens)
@@ -64,15 +75,17 @@ class Auth:
             offered = (*BEARER, *offered) if offered else (*BEARER, "PLAIN")
         if self.external:
             offered = ("EXTERNAL", *offered)
-        return (*offered, "ANONYMOUS") if self.lets_anonymous_in else offered
+        if self.claimable is not None:
+            offered = (*offered, CLAIMS)
+        return (*offered, "ANONYMOUS") if self.lets_anonymous_in or self.claimable is not None else offered
 
     def has_authenticated(self, login: Login | None) -> bool:
         """Return whether the client meets this member's requirements for an Open."""
-        return self.lets_anonymous_in or self.user(login) is not None
+        return self.lets_anonymous_in or self.claimable is not None or self.user(login) is not None
 
     def user(self, login: Login | None) -> str | None:
         """Return the authenticated name, ``None`` for anonymous."""
-        return None if login is None or login.mechanism == "ANONYMOUS" else login.user
+        return None if login is None or login.mechanism in ("ANONYMOUS", CLAIMS) else login.user
 
     def is_admin(self, user: str | None) -> bool:
         """Return whether the user is the cluster-admin."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from broker_stub.admission.controller import RateSource
-from broker_stub.admission.jwks import TokenRules
+from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import MEMBER_LIMITS, MemberLimits, member_limits, rate_options
 from broker_stub.cli.options import (
@@ -26,7 +26,7 @@ from broker_stub.cli.options import (
     start_logging,
 )
 from broker_stub.cli.pair_screens import JsonLines, LiveTable, PlainLines, Screen
-from broker_stub.cli.token_options import read_tokens, serve_arguments, token_options
+from broker_stub.cli.token_options import TokenOptions, token_options
 from broker_stub.command_options import ADDRESS, FILE, REFUSED
 from broker_stub.local_cluster.certificates import CertificateError
 from broker_stub.local_cluster.ports import claimed_ports, free_ports
@@ -122,7 +122,7 @@ def pair(
     tls: bool,
     cluster: str,
     users: Path | None,
-    tokens: TokenRules | None,
+    tokens: TokenOptions,
     anonymous: bool | None,
     link_users: tuple[str, ...],
     link_passwords: Path | None,
@@ -151,7 +151,7 @@ def pair(
         check_arbiter(arbiter)
     if users is not None:
         read_users(users)
-    read_tokens(tokens, frozenset())
+    tokens.read(frozenset({DEFAULT_ADMIN, *link_users}))
     options = LocalClusterOptions(
         listen=listen,
         tls=tls,
@@ -161,7 +161,7 @@ def pair(
         backup_timeout=backup_timeout,
         cluster=cluster,
         users_file=users,
-        has_tokens=tokens is not None,
+        has_tokens=tokens.accept_any,
         anonymous=anonymous,
         restart=restart,
         probe_interval=probe_interval,
@@ -169,7 +169,7 @@ def pair(
         probes_missed=probes_missed,
         loop=loop,
         serve_arguments=limits.serve_arguments
-        + serve_arguments(tokens)
+        + tokens.serve_arguments
         + _serve_arguments(accept_rate, accept_burst, link_users, link_passwords, telemetry),
     )
     os.umask(UMASK)

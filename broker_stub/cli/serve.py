@@ -15,7 +15,6 @@ import click
 
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionOptions, RateSource
-from broker_stub.admission.jwks import TokenRules
 from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli import event_loop
@@ -45,7 +44,7 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
-from broker_stub.cli.token_options import read_tokens, token_options
+from broker_stub.cli.token_options import TokenOptions, token_options
 from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.member.member import StartRefusedError
@@ -214,7 +213,7 @@ def serve(
     members: tuple[Endpoint, ...],
     admin: str,
     users: Path | None,
-    tokens: TokenRules | None,
+    tokens: TokenOptions,
     anonymous: bool | None,
     link_users: tuple[str, ...],
     link_passwords: Path | None,
@@ -303,7 +302,8 @@ def serve(
         auth=Auth(
             admin=admin,
             users=None if users is None else read_users(users),
-            tokens=read_tokens(tokens, frozenset({admin, *link_users})),
+            tokens=tokens.read(frozenset({admin, *link_users})),
+            claims=tokens.claims,
             anonymous=anonymous,
             external=tls_client_ca is not None,
             link_users=frozenset(link_users),

@@ -23,7 +23,6 @@ from proton import Terminus
 
 from broker_stub.amqp.conditions import NOT_IMPLEMENTED
 from broker_stub.amqp.message_format import inspect_new
-from broker_stub.amqp.node_names import MANAGEMENT
 from broker_stub.connections import terminus
 from broker_stub.connections.credit import CreditWindow
 from broker_stub.connections.filters import Filters, filters
@@ -245,7 +244,7 @@ class ClientLinks:
                 self._attached(incoming, target, is_creator=policy is not None)
             else:
                 incoming = RequestLink(link, self._client, target)
-                terminus.answer_target(link, MANAGEMENT, terminus.NodeFacts())
+                terminus.answer_target(link, remote.address, terminus.NodeFacts())
         self._incoming.add(incoming)
         link.owner = incoming
         link.on_unfinished = self._unfinished.changed

@@ -49,7 +49,7 @@ from haclient.engine import peer_fields
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
-from haclient.engine.sasl.server_mechanisms import Login
+from haclient.engine.sasl.users import TokenOwner
 from haclient.engine.settings import CLIENT_ID, CONNECTION_NUMBER, MAX_PARKED_LINKS, PARK
 from haclient.printable.log import get_logger
 from haclient.telemetry.schema import Kind
@@ -86,6 +86,7 @@ class ClientConnection:
         "admin",
         "congested",
         "counted",
+        "must_claim",
         "opened_at",
         "replicates",
         "user",
@@ -97,6 +98,8 @@ class ClientConnection:
         self.admin = False
         self.opened_at: float | None = None
         self.congested = False
+        self.must_claim = False
+        """True if it must put a token before it may use a queue."""
         self.counted = False
         """True if it counts toward its user's connections."""
         self.replicates = False
@@ -184,10 +187,14 @@ class ClientConnection:
             engine.abort(proton.Condition(UNAUTHORIZED_ACCESS, "the client skipped SASL"))
             return
         self.user = server.auth.user(engine.incoming.login)
-        self._end_with_token(engine.incoming.login)
+        login = engine.incoming.login
+        self._end_with_token(None if login is None else login.expires_at)
         desired = peer_fields.desired_capabilities(engine.connection)
         self.admin = server.auth.is_admin(self.user) and FOLLOW not in desired
         self.opened_at = self._loop.time()
+        self.must_claim = server.auth.must_claim(self.user)
+        if self.must_claim:
+            self._arm_deadline("the client put no token")
         self.replicates = backup.CAPABILITY in desired
         self.wants_park = PARK in desired and not self.replicates
         asked = 0 if self.admin else engine.transport.remote_idle_timeout
@@ -204,11 +211,18 @@ class ClientConnection:
             engine.open(properties={**server.open_properties(), **refusals.refused_open()})
             self.close_with(decision)
 
-    def _end_with_token(self, login: Login | None) -> None:
-        if login is not None and login.expires_at is not None:
+    def claimed(self, owner: TokenOwner) -> None:
+        """Take the identity in a token that the client has put."""
+        self.user, self.must_claim = owner.user, False
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._end_with_token(owner.expires_at)
+
+    def _end_with_token(self, expires_at: float | None) -> None:
+        if expires_at is not None and not self._closing:
             expired = proton.Condition(UNAUTHORIZED_ACCESS, "the token has expired")
             # A timer's delay is bounded; and nobody keeps a connection for longer.
-            delay = min(login.expires_at - time.time(), _LONGEST_DELAY)
+            delay = min(expires_at - time.time(), _LONGEST_DELAY)
             self._deadline = self._loop.call_later(delay, self.close_with, expired)
 
     def _ends_without_open(self) -> bool:

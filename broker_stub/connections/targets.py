@@ -26,6 +26,7 @@ from broker_stub.amqp.conditions import (
     UNAUTHORIZED_ACCESS,
 )
 from broker_stub.amqp.node_names import MANAGEMENT
+from broker_stub.connections import claims
 from broker_stub.connections.incoming_links import RequestHandler
 from broker_stub.connections.link_server import LinkServer
 from broker_stub.connections.subscriptions import SubscriptionRequest
@@ -35,6 +36,7 @@ from broker_stub.queueing.node_lifetime import LifetimePolicy
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.options import QueueOptions
 from broker_stub.queueing.queue import Queue
+from haclient.engine.sasl.users import TokenOwner
 
 # A management connection has one.
 _ADMIN_TEMPORARY_QUEUES = 16
@@ -46,6 +48,10 @@ class Client(Protocol):
 
     user: str | None
     admin: bool
+    must_claim: bool
+
+    def claimed(self, owner: TokenOwner) -> None:
+        """Take the identity in a token."""
 
     @property
     def description(self) -> str:
@@ -55,12 +61,14 @@ class Client(Protocol):
 class Targets:
     """The nodes that one connection uses; every method raises ``AddressRefusedError``."""
 
-    __slots__ = ("_client", "_server", "_temporary")
+    __slots__ = ("_client", "_responses", "_server", "_temporary")
 
     def __init__(self, server: LinkServer, client: Client) -> None:
         self._server = server
         self._client = client
         self._temporary: set[Queue] = set()
+        self._responses: Queue | None = None
+        """The queue of the responses of ``$cbs``."""
 
     def temporary_queue(self, policy: LifetimePolicy) -> Queue:
         """Create a queue that ends with the connection, or earlier.
@@ -92,6 +100,8 @@ class Targets:
         self._check_may_use(address)
         if address == MANAGEMENT:
             return self._server.management(admin=self._client.admin, by=self._client.description)
+        if (tokens := self._server.auth.claimable) is not None and address == claims.NODE:
+            return claims.ClaimsNode(self._client, tokens, lambda: self._responses)
         if self._server.site.owns(address):
             raise AddressRefusedError(NOT_ALLOWED, f"only the site itself sends to {address!r}")
         target = self._server.addresses.resolve(address, **wanted)
@@ -102,6 +112,10 @@ class Targets:
     def to_receive(self, address: str | None, wanted: NodeProperties) -> Queue | Route:
         """Return the node that the client receives from."""
         self._check_may_use(address)
+        if self._server.auth.claimable is not None and address == claims.NODE:
+            if self._responses is None or self._responses.deleted:
+                self._responses = self.temporary_queue(LifetimePolicy.DELETE_ON_CLOSE)
+            return self._responses
         self._check_may_receive_site_events(address)
         return self._server.addresses.resolve(address, **wanted)
 
@@ -158,6 +172,8 @@ class Targets:
     # -- permissions ----------------------------------------------------------------------------
 
     def _check_may_use(self, address: str | None) -> None:
+        if self._client.must_claim and address != claims.NODE:
+            raise AddressRefusedError(UNAUTHORIZED_ACCESS, f"put a token into {claims.NODE} first")
         if address == MANAGEMENT:
             if not self._client.admin:
                 raise AddressRefusedError(UNAUTHORIZED_ACCESS, f"{address} is for the cluster-admin")

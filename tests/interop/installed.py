@@ -14,6 +14,7 @@ NODE_MODULES = ROOT / "benchmarks" / "node" / "node_modules"
 CPP_PROGRAMS = ROOT / ".interop" / "bin"
 GO_AMQP = CPP_PROGRAMS / "go_amqp.test"
 PYTHON_PACKAGES = ROOT / ".interop" / "python"
+AZURE = ROOT / ".interop" / "azure"
 GREENLETS = ROOT / ".interop" / "greenlets"
 # Debian's packages work only with Debian's Python.
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -31,6 +32,7 @@ needs_uamqp = _need("uAMQP", found=_UAMQP.is_dir() and SYSTEM_PYTHON.exists())
 needs_gevent = _need("gevent", found=(GREENLETS / "gevent").is_dir())
 needs_eventlet = _need("eventlet", found=(GREENLETS / "eventlet").is_dir())
 needs_go_amqp = _need("go-amqp", found=GO_AMQP.exists())
+needs_azure = _need("azure-servicebus", found=(AZURE / "azure" / "servicebus").is_dir())
 needs_rabbitmq_client = _need(
     "rabbitmq-amqp-python-client", found=(PYTHON_PACKAGES / "rabbitmq_amqp_python_client").is_dir()
 )

@@ -35,9 +35,11 @@ FEWEST_ITERATIONS = 4096
 MOST_ITERATIONS = 0x10000
 _DIGITS = len(str(MOST_ITERATIONS))
 _QUOTED = 20
-_SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
+SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
 BEARER = ("OAUTHBEARER", "XOAUTH2")
-WITH_PASSWORD = (*_SCRAM, "PLAIN")
+CLAIMS = "MSSBCBS"
+"""Azure's name for ANONYMOUS with a token that is put into the node ``$cbs`` later."""
+WITH_PASSWORD = (*SCRAM, "PLAIN")
 _WITH_TOKEN = (*BEARER, "PLAIN")
 PREFERRED = ("EXTERNAL", *BEARER, *WITH_PASSWORD, "ANONYMOUS")
 """The mechanisms of a client, in its order of choice."""
@@ -226,7 +228,7 @@ def usable(settings: Settings) -> tuple[str, ...]:
     usual = _WITH_TOKEN if has_token else WITH_PASSWORD if has_password else ("ANONYMOUS",)
     allowed = settings.mechanisms or usual
     possible = {
-        **dict.fromkeys(_SCRAM, has_password),
+        **dict.fromkeys(SCRAM, has_password),
         **dict.fromkeys(BEARER, has_token and settings.plaintext),
         "EXTERNAL": settings.shows_certificate,
         "PLAIN": (has_password or has_token) and settings.plaintext,
@@ -240,7 +242,7 @@ def chosen(name: str, settings: Settings) -> Mechanism:
     user, password = settings.user or "", settings.password or ""
     if name == "PLAIN":
         return _OneMessage(b"\0" + user.encode() + b"\0" + password.encode())
-    if name in _SCRAM:
+    if name in SCRAM:
         return _Scram(name, user, password)
     if name in BEARER:
         return _bearer(name, user, password)

@@ -21,7 +21,7 @@ import proton
 from haclient.engine.sasl import certificate_name, frames, server_mechanisms
 from haclient.engine.sasl.cyrus import CyrusServer
 from haclient.engine.sasl.frames import FRAMING_ERROR, SASL_HEADER, UNAUTHORIZED
-from haclient.engine.sasl.mechanisms import BEARER
+from haclient.engine.sasl.mechanisms import BEARER, CLAIMS
 from haclient.engine.sasl.server_mechanisms import Login, RefusedLogin, ServerMechanism
 from haclient.engine.settings import SaslServer
 
@@ -123,7 +123,7 @@ class ServerSasl:
 
     def _possible(self) -> tuple[str, ...]:
         """Return the mechanisms that can be offered to this client."""
-        users, possible = self._server.users, {"ANONYMOUS"}
+        users, possible = self._server.users, {"ANONYMOUS", CLAIMS}
         if users is not None:
             possible |= {"PLAIN", *users.mechanisms}
         if self._server.tokens is not None:

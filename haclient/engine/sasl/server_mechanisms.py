@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from proton import SASL
 
+from haclient.engine.sasl.mechanisms import CLAIMS
 from haclient.engine.sasl.users import DIGESTS, RefusedToken, Tokens, Users, derive
 from haclient.engine.settings import SaslServer
 
@@ -82,9 +83,12 @@ class ServerMechanism(Protocol):
 class Anonymous:
     """A log-in without a name."""
 
+    def __init__(self, mechanism: str) -> None:
+        self._mechanism = mechanism
+
     def answer(self, _message: bytes | None) -> Login:
         """Accept any message."""
-        return Login("ANONYMOUS", "anonymous")
+        return Login(self._mechanism, "anonymous")
 
 
 class External:
@@ -219,8 +223,8 @@ def of_name(name: str, server: SaslServer, subject: str) -> ServerMechanism:
     """Return the server's part of a mechanism that it offers."""
     if name == "EXTERNAL":
         return External(subject)
-    if name == "ANONYMOUS":
-        return Anonymous()
+    if name in ("ANONYMOUS", CLAIMS):
+        return Anonymous(name)
     if name in _BEARER:
         assert server.tokens is not None, "only tokens have these"
         return Bearer(name, server.tokens)

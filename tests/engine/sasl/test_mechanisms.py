@@ -41,13 +41,16 @@ def test_external_needs_a_certificate_in_tls() -> None:
 
 @given(st.sets(st.sampled_from([*mechanisms.PREFERRED, "CRAM-MD5", "DIGEST-MD5"]), min_size=1))
 def test_of_the_named_mechanisms_all_that_there_are_are_used_in_one_order(named: set[str]) -> None:
-    found = of(*named, shows_certificate=True)
-    assert set(found) == named & set(mechanisms.PREFERRED)
-    assert found == of(*sorted(named, reverse=True), shows_certificate=True)
+    for bearer, others in ((False, mechanisms.BEARER), (True, mechanisms.SCRAM)):
+        found = of(*named, shows_certificate=True, bearer=bearer)
+        assert set(found) == named & set(mechanisms.PREFERRED) - set(others)
+        assert found == of(*sorted(named, reverse=True), shows_certificate=True, bearer=bearer)
 
 
 def test_mechanisms_that_no_client_has_are_refused_by_the_factory() -> None:
-    with pytest.raises(SaslUnavailableError, match=r"SASL CRAM-MD5: this client has EXTERNAL SCRAM-SHA-512"):
+    with pytest.raises(
+        SaslUnavailableError, match=r"SASL CRAM-MD5: this client has EXTERNAL OAUTHBEARER XOAUTH2"
+    ):
         ConnectionFactory("amqp://a", sasl_mechanisms="CRAM-MD5")
     with pytest.raises(SaslUnavailableError, match=r"did you mean SCRAM-SHA-256\?"):
         ConnectionFactory("amqp://a", sasl_mechanisms="SCRAM-SHA256")

@@ -1,0 +1,87 @@
+"""The node ``$cbs``: a client that has logged in without a name puts a token, and gets the token's name.
+
+Rules
+-----
+* A client may put another token at any time, which replaces the one before: so it renews its log-in.
+* It may not change its name: its links have been attached under it.
+
+Sources: OASIS, "AMQP Claims-based Security 1.0"; Microsoft, "AMQP 1.0 in Azure Service Bus and Event Hubs
+protocol guide", section "Claims-based authorization": its names of properties and status codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Protocol
+
+import proton
+
+from broker_stub.queueing.queue import Queue
+from haclient.engine import codec
+from haclient.engine.amqp_values.decode import UndecodableMessage
+from haclient.engine.sasl.users import RefusedToken, TokenOwner, Tokens
+from haclient.printable.log import get_logger
+
+logger = get_logger("broker_stub.connections.claims")
+
+NODE = "$cbs"
+_OPERATION = "put-token"
+
+
+class Claimant(Protocol):
+    """The connection whose client puts tokens."""
+
+    user: str | None
+
+    def claimed(self, owner: TokenOwner) -> None:
+        """Take the identity in a token."""
+
+
+class ClaimsNode:
+    """The node for one connection (a ``RequestHandler``).
+
+    :param responses: returns the queue from which the client receives the responses, if there is one.
+    """
+
+    __slots__ = ("_client", "_responses", "_tokens")
+
+    def __init__(self, client: Claimant, tokens: Tokens, responses: Callable[[], Queue | None]) -> None:
+        self._client = client
+        self._tokens = tokens
+        self._responses = responses
+
+    def request(self, data: bytes) -> None:
+        """Answer one encoded request."""
+        try:
+            message = codec.decode(data)
+        except UndecodableMessage as error:
+            logger.info("a request to %s dropped: %s", NODE, error)
+            return
+        status, description = self._put(message)
+        responses = self._responses()
+        if responses is None:
+            logger.info("a response of %s dropped: the client has no receiver from it", NODE)
+            return
+        properties = {"status-code": proton.int32(status), "status-description": description}
+        correlation = message.correlation_id if message.correlation_id is not None else message.id
+        response = proton.Message(correlation_id=correlation, properties=properties)
+        responses.enqueue(bytes(response.encode()), _ignore_settlement, None)
+
+    def _put(self, message: proton.Message) -> tuple[HTTPStatus, str]:
+        properties: dict[str, object] = message.properties or {}
+        if properties.get("operation") != _OPERATION or not isinstance(message.body, str):
+            return HTTPStatus.BAD_REQUEST, f"the operation {_OPERATION} with a token as its body is expected"
+        try:
+            owner = self._tokens.owner(message.body)
+        except RefusedToken as refused:
+            logger.info("%s: a token was refused: %s", NODE, refused)
+            return HTTPStatus.UNAUTHORIZED, str(refused)
+        if self._client.user not in (None, owner.user):
+            return HTTPStatus.UNAUTHORIZED, "the token is of another user than the one before"
+        self._client.claimed(owner)
+        return HTTPStatus.ACCEPTED, HTTPStatus.ACCEPTED.phrase
+
+
+def _ignore_settlement(_token: object) -> None:
+    """Ignore the settlement: a response has no sender that waits for it."""
