@@ -13,7 +13,8 @@ host, port, name, key, queue, count = sys.argv[1:]
 connection_string = f"Endpoint=sb://{host}:{port};SharedAccessKeyName={name};SharedAccessKey={key};UseDevelopmentEmulator=true;"
 with ServiceBusClient.from_connection_string(connection_string, retry_total=0) as client:
     with client.get_queue_sender(queue) as sender:
-        sender.send_messages([ServiceBusMessage(f"message {number}") for number in range(int(count))])
+        for number in range(int(count)):  # a list would be one message, which Azure takes apart
+            sender.send_messages(ServiceBusMessage(f"message {number}"))
     with client.get_queue_receiver(queue, max_wait_time=20) as receiver:
         for _, message in zip(range(int(count)), receiver, strict=False):
             print(message)

@@ -29,7 +29,7 @@ def member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
 
 def client(member: Member, key: str) -> Program:
     host, _, port = member.address.partition(":")
-    command = (sys.executable, _PROGRAM, host, port, _NAME, key, "orders", "20")
+    command = (sys.executable, "-P", _PROGRAM, host, port, _NAME, key, "orders", "20")  # beside numbers.py
     return Program.of(*command, PYTHONPATH=AZURE)
 
 
