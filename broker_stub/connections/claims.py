@@ -17,9 +17,12 @@ from typing import Protocol
 
 import proton
 
+from broker_stub.amqp.conditions import UNAUTHORIZED_ACCESS
+from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from haclient.engine import codec
 from haclient.engine.amqp_values.decode import UndecodableMessage
+from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.sasl.users import RefusedToken, TokenOwner, Tokens
 from haclient.printable.log import get_logger
 
@@ -27,6 +30,17 @@ logger = get_logger("broker_stub.connections.claims")
 
 NODE = "$cbs"
 _OPERATION = "put-token"
+
+
+def check_node(link: SenderLink | ReceiverLink) -> None:
+    """Check that a client without a name attaches to this node.
+
+    :raises AddressRefusedError: if it does not.
+    """
+    endpoint = link.endpoint
+    remote = endpoint.remote_target if isinstance(link, ReceiverLink) else endpoint.remote_source
+    if remote.dynamic or remote.address != NODE:
+        raise AddressRefusedError(UNAUTHORIZED_ACCESS, f"put a token into {NODE} first")
 
 
 class Claimant(Protocol):

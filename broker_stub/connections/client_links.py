@@ -23,7 +23,7 @@ from proton import Terminus
 
 from broker_stub.amqp.conditions import NOT_IMPLEMENTED
 from broker_stub.amqp.message_format import inspect_new
-from broker_stub.connections import terminus
+from broker_stub.connections import claims, terminus
 from broker_stub.connections.credit import CreditWindow
 from broker_stub.connections.filters import Filters, filters
 from broker_stub.connections.incoming_links import (
@@ -119,6 +119,8 @@ class ClientLinks:
 
         :raises AddressRefusedError: if the link is refused.
         """
+        if self._client.must_claim:
+            claims.check_node(link)
         if isinstance(link, ReceiverLink):
             self._accept_incoming(engine, link)
         elif (queue := self._resumed(link)) is not None:

@@ -172,8 +172,6 @@ class Targets:
     # -- permissions ----------------------------------------------------------------------------
 
     def _check_may_use(self, address: str | None) -> None:
-        if self._client.must_claim and address != claims.NODE:
-            raise AddressRefusedError(UNAUTHORIZED_ACCESS, f"put a token into {claims.NODE} first")
         if address == MANAGEMENT:
             if not self._client.admin:
                 raise AddressRefusedError(UNAUTHORIZED_ACCESS, f"{address} is for the cluster-admin")

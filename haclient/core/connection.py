@@ -107,7 +107,7 @@ class ConnectionCore:
         self._policy = shared.options.policy()
         self._backoff = Backoff(self._policy, shared.rng, shared.fixed_delays)
         self._standby = Standby(shared.cluster, self._policy, self._connect_params, shared.rng)
-        self._renewal = Renewal(self._loop, shared.rng, shared.params_provider, self._reconnect, self.name)
+        self._renewal = Renewal(self._loop, shared.rng, shared.params_provider, self._renew, self.name)
         self._is_renewed = False  # the session ends for its token alone
         self._search: Search | None = None
         self._engine: Engine | None = None
@@ -335,8 +335,12 @@ class ConnectionCore:
         answers = describe_failures(self._shared.cluster.topology.failures)
         return f"{calls} calls and {messages} messages wait" + (f"; {answers}" if answers else "")
 
-    async def _reconnect(self, seconds: float) -> None:
-        """End the session as soon as nothing is unsettled, after at most this many seconds."""
+    async def _renew(self, params: ConnectParams, seconds: float) -> None:
+        """Put the new token; or end the session when nothing is unsettled, after these seconds at most."""
+        if self.links.claims is not None and self.endpoint is not None:
+            self.links.claims.renew(params.settings.password or "")
+            self._renewal.start(self.endpoint, params)
+            return
         engine, session_end = self._engine, self._session_end
         await quiesce(lambda: tuple(self.links.all), seconds, self.name)
         if engine is None or session_end is None or engine is not self._engine or session_end.done():

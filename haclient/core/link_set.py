@@ -22,8 +22,9 @@ import proton
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
-from haclient.core.attach import subscriptions
+from haclient.core.attach import claims, subscriptions
 from haclient.core.attach.answers import AnswerWatch
+from haclient.core.attach.names import LinkNames
 from haclient.core.attach.queue import AttachQueue
 from haclient.core.attach.refusals import link_error
 from haclient.core.attach.retries import Reattachment, Reporter, attach_or_fail, fail_unattached
@@ -87,10 +88,10 @@ class LinkSet:
         self._on_waiting = on_waiting
         self.all: dict[LinkCore, None] = {}
         """The links that have not ended."""
-        # Names of the links that are not closed, by direction.
-        self._names: dict[tuple[type, str], None] = {}
-        self._named = 0
+        self._names = LinkNames(name_prefix)
         self._error: HaclientError | None = None
+        self.claims: claims.Claims | None = None
+        """The tokens of the session, if the primary takes them by ``$cbs``."""
         self._engine: Engine | None = None
         self._session: proton.Session | None = None
         self._reattachment = Reattachment(loop, options, rng, self._attach_again, reporter)
@@ -126,7 +127,7 @@ class LinkSet:
             raise ValueError("address: it is a name, or None for the anonymous terminus, and not empty")
         core = SenderCore(
             self._loop,
-            self._link_name(SenderCore, name),
+            self._names.choose(SenderCore, name),
             address,
             window=self._options.window,
             at_most_once=self._options.delivery == "at-most-once",
@@ -166,7 +167,7 @@ class LinkSet:
             raise ValueError(f"credit is 0 to {MAX_CREDIT}, not {credit}")
         core = ReceiverCore(
             self._loop,
-            self._link_name(ReceiverCore, name),
+            self._names.choose(ReceiverCore, name),
             address,
             credit=credit,
             dynamic=dynamic,
@@ -260,27 +261,14 @@ class LinkSet:
         self._on_waiting()
         return core
 
-    def _link_name(self, kind: type[LinkCore], name: str | None) -> str:
-        """Return the name of a new link, unique per direction as peers require (section 2.6.1)."""
-        check_text("name", name, optional=True)
-        if name:
-            if (kind, name) in self._names:
-                raise ValueError(f"the link name {quoted(name)} is in use")
-            return name
-        while True:
-            self._named += 1
-            made = f"{self._name_prefix}-{self._named}"
-            if (kind, made) not in self._names:
-                return made
-
     def _register_named(self, core: L) -> L:
         key = type(core), core.name
-        self._names[key] = None
-        core.on_closed = partial(self._names.pop, key, None)
+        self._names.add(key)
+        core.on_closed = partial(self._names.remove, key)
         try:
             return self.register(core)
         except BaseException:
-            self._names.pop(key, None)
+            self._names.remove(key)
             raise
 
     def _remove(self, core: LinkCore, then: Callable[[], None]) -> None:
@@ -341,7 +329,7 @@ class LinkSet:
 
     def attach_ahead(self, engine: Engine, session: proton.Session) -> None:
         """Attach up to ``MAX_PARKED_LINKS`` links over a parked connection; others wait for its Begin."""
-        links = () if self._suspects.one_by_one else self.all
+        links = () if self._suspects.one_by_one or claims.are_needed(engine) else self.all
         ready = (link for link in links if link.may_attach_ahead and not self._reattachment.is_apart(link))
         self._attached_ahead = dict.fromkeys(itertools.islice(ready, MAX_PARKED_LINKS), engine)
         for link in self._attached_ahead:
@@ -351,6 +339,7 @@ class LinkSet:
         """Attach every link over a new session; return the number of messages that will be sent again."""
         self._engine, self._session = engine, session
         engine.sessions.on_free = self._attach_waiting
+        self.claims = claims.begin(engine, session, f"{self._name_prefix}-cbs", self._options.attempt_timeout)
         self._reattachment.session_began(endpoint, self.all)
         replayed = sum(link.to_replay for link in self.all)
         missing = [link for link in self.all if self._attached_ahead.get(link) is not engine]
@@ -362,6 +351,7 @@ class LinkSet:
 
     def on_disconnected(self, reason: CloseReason) -> int:
         """Prepare every link for the next session; return the number of unsettled messages."""
+        self._end_claims()
         self._engine = self._session = None
         self._queue.clear()
         self._without_handle.clear()
@@ -389,6 +379,7 @@ class LinkSet:
     def fail(self, error: HaclientError) -> None:
         """End every link with this error; no link can be created any more."""
         self._error = error
+        self._end_claims()
         self._engine = self._session = None
         self._queue.clear()
         self._without_handle.clear()
@@ -396,9 +387,13 @@ class LinkSet:
         for link in tuple(self.all):
             link.fail(error)
         self.all.clear()
-        self._names.clear()
         self._attached_ahead.clear()
         self._reattachment.session_ended()
+
+    def _end_claims(self) -> None:
+        if self.claims is not None:
+            self.claims.stop()
+            self.claims = None
 
     def _fail_guilty(self, unanswered: list[LinkCore], reason: CloseReason) -> None:
         now = self._loop.time()
@@ -440,7 +435,7 @@ class LinkSet:
         kind = SenderLink if isinstance(link, SenderCore) else ReceiverLink
         if engine.when_free(kind, link.name, partial(self._attach_when_free, link, engine)):
             return
-        if self._queue.one_by_one:
+        if self._queue.one_by_one or self.claims is not None:
             self._queue.add(link)
         elif (own := self._session_of(link, engine, session)) is not None:
             attach_or_fail(link, engine, own)
@@ -459,8 +454,10 @@ class LinkSet:
         return True
 
     def _attach(self, link: LinkCore) -> None:
-        engine, session = self._engine, self._session
+        engine, session, claimed = self._engine, self._session, self.claims
         if engine is not None and session is not None and engine.close_reason is None:
+            if claimed and claimed.must_wait(link, partial(self._attach_when_free, link, engine)):
+                return
             own = self._session_of(link, engine, session)
             if own is not None:
                 self._attach_guarded(link, engine, own)

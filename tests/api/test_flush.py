@@ -69,8 +69,8 @@ def settle(core: SenderCore, number: int) -> None:
     """Settle a message on the wire, as the engine does."""
     link = core._link
     assert link is not None
-    delivery = list(link._unsettled)[number]
-    core.settled(link, link._unsettled.pop(delivery), ACCEPTED)
+    delivery = list(link.unsettled)[number]
+    core.settled(link, link.unsettled.pop(delivery), ACCEPTED)
 
 
 # -- flush ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def settle(core: SenderCore, outcome: Outcome) -> None:
     """Settle the one message on the wire, as the engine does."""
     link = core._link
     assert link is not None
-    _, token = link._unsettled.popitem()
+    _, token = link.unsettled.popitem()
     core.settled(link, token, outcome)
 
 

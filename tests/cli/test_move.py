@@ -64,7 +64,7 @@ def settle(peer: Primary, outcome: Outcome = ACCEPTED) -> None:
     """Settle every delivery that has no outcome yet."""
     for links in peer.engines.values():
         for link in (each for each in links if isinstance(each, ReceiverLink)):
-            for delivery in tuple(link._unsettled):
+            for delivery in tuple(link.unsettled):
                 link.settle(delivery, outcome)
 
 

@@ -53,7 +53,7 @@ def commit(peer: Primary) -> None:
     for engine, links in tuple(peer.engines.items()):
         for link in links:
             assert isinstance(link, ReceiverLink)
-            for delivery in tuple(link._unsettled):
+            for delivery in tuple(link.unsettled):
                 if lib.pn_delivery_settled(delivery):
                     engine.abort()
                     return

@@ -85,7 +85,7 @@ async def test_settling_without_an_outcome_says_that_nobody_knows() -> None:
         await both.server.until(lambda: both.server.deliveries)
         link, delivery, _ = both.server.deliveries[0]
         lib.pn_delivery_settle(delivery)
-        link._unsettled.discard(delivery)
+        link.unsettled.discard(delivery)
         link._engine.wake()
         await both.client.until(lambda: both.client.outcomes)
         assert both.client.outcomes == [("token", None)]

@@ -122,7 +122,7 @@ class Coordinator(Primary):
 
 def _settle(link: ReceiverLink, delivery: proton.Delivery, state: int, data: list[Any]) -> None:
     """Settle with a state that the engine has no outcome for."""
-    link._unsettled.discard(delivery._impl)
+    link.unsettled.discard(delivery._impl)
     delivery.local.data = data
     delivery.update(state)
     delivery.settle()

@@ -1,4 +1,4 @@
-"""Renews the token of a live session before it expires, by a planned reconnect.
+"""Renews the token of a live session before it expires: by ``$cbs``, or by a planned reconnect.
 
 Rules
 -----
@@ -6,7 +6,8 @@ Rules
   with one token does not come at once, and enough time is left to try again.
 * The application's callable is asked first.  While it returns the same token, or raises, it is asked again
   after a part of the time that is then left.
-* With a new token the connection waits until nothing is unsettled (``LinkSet.quiesce``), and reconnects.  It
+* If the broker takes tokens by ``$cbs``, the client puts the new one there.
+* Otherwise the connection waits until nothing is unsettled (``LinkSet.quiesce``), and reconnects.  It
   waits for three quarters of the time left at most: then it reconnects with what is unsettled.
 * A token that has expired by this machine's clock is not renewed.  The clock may be wrong, and the broker
   decides: if it ends the connection, the client asks for a token and connects again.
@@ -37,24 +38,24 @@ class Renewal:
     """The renewal of the tokens of one connection.
 
     :param params_provider: asks the application's callable for the current token.
-    :param reconnect: ends the session when nothing is unsettled, after at most this many seconds.
+    :param renew: logs in with a new token within this many seconds.
     :param name: name of the connection, for the log.
     """
 
-    __slots__ = ("_loop", "_name", "_params_provider", "_reconnect", "_rng", "_task")
+    __slots__ = ("_loop", "_name", "_params_provider", "_renew", "_rng", "_task")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         rng: random.Random,
         params_provider: ParamsProvider,
-        reconnect: Callable[[float], Awaitable[None]],
+        renew: Callable[[ConnectParams, float], Awaitable[None]],
         name: str,
     ) -> None:
         self._loop = loop
         self._rng = rng
         self._params_provider = params_provider
-        self._reconnect = reconnect
+        self._renew = renew
         self._name = name
         self._task: asyncio.Task[None] | None = None
 
@@ -74,13 +75,13 @@ class Renewal:
     async def _run(self, endpoint: Endpoint, token: str | None, expires_at: float) -> None:
         while (left := expires_at - time.time()) > 0:
             await asyncio.sleep(max(_LEAST_WAIT, left * self._rng.uniform(_EARLIEST, _LATEST)))
-            if await self._has_another(endpoint, token):
-                await self._reconnect(max(0.0, expires_at - time.time()) * _SHARE_FOR_QUIET)
+            found = await self._params_provider(endpoint)
+            if self._is_another(found, token):
+                await self._renew(found, max(0.0, expires_at - time.time()) * _SHARE_FOR_QUIET)
                 return
         logger.warning("%s: its token has expired by the clock here, and there is no other one", self._name)
 
-    async def _has_another(self, endpoint: Endpoint, token: str | None) -> bool:
-        found = await self._params_provider(endpoint)
+    def _is_another(self, found: ConnectParams, token: str | None) -> bool:
         if found.error is not None:
             text = (
                 "%s: the token was not renewed: %s in the application's callable; the client calls it again"

@@ -6,8 +6,9 @@ Rules
   proves less or reveals it.
 * Without TLS a client sends a password or a token only if the application allows it.  EXTERNAL needs TLS
   with a certificate.
-* A token goes by OAUTHBEARER or XOAUTH2; as the password of PLAIN where the broker offers neither, as
-  RabbitMQ.
+* A token goes by OAUTHBEARER or XOAUTH2, as Azure's MSSBCBS by the node ``$cbs`` (``core.attach.claims``),
+  or as the password of PLAIN where the broker offers none of them, as RabbitMQ.  ANONYMOUS with a token means
+  ``$cbs`` too, if the application names it.
 * SCRAM ends only after the server has proved that it knows the password: a listener at a member's address
   would otherwise pass for the primary.
 * A server-first-message of SCRAM with fewer than ``FEWEST_ITERATIONS`` is not answered.  The answer is
@@ -40,8 +41,8 @@ BEARER = ("OAUTHBEARER", "XOAUTH2")
 CLAIMS = "MSSBCBS"
 """Azure's name for ANONYMOUS with a token that is put into the node ``$cbs`` later."""
 WITH_PASSWORD = (*SCRAM, "PLAIN")
-_WITH_TOKEN = (*BEARER, "PLAIN")
-PREFERRED = ("EXTERNAL", *BEARER, *WITH_PASSWORD, "ANONYMOUS")
+_WITH_TOKEN = (*BEARER, CLAIMS, "PLAIN")
+PREFERRED = ("EXTERNAL", *BEARER, CLAIMS, *WITH_PASSWORD, "ANONYMOUS")
 """The mechanisms of a client, in its order of choice."""
 
 
@@ -229,10 +230,10 @@ def usable(settings: Settings) -> tuple[str, ...]:
     allowed = settings.mechanisms or usual
     possible = {
         **dict.fromkeys(SCRAM, has_password),
-        **dict.fromkeys(BEARER, has_token and settings.plaintext),
+        **dict.fromkeys((*BEARER, CLAIMS), has_token and settings.plaintext),
         "EXTERNAL": settings.shows_certificate,
         "PLAIN": (has_password or has_token) and settings.plaintext,
-        "ANONYMOUS": True,
+        "ANONYMOUS": settings.plaintext or not has_token,
     }
     return tuple(name for name in PREFERRED if name in allowed and possible[name])
 

@@ -77,7 +77,7 @@ async def test_they_come_with_the_next_delivery_on_the_same_link(*, confirmed: b
         message = await client.receive(None if confirmed else outcome)
         assert of(message) == {}
         if confirmed:
-            [delivery] = receiver._unsettled
+            [delivery] = receiver.unsettled
             receiver.update(delivery, outcome, None)
         message = await client.receive()
         assert of(message) == {"x-why": "busy", "x-list": [1, [2], {"a": None}]}

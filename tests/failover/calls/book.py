@@ -207,6 +207,6 @@ def leftovers(factory: Any, sender: SenderCore, receiver: Any) -> dict[str, int]
         "waiters of flush": len(sender._flushing),
         "waiters of receive": len(receiver._waiting),
         "pointer table": 0 if link is None else len(link.unsettled),
-        "deliveries": 0 if receiver._link is None else len(receiver._link._unsettled) - len(receiver.inbox),
+        "deliveries": 0 if receiver._link is None else len(receiver._link.unsettled) - len(receiver.inbox),
         "subscriptions": len(factory._events._iterators),
     }

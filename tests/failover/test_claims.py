@@ -1,0 +1,98 @@
+"""Claims-based security: a token for each address, renewed over the same session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from haclient import Message, Token, aio
+from haclient.errors import HaclientError, LinkRefused
+from haclient.events import Disconnected, Event
+from haclient.tokens import SharedAccessKey
+from tests.failover.test_tokens import Supply
+from tests.identity_provider import IdentityProvider
+from tests.members import Member, Members
+
+MECHANISMS = ["MSSBCBS", "ANONYMOUS"]
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> IdentityProvider:
+    return IdentityProvider(tmp_path_factory.mktemp("provider"))
+
+
+@pytest.fixture(scope="module")
+def member(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) -> Iterator[Member]:
+    folder = tmp_path_factory.mktemp("member")
+    (folder / "keys").write_text("Root:the key\n")
+    with Members(folder) as members:
+        options = {**provider.options, "sas-keys": folder / "keys"}
+        yield members.start("alone", role="primary", anonymous=False, cbs=True, **options)
+
+
+def url(member: Member, mechanism: str) -> str:
+    return f"{member.url}?sasl_mechanisms={mechanism}&attempt_timeout=5"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_messages_go_on_while_the_token_is_renewed(
+    mechanism: str, member: Member, provider: IdentityProvider
+) -> None:
+    events, supply = list[Event](), Supply(provider)
+    async with aio.connect(url(member, mechanism), credentials=supply, on_event=events.append) as connection:
+        senders = [await connection.create_sender(f"q{number}") for number in range(3)]
+        receiver = await connection.create_receiver("q0")
+        async with asyncio.timeout(60):
+            while supply.asked < 5:
+                for sender in senders:
+                    assert (await sender.send("x", timeout=10)).accepted
+                await (await receiver.receive(timeout=10)).accept()
+    assert not [event for event in events if isinstance(event, Disconnected)]
+
+
+async def test_a_shared_access_key_logs_in(member: Member) -> None:
+    key = SharedAccessKey(f"sb://{member.address}/", "Root", "the key")
+    async with aio.connect(url(member, "MSSBCBS"), credentials=key) as connection:
+        assert (await (await connection.create_sender("q")).send("x", timeout=10)).accepted
+
+
+async def test_a_refused_token_fails_the_link_with_the_reason(
+    member: Member, provider: IdentityProvider
+) -> None:
+    async with aio.connect(
+        url(member, "MSSBCBS"), credentials=Token(provider.token(aud="others"))
+    ) as connection:
+        for create in (connection.create_sender, connection.create_receiver):
+            with pytest.raises(
+                LinkRefused, match="refuses the token for 'q': 401 the token has another audience"
+            ):
+                await create("q", timeout=10)
+
+
+async def test_without_a_token_no_node_may_be_used(member: Member) -> None:
+    async with aio.connect(url(member, "ANONYMOUS")) as connection:
+        for address in ("q", "$management"):
+            with pytest.raises(LinkRefused, match=r"put a token into \$cbs first"):
+                await connection.create_sender(address, timeout=10)
+        with pytest.raises(HaclientError, match=r"put a token into \$cbs first"):
+            # The refusal of an anonymous terminus is seen by its Detach.
+            await (await connection.create_sender(None, timeout=10)).send(Message(address="q"), timeout=10)
+        with pytest.raises(LinkRefused, match=r"put a token into \$cbs first"):
+            await connection.create_receiver(None, dynamic=True, timeout=10)
+
+
+async def test_a_broker_without_the_node_is_a_clear_error(tmp_path: Path) -> None:
+    with Members(tmp_path) as members:
+        plain = members.start("plain", role="primary")
+        async with aio.connect(url(plain, "ANONYMOUS"), credentials=Token("a-token")) as connection:
+            with pytest.raises(LinkRefused, match=r"takes no tokens in \$cbs"):
+                await connection.create_sender("q", timeout=10)
+
+
+async def test_a_token_is_not_put_in_clear_text_where_that_is_forbidden(member: Member) -> None:
+    for mechanism in MECHANISMS:
+        with pytest.raises(Exception, match="no SASL mechanism in common"):
+            await aio.connect(f"{url(member, mechanism)}&sasl_plaintext=false", credentials=Token("a-token"))
