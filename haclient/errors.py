@@ -67,6 +67,7 @@ __all__ = [
     "SendTimeout",
     "StaleDelivery",
     "TLSVerificationFailed",
+    "TokenRequestError",
     "UndecodableMessage",
     "UnencodableValue",
     "WindowFull",
@@ -138,6 +139,14 @@ class AuthenticationFailed(ConnectionGaveUp):
         super().__init__(message, attempts)
         self.mechanism = mechanism
         self.endpoint = endpoint
+
+
+class TokenRequestError(HaclientError):
+    """An identity provider refuses to issue a token to ``haclient.tokens.ClientCredentials``."""
+
+    code = "token-request"
+    connection_usable = False
+    safe_to_retry = False
 
 
 class TLSVerificationFailed(ConnectionGaveUp):

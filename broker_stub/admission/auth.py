@@ -3,7 +3,7 @@
 Rules
 -----
 * SASL proves the user. Names are written as in the file of users, or in the claim of a token.
-* A token never makes a client the cluster-admin or a link user (``jwks``).
+* A token never makes a client the cluster-admin or a link user (``broker_stub.tokens``).
 * If users authenticate by password, clients without a name are admitted only if that is configured.
 * A client that skips SASL is not authenticated: unless anonymous clients are admitted, it gets no Open.
 * ANONYMOUS has no name, and is never the cluster-admin, whatever name the client sends with it.

@@ -26,12 +26,12 @@ from broker_stub.cli.options import (
     start_logging,
 )
 from broker_stub.cli.pair_screens import JsonLines, LiveTable, PlainLines, Screen
-from broker_stub.cli.token_options import TokenOptions, token_options
 from broker_stub.command_options import ADDRESS, FILE, REFUSED
 from broker_stub.local_cluster.certificates import CertificateError
 from broker_stub.local_cluster.ports import claimed_ports, free_ports
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent, LocalClusterOptions
 from broker_stub.permissions import UMASK
+from broker_stub.tokens.options import TokenOptions, token_options
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.groups import Command, examples
 from haclient.printable.lines import echo_line

@@ -44,7 +44,6 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
-from broker_stub.cli.token_options import TokenOptions, token_options
 from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.member.member import StartRefusedError
@@ -54,6 +53,7 @@ from broker_stub.queueing.message import Replicate
 from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
 from broker_stub.store import StartProgress, StoreFailedError
 from broker_stub.telemetry import settings_of
+from broker_stub.tokens.options import TokenOptions, token_options
 from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.command_line.groups import Command, examples

@@ -23,7 +23,7 @@ from proton import Terminus
 
 from broker_stub.amqp.conditions import NOT_IMPLEMENTED
 from broker_stub.amqp.message_format import inspect_new
-from broker_stub.connections import claims, terminus
+from broker_stub.connections import terminus
 from broker_stub.connections.credit import CreditWindow
 from broker_stub.connections.filters import Filters, filters
 from broker_stub.connections.incoming_links import (
@@ -44,6 +44,7 @@ from broker_stub.connections.subscriptions import (
     requested_subscription,
 )
 from broker_stub.connections.targets import Client, Targets
+from broker_stub.management import claims
 from broker_stub.queueing.confirmations import owner_of
 from broker_stub.queueing.exchanges import Route
 from broker_stub.queueing.node_lifetime import LifetimePolicy

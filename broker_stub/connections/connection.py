@@ -221,7 +221,7 @@ class ClientConnection:
     def _end_with_token(self, expires_at: float | None) -> None:
         if expires_at is not None and not self._closing:
             expired = proton.Condition(UNAUTHORIZED_ACCESS, "the token has expired")
-            # A timer's delay is bounded; and nobody keeps a connection for longer.
+            # A timer's delay is bounded; no connection lasts for longer.
             delay = min(expires_at - time.time(), _LONGEST_DELAY)
             self._deadline = self._loop.call_later(delay, self.close_with, expired)
 

@@ -26,11 +26,11 @@ from broker_stub.amqp.conditions import (
     UNAUTHORIZED_ACCESS,
 )
 from broker_stub.amqp.node_names import MANAGEMENT
-from broker_stub.connections import claims
 from broker_stub.connections.incoming_links import RequestHandler
 from broker_stub.connections.link_server import LinkServer
 from broker_stub.connections.subscriptions import SubscriptionRequest
 from broker_stub.connections.terminus import NO_NODE_PROPERTIES, NodeProperties
+from broker_stub.management import claims
 from broker_stub.queueing.exchanges import ExchangeType, Route
 from broker_stub.queueing.node_lifetime import LifetimePolicy
 from broker_stub.queueing.nodes import AddressRefusedError

@@ -390,9 +390,9 @@ def _at(record: AttemptRecord | None, verdict: decide.GiveUp) -> str:
     if failure.mechanism is None:
         return f" at {record.endpoint}: {failure.detail}"
     by_close = failure.exact_code == failures.REFUSED_BY_CLOSE
-    is_token = failure.exact_code == failures.TOKEN_REFUSED
-    given = "the token" if is_token else "the user and the password"
-    because = "it refuses this user" if by_close else f"it does not accept {given}"
+    because = "it refuses this user" if by_close else "it does not accept the user and the password"
+    if failure.exact_code == failures.TOKEN_REFUSED:
+        because = "it does not accept the token"
     text = f" at {record.endpoint} ({failure.mechanism}): {_REFUSALS.get(failure.mechanism, because)}"
     return f"{text}: {failure.detail}" if by_close else text
 

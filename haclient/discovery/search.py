@@ -118,26 +118,21 @@ class Search:
         dial_times: DialTimes | None = None,
         answers: SetupAnswers | None = None,
     ) -> None:
-        self._policy = policy
-        self._backoff = backoff
+        self._policy, self._backoff = policy, backoff
         self._limits = Limits(policy, now, refusals or Refusals(), first=first, rounds=backoff.rounds)
         self._polling: Polling | PlainRounds = PlainRounds(backoff)
+        at_once, times = first or planned, dial_times or DialTimes()
         if backoff.adaptive:
-            self._polling = Polling(
-                policy, backoff, dial_times or DialTimes(), first=first or planned, at=now
-            )
-        self._pending = PendingAttempts(answers)
-        self._round = Round()
-        self._round_began = now
-        self._open_at = math.inf
-        self.reservation = Reservation()
+            self._polling = Polling(policy, backoff, times, first=at_once, at=now)
+        self._pending, self._round, self._round_began = PendingAttempts(answers), Round(), now
+        self._open_at, self.reservation = math.inf, Reservation()
         self._state = SearchState.IDLE
         self._pause: BackOff | None = None
         if peer_close is not None:
             self._apply_retry_after(*peer_close)
-        if not first and not planned:
+        if not at_once:
             self._start_backoff(now)
-        self._announced = first or planned
+        self._announced = at_once
         self._candidates = Candidates(policy, now, unstable)
         self._dial_at = self._free_dial_at = now
         self._redirects = Redirects(policy, credentials=credentials)
@@ -191,10 +186,9 @@ class Search:
     def may_park(self) -> bool:
         """Return whether the attempt that was dialled last should ask to be parked.
 
-        Not with ``standby=none``, or while another is parked.  Not before a round has failed: a member that
-        parks every client that asks would not redirect it to a living primary.  Not for a reservation: the
-        primary keeps that time for the client it refused.  And not while a member refuses the credentials: it
-        may be the primary, and is to be asked again.
+        Not with ``standby=none``, or while another is parked.  Not before a round has failed: such a member
+        may know a living primary.  Not for a reservation: the primary keeps that time for the client.  And
+        not while a member refuses the credentials: it may be the primary, and is to be asked again.
         """
         if self._policy.standby == "none" or self._pending.parked is not None or self._limits.refusing:
             return False

@@ -219,8 +219,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "The broker refused the token. The text has its reason, if it gave one, and the claims of a JWT "
             "that may be wrong: issuer, audience, scope, time of expiry by this machine's clock. If a clock "
             "is wrong, a broker refuses a token that has just been issued.",
-            "Compare issuer and audience with the broker's configuration, and the clocks of both machines. "
-            "If the token has expired, let `credentials` be a function that returns the current one.",
+            "Check issuer and audience against the broker's configuration, and the clocks of both machines. "
+            "If the token has expired, give `credentials` a function that returns the current one.",
         ),
         "token-request": Entry(
             "The identity provider refuses to issue a token to this program. The text has its reason.",

@@ -17,7 +17,8 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
-from haclient.error_catalog.base import HaclientError, brief
+from haclient.error_catalog.base import brief
+from haclient.errors import TokenRequestError
 from haclient.printable.log import get_logger
 from haclient.tokens.token import Token
 
@@ -29,14 +30,6 @@ _MOST_BYTES = 1 << 20
 # A token is supplied again while it has more than this share of its life left: one request for a fleet of
 # connections, and another token when these renew (``core.renewal.schedule``).
 _YOUNG = 0.5
-
-
-class TokenRequestError(HaclientError):
-    """The identity provider refuses to issue a token."""
-
-    code = "token-request"
-    connection_usable = False
-    safe_to_retry = False
 
 
 class ClientCredentials:
@@ -142,7 +135,7 @@ def _checked(url: str) -> str:
     if not host or parts.scheme not in ("http", "https") or parts.username is not None:
         raise ValueError(f"token_url: an https URL is expected, without a user, not {brief(url)!r}")
     if parts.scheme == "http" and not _is_here(host):
-        raise ValueError("token_url: https is expected, so that nobody reads the secret on its way")
+        raise ValueError("token_url: https is expected, so that the secret is encrypted")
     return url
 
 

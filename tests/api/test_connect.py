@@ -155,8 +155,8 @@ async def test_a_function_that_is_awaited_may_return_a_pair(api: API) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"credentials": SECRET}, "credentials: expected Credentials or (user, password), not str"),
-        ({"credentials": ("u", SECRET, "x")}, "expected Credentials or (user, password), not tuple"),
+        ({"credentials": SECRET}, "credentials: expected Credentials, Token or (user, password), not str"),
+        ({"credentials": ("u", SECRET, "x")}, "expected Credentials, Token or (user, password), not tuple"),
         ({"credentials": ("u", 5)}, "credentials: the password must be text, not int"),
         ({"user": 5, "password": SECRET}, "user and password: the user must be text, not int"),
         ({"user": "u", "password": SECRET.encode()}, "the password must be text, not bytes"),

@@ -41,7 +41,7 @@ def stall(peer: Primary) -> Any:
 
 def assert_nothing_is_left(connection: Any) -> None:
     links = connection._core.links
-    assert (links._links, links._names) == ({}, {})
+    assert (links.all, links._names._used) == ({}, {})
 
 
 @CREATE

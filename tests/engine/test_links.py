@@ -38,11 +38,11 @@ async def test_every_outcome_arrives_with_its_fields(outcome: Outcome, from_clie
         await receiving.until(lambda: receiving.deliveries)
         link, delivery, data = receiving.deliveries[0]
         assert data == b"data"
-        assert sender.unsettled == 1
+        assert len(sender.unsettled) == 1
         assert link.settle(delivery, outcome)
         await sending.until(lambda: sending.outcomes)
         assert sending.outcomes == [(token, outcome)]
-        assert sender.unsettled == 0
+        assert not sender.unsettled
         assert not link.settle(delivery, outcome)  # the second time there is nothing to settle
 
 
@@ -70,7 +70,7 @@ async def test_a_message_that_is_sent_settled_asks_for_nothing() -> None:
         sender, _ = await both.sender()
         sender.send(b"one", "token", settled=True)
         sender.send(b"two", "token")
-        assert sender.unsettled == 1
+        assert len(sender.unsettled) == 1
         await both.server.until(lambda: len(both.server.deliveries) == 2)
         (_, first, _), (_, second, _) = both.server.deliveries
         assert first is None

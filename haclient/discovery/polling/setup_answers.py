@@ -47,7 +47,7 @@ class SetupAnswers:
     def note(self, endpoint: Endpoint, dialled_at: float, now: float) -> None:
         """The peer has answered an attempt."""
         self._answers[endpoint] = (*self._answers.pop(endpoint, ())[1 - _LATEST :], (dialled_at, now))
-        if len(self._answers) > _MOST:
+        while len(self._answers) > _MOST:  # two threads may try to remove the same one
             self._answers.pop(next(iter(tuple(self._answers))), None)
 
     def last(self, endpoint: Endpoint, dialled_at: float, now: float) -> float:

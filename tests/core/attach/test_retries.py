@@ -676,7 +676,7 @@ async def test_an_attach_larger_than_the_frames_of_the_peer_is_not_sent(api: API
             assert caught.value.condition == "amqp:frame-size-too-small"
         assert (await sender.send(Message())).accepted
         assert watch.of(Disconnected) == []
-        assert len(connection._core.links._links) == 1
+        assert len(connection._core.links.all) == 1
         await connection.close()
 
 

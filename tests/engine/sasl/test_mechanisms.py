@@ -41,7 +41,8 @@ def test_external_needs_a_certificate_in_tls() -> None:
 
 @given(st.sets(st.sampled_from([*mechanisms.PREFERRED, "CRAM-MD5", "DIGEST-MD5"]), min_size=1))
 def test_of_the_named_mechanisms_all_that_there_are_are_used_in_one_order(named: set[str]) -> None:
-    for bearer, others in ((False, mechanisms.BEARER), (True, mechanisms.SCRAM)):
+    of_tokens = (*mechanisms.BEARER, mechanisms.CLAIMS)
+    for bearer, others in ((False, of_tokens), (True, mechanisms.SCRAM)):
         found = of(*named, shows_certificate=True, bearer=bearer)
         assert set(found) == named & set(mechanisms.PREFERRED) - set(others)
         assert found == of(*sorted(named, reverse=True), shows_certificate=True, bearer=bearer)

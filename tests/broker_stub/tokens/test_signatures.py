@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_stub.admission.shared_access import KeyFileError, SharedAccess
+from broker_stub.tokens.signatures import KeyFileError, SharedAccess
 from haclient.engine.sasl.users import RefusedToken
 from haclient.tokens import SharedAccessKey
 

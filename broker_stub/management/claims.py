@@ -26,7 +26,7 @@ from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.sasl.users import RefusedToken, TokenOwner, Tokens
 from haclient.printable.log import get_logger
 
-logger = get_logger("broker_stub.connections.claims")
+logger = get_logger("broker_stub.management.claims")
 
 NODE = "$cbs"
 _OPERATION = "put-token"

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from broker_stub.admission.jwks import KeySetError, SignedTokens, TokenRules
-from broker_stub.admission.shared_access import PREFIX, KeyFileError, SharedAccess
 from broker_stub.command_options import FILE
+from broker_stub.tokens.key_set import KeySetError, SignedTokens, TokenRules
+from broker_stub.tokens.signatures import PREFIX, KeyFileError, SharedAccess
 from haclient.engine.sasl.users import RefusedToken, TokenOwner, Tokens
 
 _JWKS = "Accept tokens signed by a key of this JSON Web Key Set: a file, or an http(s) URL."

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_stub.admission import jwks
-from broker_stub.admission.jwks import KeySetError, SignedTokens, TokenRules
+from broker_stub.tokens import key_set
+from broker_stub.tokens.key_set import KeySetError, SignedTokens, TokenRules
 from haclient.engine.sasl.users import RefusedToken
 from tests.engine.sasl.test_claims import CLAIMS
 from tests.identity_provider import AUDIENCE, ISSUER, IdentityProvider
@@ -64,7 +64,7 @@ def test_any_signed_claims_are_a_name_and_a_time_or_refused(
 def test_a_set_by_http_is_read_again_for_an_unknown_key(
     provider: IdentityProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jwks, "_PAUSE", 0.0)
+    monkeypatch.setattr(key_set, "_PAUSE", 0.0)
     other = IdentityProvider(tmp_path)
     first, second = (each.key_set.read_bytes() for each in (provider, other))
     with serving((200, {}, first), (503, {}, b""), (200, {}, second)) as server:
@@ -82,7 +82,7 @@ def test_a_set_is_read_again_when_it_is_old(
     provider.rotate()
     known, revoked = tokens(provider), provider.token()
     provider.rotate(keep=False)
-    monkeypatch.setattr(jwks, "_FRESH", 0.0)
+    monkeypatch.setattr(key_set, "_FRESH", 0.0)
     end = time.monotonic() + 20
     with pytest.raises(RefusedToken, match="unknown key"):  # noqa: PT012 - one of the calls raises
         while time.monotonic() < end:

@@ -5,7 +5,7 @@ Rules
 * A token must have an expiry, and the issuer and audience that are configured.  Its owner's name is in the
   claim that is configured.
 * Only signatures by a private key count: a public key must not pass for a shared secret.
-* A token never gives a reserved name, as that of the cluster-admin.
+* A token never gives a reserved name, as the cluster-admin's.
 * A token by an unknown key, or a minute after the last reading, lets a thread read the set again: keys
   rotate.  Until then a token by an unknown key is refused as temporary, so that the client tries again.
   If the set cannot be read, the former keys stay.
@@ -32,7 +32,7 @@ from haclient.printable.log import get_logger
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
 
-logger = get_logger("broker_stub.admission.jwks")
+logger = get_logger("broker_stub.tokens.key_set")
 
 _ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
