@@ -346,8 +346,9 @@ class ConnectionCore:
         if engine is None or session_end is None or engine is not self._engine or session_end.done():
             return
         self._is_renewed = True
-        engine.close()
-        await asyncio.wait([session_end], timeout=self._shared.options.close_timeout)
+        if engine.event_handler is None:  # handlers of proton would take this Close for the application's
+            engine.close()
+            await asyncio.wait([session_end], timeout=self._shared.options.close_timeout)
         engine.abort()
 
     def _drop(self, reason: CloseReason) -> None:

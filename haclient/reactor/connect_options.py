@@ -19,7 +19,7 @@ from haclient.reactor.ssl_domain import for_connecting
 from haclient.retry.backoff import FixedDelays
 
 _DEFAULTS = Options()
-_OPTIONS = frozenset(each.name for each in fields(Options)) - {"max_frame_size"}
+_OPTIONS = frozenset(each.name for each in fields(Options)) - {"max_frame_size"} | {"credentials"}
 # If one of these is given, the options configure TLS instead of the container's domain.
 _TLS_OPTIONS = frozenset({"tls_ca", "tls_cert", "tls_key", "tls_verify", "tls_server_name"})
 
@@ -33,7 +33,7 @@ class ConnectOptions:
     :param virtual_host: the host name in Open; empty for none, ``None`` for the address's.
     :param mechanisms: allowed SASL mechanisms; empty means any safe one.
     :param properties: the only properties of the Open; ``None`` for haclient's.
-    :param options: options of a cluster URL by name.
+    :param options: options of a cluster URL by name, and ``credentials`` as ``haclient.connect`` has them.
     :param delays: the delays of ``reconnect``; ``None`` for the jittered ones of the options.
     """
 
@@ -55,7 +55,7 @@ class ConnectOptions:
     def refine(self, settings: Settings, endpoint: Endpoint) -> Settings:
         """Return the settings of an attempt at an endpoint, changed as these arguments ask."""
         mechanisms = self.mechanisms or settings.mechanisms
-        if endpoint.tls and not mechanisms and settings.user is None:
+        if endpoint.tls and not mechanisms and settings.user is None and not settings.bearer:
             # As in proton: a certificate in the domain authenticates the client if the peer asks for one.
             mechanisms = ("EXTERNAL", "ANONYMOUS")
         return replace(

@@ -237,6 +237,10 @@ class FailoverConnector:
 
     # -- called by the core, as on each of its links -----------------------------------------
 
+    def hold(self) -> bool:
+        """Return whether nothing is unsettled at this moment; handlers may send more."""
+        return not self._binding.has_deliveries
+
     @property
     def waiting(self) -> int:
         """Return the number of waiting blocking calls; the first connect is a call of the core's."""

@@ -96,6 +96,8 @@ class Container(Reactor):
         connection.properties = kwargs.get("properties")
         binding = cast("Binding", connection._binding)
         if reconnect is False:
+            if "credentials" in options.options:
+                raise ValueError("credentials: reconnect=False takes user and password")
             binding.connector = PlainConnector(binding, members, options)
         else:
             binding.connector = FailoverConnector(binding, members, options.with_failover(members, reconnect))

@@ -137,6 +137,11 @@ class Binding(Kept):
         """Return whether unsettled messages are sent again over the next connection."""
         return self.connector is not None and self.connector.failover
 
+    @property
+    def has_deliveries(self) -> bool:
+        """Return whether any delivery, sent or received, is unsettled."""
+        return any(link.deliveries for link in self._links.values())
+
     def unsettled(self, *, left: bool = False) -> int:
         """Return the number of sent messages without an outcome.
 
