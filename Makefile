@@ -18,7 +18,7 @@ export PIP_USER := 0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup release lint-workflows demo test test-slow test-slow-short test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls wheels test-wheels soak soak-connections soak-hosts soak-sites soak-stream storm grid grid-short grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
+.PHONY: help setup release lint-workflows demo test test-slow test-slow-short test-all mutants test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls wheels test-wheels soak soak-connections soak-hosts soak-sites soak-stream soak-tokens storm grid grid-short grid-large simulate-million fuzz fuzz-short hostile hostile-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -72,7 +72,7 @@ test-brokers: setup  ## six brokers and our pair under faults; BROKERS_ARGS="--w
 	@$(PYTHON) -m tests.brokers.matrix $(BROKERS_ARGS)
 
 test-brokers-short: setup  ## two kills of Artemis, RabbitMQ 4 and ActiveMQ Classic, and a move of Broker-J: four minutes
-	@scripts/setup_brokers.sh
+	@scripts/setup_brokers.sh short
 	@$(PYTHON) -m tests.brokers.matrix --short $(BROKERS_ARGS)
 
 test-spark: setup  ## the batch job on a Spark cluster of two workers, and on a Spark Connect server: two minutes
@@ -95,6 +95,9 @@ soak-hosts: setup  ## FAULTS=200 between hosts that are namespaces (root, iprout
 
 soak-sites: setup  ## two clusters and a link that is cut, while both fail over; SITES_ARGS="--messages 10000 --seed 7"
 	@$(PYTHON) -m tests.broker_stub.sites.soak $(SITES_ARGS)
+
+soak-tokens: setup  ## 100 connections with tokens of 20 s, renewed beside FAILOVERS=20 kills: six minutes
+	@TOKEN_FAILOVERS=$(or $(FAILOVERS),20) $(PYTHON) -m pytest -m soak -s tests/failover/test_token_renewals.py
 
 soak-stream: setup  ## the analysis as a stream, killed STREAM_KILLS=10 times at random points
 	@STREAM_KILLS=$(or $(STREAM_KILLS),10) STREAM_SEED=$(or $(SEED),7) \

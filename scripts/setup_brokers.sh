@@ -2,9 +2,10 @@
 # Installs what tests/brokers runs: Artemis, Broker-J, ActiveMQ Classic and Keycloak from Maven Central, RabbitMQ 3
 # from the distribution, and RabbitMQ 4 in a Debian 13 of its own, a folder.
 #
-# The first four need Java 17.  System packages come with apt where it may, otherwise the one line to run is printed.  The
-# brokers are unpacked in .brokers, which belongs to this script; a run that has nothing to do looks for
-# their folders.  A broker that cannot be had does not keep the others away: its rows are skipped, with the reason.
+# With the argument "short" Keycloak is left out.  The first four need Java 17.  System packages come with apt where it
+# may, otherwise the one line to run is printed.  The brokers are unpacked in .brokers, which belongs to this script; a
+# run that has nothing to do looks for their folders.  A broker that cannot be had does not keep the others away: its
+# rows are skipped, with the reason.
 set -eu
 cd "$(dirname "$0")/.."
 say() { echo "setup_brokers: $*" >&2; }
@@ -47,7 +48,7 @@ unpack() { # FOLDER COORDINATES: unless the folder is there
 unpack "apache-artemis-$artemis" "org.apache.artemis:apache-artemis:$artemis:tar.gz:bin"
 unpack "qpid-broker/$broker_j" "org.apache.qpid:apache-qpid-broker-j:$broker_j:tar.gz:bin"
 unpack "apache-activemq-$activemq" "org.apache.activemq:apache-activemq:$activemq:tar.gz:bin"
-if [ ! -d "$cache/keycloak-$keycloak" ]; then # issues tokens; it starts faster when it is built once
+if [ "${1:-}" != short ] && [ ! -d "$cache/keycloak-$keycloak" ]; then # issues tokens; built once, it starts faster
     unpack "keycloak-$keycloak" "org.keycloak:keycloak-quarkus-dist:$keycloak:tar.gz"
     [ ! -d "$cache/keycloak-$keycloak" ] ||
         "$cache/keycloak-$keycloak/bin/kc.sh" build --db=dev-file --cache=local >"$cache/keycloak.log" 2>&1 ||
