@@ -27,7 +27,7 @@ from broker_stub.queueing.queue import Queue
 from tests.fuzz import administration, members, pair, script, talks
 from tests.fuzz.script import Kind, Step
 from tests.fuzz.target import CORPUS
-from tests.fuzz.targets import client, dns_answers, management, server_users, site_link
+from tests.fuzz.targets import client, dns_answers, management, server_tokens, server_users, site_link
 from tests.fuzz.tls_wire import Mode
 from tests.fuzz.wire import fixed_names
 
@@ -139,6 +139,17 @@ async def _users() -> None:
                 keep("client_users", name, script.encode(server))
 
 
+async def _tokens() -> None:
+    """Record traffic with a token, by each mechanism."""
+    with tempfile.TemporaryDirectory() as folder:
+        auth = Auth(tokens=server_tokens.Tokens(Path(folder)), claims=True)
+        for name, talk in talks.OF_TOKENS.items():
+            with fixed_names():
+                async with recording_of(replace(members.OPTIONS, auth=auth)) as (recorder, url):
+                    await talk(url)
+            keep("server_tokens", name, script.encode(script.of_wire(bytes(recorder.sent[0][0]))))
+
+
 def _with_proofs(data: bytes) -> list[Step]:
     return [
         Step(Kind.PROOF) if step.kind is Kind.SASL and _PROVES.search(step.body) else step
@@ -246,6 +257,7 @@ def _answer(name: str, kind: str, records: list[str], alias: str = "") -> dns.me
 async def _main() -> None:
     _answers()
     await _users()
+    await _tokens()
     _requests()
     await _links()
     _secured()

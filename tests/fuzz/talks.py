@@ -13,7 +13,7 @@ from broker_stub.amqp.node_names import QUEUE_TYPE
 from broker_stub.broker import BrokerOptions
 from broker_stub.election.roles import Membership, Role
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
-from haclient import aio
+from haclient import Token, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.settings import PARK
 from haclient.errors import HaclientError
@@ -21,6 +21,7 @@ from tests.broker_stub import raw_client
 from tests.fuzz import members, pair, script
 from tests.fuzz.script import Step
 from tests.fuzz.targets.client_users import USER
+from tests.fuzz.targets.server_tokens import VALID
 from tests.fuzz.targets.server_users import PASSWORDS
 
 Talk = Callable[[aio.Connection], Awaitable[None]]
@@ -107,10 +108,13 @@ async def _follow(connection: aio.Connection) -> None:
 
 
 def _over(
-    talk: Talk, capabilities: tuple[str, ...] = (), credentials: tuple[str, str] | None = None
+    talk: Talk,
+    capabilities: tuple[str, ...] = (),
+    credentials: tuple[str, str] | Token | None = None,
+    options: str = "",
 ) -> Callable[[str], Awaitable[None]]:
     async def run(url: str) -> None:
-        wanted = f"{url}/?heartbeat=0&startup_deadline=5"
+        wanted = f"{url}/?heartbeat=0&startup_deadline=5{options}"
         with contextlib.suppress(HaclientError):
             async with aio.connect(
                 wanted, desired_capabilities=capabilities, credentials=credentials
@@ -150,6 +154,12 @@ OF_USERS: dict[str, Callable[[str], Awaitable[None]]] = {
     "manage": _over(_manage, credentials=_ADMIN),
     "guest-manages": _over(_manage, credentials=_GUEST),
     "wrong-password": _over(_send, credentials=(USER, "wrong")),
+}
+
+
+OF_TOKENS: dict[str, Callable[[str], Awaitable[None]]] = {
+    mechanism.lower(): _over(_receive, credentials=Token(VALID), options=f"&sasl_mechanisms={mechanism}")
+    for mechanism in ("OAUTHBEARER", "XOAUTH2", "PLAIN", "MSSBCBS")
 }
 
 

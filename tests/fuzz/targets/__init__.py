@@ -18,6 +18,7 @@ NAMES = (
     "store",
     "server",
     "server_users",
+    "server_tokens",
     "server_tls",
     "server_certificates",
     "listener",
