@@ -31,7 +31,7 @@ _SIZE = 3
 _JAVA = ("-Xms128M", "-Xmx384M", "-XX:MaxDirectMemorySize=256M", "-XX:+UseSerialGC")
 _REST_SECONDS = 10.0
 # Addresses are created on first use, as durable queues.
-_QUEUES = {
+QUEUES = {
     "pattern": ".*",
     "nodeType": "queue",
     "attributes": {},
@@ -243,7 +243,7 @@ class _Node:
             "helperNodeName": first._name,
             "permittedNodes": [node._replication.authority for node in nodes],
             "virtualHostInitialConfiguration": json.dumps(
-                {"type": "BDB_HA", "nodeAutoCreationPolicies": [_QUEUES]}
+                {"type": "BDB_HA", "nodeAutoCreationPolicies": [QUEUES]}
             ),
         }
 

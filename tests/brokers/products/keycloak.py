@@ -17,6 +17,7 @@ from typing import Any, Self
 from haclient.tokens import ClientCredentials
 from tests import leash
 from tests.brokers.products import installed
+from tests.certificates import Certificate
 from tests.dnsmasq import free_port
 
 PROGRAM, SECRET, REALM, AUDIENCE = "orders", "the secret of orders", "brokers", "rabbitmq"
@@ -30,9 +31,10 @@ class Keycloak:
 
     :param folder: for the copy.
     :param lifespan: seconds that a token is valid.
+    :param certificate: serves ``https`` too, for brokers that ask by nothing else.
     """
 
-    def __init__(self, folder: Path, *, lifespan: int = 300) -> None:
+    def __init__(self, folder: Path, *, lifespan: int = 300, certificate: Certificate | None = None) -> None:
         home = folder / "keycloak"
         shutil.copytree(installed.KEYCLOAK, home, copy_function=os.link)
         imported = home / "data" / "import"
@@ -40,9 +42,14 @@ class Keycloak:
         (imported / "realm.json").write_text(json.dumps(_realm(lifespan)))
         port = free_port()
         self._realm_url = f"http://127.0.0.1:{port}/realms/{REALM}"
+        https: tuple[str, ...] = ()
+        if certificate is not None:
+            self.secure_url = f"https://127.0.0.1:{(secure := free_port())}/realms/{REALM}"
+            shown = (f"--https-certificate-file={certificate.chain}",)
+            https = (*shown, f"--https-certificate-key-file={certificate.key}", f"--https-port={secure}")
         http = ("--http-enabled=true", "--http-host=127.0.0.1", f"--http-port={port}")
         options = ("--optimized", "--import-realm", f"--hostname=http://127.0.0.1:{port}", *http)
-        self._command = (str(home / "bin" / "kc.sh"), "start", *options)
+        self._command = (str(home / "bin" / "kc.sh"), "start", *options, *https)
         self._log = folder / "keycloak.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -81,9 +88,10 @@ class Keycloak:
         """The URL of the key set."""
         return f"{self._realm_url}/protocol/openid-connect/certs"
 
-    def credentials(self, secret: str = SECRET) -> ClientCredentials:
+    def credentials(self, secret: str = SECRET, *, scope: str | None = None) -> ClientCredentials:
         """Return what supplies the program's tokens."""
-        return ClientCredentials(f"{self._realm_url}/protocol/openid-connect/token", PROGRAM, secret)
+        url = f"{self._realm_url}/protocol/openid-connect/token"
+        return ClientCredentials(url, PROGRAM, secret, scope=scope)
 
 
 def _realm(lifespan: int) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Tokens of Keycloak at brokers that are not ours: RabbitMQ 4, which takes them as passwords, and the pair.
+"""Tokens of Keycloak at brokers that are not ours, and at the pair.
+
+RabbitMQ 4 takes a token as a password.  Broker-J takes it by XOAUTH2, and asks Keycloak about it.
 
 Each token lives for seconds, so that a connection is renewed again and again.
 """
@@ -20,12 +22,14 @@ from haclient.events import AttemptFailed, Disconnected, Event, LossKind, Reconn
 from haclient.tokens import ClientCredentials, TokenRequestError
 from tests.brokers.products import installed, rabbitmq4
 from tests.brokers.products.keycloak import AUDIENCE, Keycloak
+from tests.brokers.products.one_broker_j import OneBrokerJ
 from tests.brokers.products.rabbitmq4 import address
+from tests.certificates import Authority
 from tests.identity_provider import IdentityProvider
 from tests.interop.rabbitmq import RabbitMQ
 from tests.members import Member, Members
 
-_MISSING = rabbitmq4.missing() or installed.missing("Keycloak", installed.KEYCLOAK)
+_MISSING = installed.missing("Keycloak", installed.KEYCLOAK)
 pytestmark = [
     pytest.mark.brokers,
     pytest.mark.timeout(600),
@@ -36,8 +40,15 @@ _RENEWALS = 4
 
 
 @pytest.fixture(scope="module")
-def keycloak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keycloak]:
-    with Keycloak(tmp_path_factory.mktemp("keycloak"), lifespan=_LIFESPAN) as keycloak:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def keycloak(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Keycloak]:
+    certificate = authority.issue("127.0.0.1")
+    folder = tmp_path_factory.mktemp("keycloak")
+    with Keycloak(folder, lifespan=_LIFESPAN, certificate=certificate) as keycloak:
         yield keycloak
 
 
@@ -49,6 +60,8 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> IdentityProvider:
 
 @pytest.fixture(scope="module")
 def rabbit(tmp_path_factory: pytest.TempPathFactory, keycloak: Keycloak) -> Iterator[RabbitMQ]:
+    if reason := rabbitmq4.missing():
+        pytest.skip(reason)
     folder = tmp_path_factory.mktemp("rabbitmq")
     (key,) = (each for each in keycloak.get("/protocol/openid-connect/certs")["keys"] if each["use"] == "sig")
     pem = folder / "key.pem"
@@ -70,6 +83,16 @@ auth_oauth2.algorithms.1 = RS256
         (folder / "queues.json").write_text(json.dumps({"queues": [queue]}))
         broker.nodes[0].control("import_definitions", str(folder / "queues.json"))
         yield broker
+
+
+@pytest.fixture(scope="module")
+def broker_j(
+    tmp_path_factory: pytest.TempPathFactory, keycloak: Keycloak, authority: Authority
+) -> Iterator[OneBrokerJ]:
+    if reason := installed.missing("Broker-J", installed.BROKER_J):
+        pytest.skip(reason)
+    with OneBrokerJ(tmp_path_factory.mktemp("broker-j"), keycloak, authority) as broker_j:
+        yield broker_j
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +149,23 @@ async def test_the_pair_takes_tokens_of_keycloak_and_they_are_renewed(
 ) -> None:
     url = f"{pair.url}?sasl_mechanisms={mechanism}"
     assert_planned(await no_message_is_lost_or_doubled(url, f"q-{mechanism}", keycloak.credentials()))
+
+
+async def test_broker_j_takes_a_token_by_xoauth2_and_it_is_renewed(
+    broker_j: OneBrokerJ, keycloak: Keycloak
+) -> None:
+    """It asks Keycloak's user-info endpoint, which wants the scope openid."""
+    credentials = keycloak.credentials(scope="openid")
+    assert_planned(await no_message_is_lost_or_doubled(broker_j.url, "q", credentials))
+
+
+async def test_broker_j_refuses_what_keycloak_does_not_know(
+    broker_j: OneBrokerJ, keycloak: Keycloak, strangers: IdentityProvider
+) -> None:
+    for token in (strangers.token(), keycloak.credentials()().value, "opaque"):
+        with pytest.raises(AuthenticationFailed) as caught:
+            await aio.connect(broker_j.url, credentials=Token(token))
+        assert caught.value.code == "token-refused"
 
 
 async def test_a_broker_that_ends_an_expired_connection_gets_a_new_token(

@@ -3,6 +3,9 @@
 //
 //	client send    MEMBERS QUEUE PRODUCER RATE WINDOW
 //	client receive MEMBERS QUEUE
+//
+// A user, a password or token, and the SASL mechanism, PLAIN or XOAUTH2, come in the environment: CLIENT_USER,
+// CLIENT_PASSWORD, CLIENT_MECHANISM.
 package main
 
 import (
@@ -23,6 +26,8 @@ const (
 	attemptTimeout = 2 * time.Second
 	pause          = 50 * time.Millisecond
 	credit         = 100
+	// A token does not fit into the 512 bytes of a frame before the Open, which go-amqp keeps otherwise.
+	saslFrameSize = 16 * 1024
 )
 
 func main() {
@@ -68,7 +73,7 @@ func (m *members) visit(use func(*amqp.Session) error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
 	defer cancel()
-	connection, err := amqp.Dial(ctx, "amqp://"+member, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	connection, err := amqp.Dial(ctx, "amqp://"+member, &amqp.ConnOptions{SASLType: login()})
 	if err == nil {
 		defer connection.Close()
 		var session *amqp.Session
@@ -79,6 +84,18 @@ func (m *members) visit(use func(*amqp.Session) error) error {
 	}
 	m.follow(err)
 	return err
+}
+
+func login() amqp.SASLType {
+	user, password := os.Getenv("CLIENT_USER"), os.Getenv("CLIENT_PASSWORD")
+	switch os.Getenv("CLIENT_MECHANISM") {
+	case "XOAUTH2":
+		return amqp.SASLTypeXOAUTH2(user, password, saslFrameSize)
+	case "PLAIN":
+		return amqp.SASLTypePlain(user, password)
+	default:
+		return amqp.SASLTypeAnonymous()
+	}
 }
 
 func (m *members) follow(err error) {

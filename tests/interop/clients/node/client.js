@@ -5,6 +5,9 @@
 //
 //     node client.js send    MEMBERS QUEUE PRODUCER RATE WINDOW
 //     node client.js receive MEMBERS QUEUE
+//
+// A user, a password or token, and the SASL mechanism, PLAIN or XOAUTH2, come in the environment: CLIENT_USER,
+// CLIENT_PASSWORD, CLIENT_MECHANISM.
 
 const rhea = require('rhea');
 
@@ -24,9 +27,10 @@ function next() {
 }
 
 container.on('connection_error', (context) => {
-    const { condition, info } = context.connection.error;
-    console.error(condition);
+    const { condition, description } = context.error;
+    console.error(condition, description);
     if (condition === 'amqp:connection:redirect') {
+        const { info } = context.connection.error;
         redirect = { host: info['network-host'], port: info.port };
         say('redirected', `${redirect.host}:${redirect.port}`);
     }
@@ -38,8 +42,10 @@ container.on('session_open', () => {
 });
 container.on('disconnected', () => { usable = false; });
 
+const { CLIENT_USER, CLIENT_PASSWORD, CLIENT_MECHANISM } = process.env;
 const connection = container.connect({
-    username: 'anonymous',
+    username: CLIENT_USER || 'anonymous',
+    [CLIENT_MECHANISM === 'XOAUTH2' ? 'token' : 'password']: CLIENT_PASSWORD,
     connection_details: next,
     initial_reconnect_delay: 50,
     max_reconnect_delay: 250,

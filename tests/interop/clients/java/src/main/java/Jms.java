@@ -23,15 +23,18 @@ import org.apache.qpid.jms.message.JmsInboundMessageDispatch;
  *     Jms send    MEMBERS QUEUE PRODUCER RATE WINDOW
  *     Jms receive MEMBERS QUEUE
  *
- * A user and a password come in the environment: CLIENT_USER, CLIENT_PASSWORD.
+ * A user, a password or token, and the SASL mechanism come in the environment: CLIENT_USER, CLIENT_PASSWORD,
+ * CLIENT_MECHANISM.
  */
 public final class Jms {
     private static final AtomicInteger link = new AtomicInteger();
 
     public static void main(String[] arguments) throws Exception {
         History.watchInput();
+        String mechanism = System.getenv("CLIENT_MECHANISM");
+        String options = mechanism == null ? "" : "?amqp.saslMechanisms=" + mechanism;
         String members = History.members(arguments[1]).stream()
-            .map(member -> "amqp://" + member)
+            .map(member -> "amqp://" + member + options)
             .collect(Collectors.joining(","));
         String url = "failover:(" + members + ")?failover.maxReconnectDelay=250";
         Connection connection = new JmsConnectionFactory(url)

@@ -25,6 +25,9 @@ import org.apache.qpid.protonj2.client.exceptions.ClientException;
  *
  *     ProtonJ2 send    MEMBERS QUEUE PRODUCER RATE WINDOW
  *     ProtonJ2 receive MEMBERS QUEUE
+ *
+ * A user, a password or token, and the SASL mechanism come in the environment: CLIENT_USER, CLIENT_PASSWORD,
+ * CLIENT_MECHANISM.
  */
 public final class ProtonJ2 {
     private static final AtomicInteger link = new AtomicInteger();
@@ -44,6 +47,10 @@ public final class ProtonJ2 {
 
     private static Connection connect(Client client, String argument) throws ClientException {
         ConnectionOptions options = new ConnectionOptions();
+        options.user(System.getenv("CLIENT_USER")).password(System.getenv("CLIENT_PASSWORD"));
+        if (System.getenv("CLIENT_MECHANISM") != null) {
+            options.saslOptions().addAllowedMechanism(System.getenv("CLIENT_MECHANISM"));
+        }
         options.reconnectEnabled(true);
         options.reconnectOptions().maxReconnectDelay(250);
         List<String> members = History.members(argument);
