@@ -193,8 +193,6 @@ class ClientConnection:
         self.admin = server.auth.is_admin(self.user) and FOLLOW not in desired
         self.opened_at = self._loop.time()
         self.must_claim = server.auth.must_claim(self.user)
-        if self.must_claim:
-            self._arm_deadline("the client put no token")
         self.replicates = backup.CAPABILITY in desired
         self.wants_park = PARK in desired and not self.replicates
         asked = 0 if self.admin else engine.transport.remote_idle_timeout
@@ -254,6 +252,8 @@ class ClientConnection:
         return self.client_id, number if isinstance(number, int) else None
 
     def _admitted(self) -> None:
+        if self.must_claim:
+            self._arm_deadline("the client put no token")
         if not self.admin or self.replicates:
             self._server.record(Kind.MEMBER_ADMITTED, client_id=self.reported_id)
 

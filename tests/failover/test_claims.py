@@ -96,3 +96,14 @@ async def test_a_token_is_not_put_in_clear_text_where_that_is_forbidden(member: 
     for mechanism in MECHANISMS:
         with pytest.raises(Exception, match="no SASL mechanism in common"):
             await aio.connect(f"{url(member, mechanism)}&sasl_plaintext=false", credentials=Token("a-token"))
+
+
+async def test_a_client_that_puts_no_token_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("Root:the key\n")
+    events = list[Event]()
+    with Members(tmp_path) as members:
+        options = {"sas-keys": tmp_path / "keys", "handshake-timeout": 0.3}
+        brief = members.start("brief", role="primary", anonymous=False, cbs=True, **options)
+        async with aio.connect(url(brief, "ANONYMOUS"), on_event=events.append), asyncio.timeout(30):
+            while not [event for event in events if isinstance(event, Disconnected)]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
