@@ -319,13 +319,12 @@ class ConnectionCore:
             self._first.set_result(None)
 
     def _announce(self, endpoint: Endpoint, replayed: int) -> None:
-        generation, cluster, attempts = self.generation, self._cluster_id, self._attempts_made
+        found, attempts = (endpoint, self.generation, self._cluster_id), self._attempts_made
         if self.session_number == 1:
-            self._events.connected(endpoint, generation, cluster, attempts=attempts)
+            self._events.connected(*found, attempts=attempts)
         else:
-            planned = self._is_renewed and attempts == 1
-            facts = {"attempts": attempts, "replayed": replayed}
-            self._events.reconnected(endpoint, generation, cluster, **facts, planned=planned)
+            renewed = self._is_renewed
+            self._events.reconnected(*found, attempts=attempts, replayed=replayed, renewed=renewed)
 
     def _describe_waiting(self) -> str:
         """Describe the waiting calls and messages, and the last failed attempts; empty if nothing waits."""
@@ -346,10 +345,10 @@ class ConnectionCore:
         if engine is None or session_end is None or engine is not self._engine or session_end.done():
             return
         self._is_renewed = True
-        if engine.event_handler is None:  # handlers of proton would take this Close for the application's
+        if engine.event_handler is None:
             engine.close()
             await asyncio.wait([session_end], timeout=self._shared.options.close_timeout)
-        engine.abort()
+        engine.leave()  # handlers of proton would take an earlier Close for the application's
 
     def _drop(self, reason: CloseReason) -> None:
         self._shared.cluster.stale_primaries.disconnected(self.number)

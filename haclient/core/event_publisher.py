@@ -209,9 +209,12 @@ class EventPublisher:
         *,
         attempts: int,
         replayed: int,
-        planned: bool,
+        renewed: bool,
     ) -> None:
-        """Publish a usable session after a loss, or after a renewal."""
+        """Publish a usable session after a loss.
+
+        :param renewed: whether the client had ended the former session itself, to log in with a new token.
+        """
         now = self._loop.time()
         self._emit(
             events.Reconnected,
@@ -222,7 +225,7 @@ class EventPublisher:
             attempts=attempts,
             duration=now - self.began,
             replayed=replayed,
-            planned=planned,
+            planned=renewed and attempts == 1,
         )
 
     def watch(self, limits: SessionLimits, endpoint: Endpoint) -> None:

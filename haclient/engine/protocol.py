@@ -136,7 +136,7 @@ class Engine(asyncio.Protocol):
         self.abort(condition)
 
     def leave(self) -> None:
-        """Answer the peer's Close, and end the connection now; its socket closes in the background.
+        """Send or answer Close, and end the connection now; its socket closes in the background.
 
         Earlier output, above all outcomes, is sent first: see ``lingering``.
         """

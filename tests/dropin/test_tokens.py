@@ -17,7 +17,7 @@ from tests.certificates import Authority
 from tests.identity_provider import IdentityProvider
 from tests.members import Member, Members
 
-_MESSAGES = 1500
+_MESSAGES = 700
 
 
 @pytest.fixture(scope="module")
