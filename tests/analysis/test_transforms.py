@@ -89,6 +89,23 @@ def test_a_later_outage_proves_that_the_client_was_back(tables: Tables) -> None:
     assert results == {2: ("back", None), 3: ("open", None)}
 
 
+def renewed(name: str, attempts: int) -> str:
+    """Return a planned reconnect with a new token, which took so many attempts."""
+    tried = [(Kind.ATTEMPT, 1.0, {}) for _ in range(attempts)]
+    return STORIES.tell(
+        name, [(Kind.LOST, 0.0, {"close_kind": "renewal"}), *tried, (Kind.CONNECTED, 2.0, {})]
+    )
+
+
+AT_ONCE, LATE = renewed("renewed", 1), renewed("renewed while the primary died", 2)
+
+
+def test_a_renewal_is_an_outage_only_if_its_first_attempt_failed(tables: Tables) -> None:
+    assert of(tables["episodes"], AT_ONCE) == []
+    (row,) = of(tables["episodes"], LATE)
+    assert (row["lost_kind"], row["attempts"], row["downtime"]) == ("renewal", 2, 2.0)
+
+
 def ended(name: str, last: Kind, quiet: float) -> str:
     """Return a loss, and a last line that many seconds before the end."""
     return STORIES.tell(name, [(Kind.LOST, 0.0, {}), (last, AS_OF - quiet, {})])
