@@ -73,27 +73,37 @@ async def primary_killed(cluster: Cluster, rng: random.Random) -> AsyncIterator[
 
 
 async def _kill_succeeded(cluster: Cluster) -> Member:
-    """Kill a primary that another member may succeed, and wait for that; return the killed one.
-
-    On a busy machine it may have shrunk the in-sync set to itself meanwhile; then no member may succeed it.
-    """
-    while True:
-        await cluster.whole()
-        victim = cluster.primary
-        cluster.pause(victim)  # from now on it drops no backup
-        generation = (await cluster.record()).generation
-        if await _has_heir(cluster, generation):
-            break
-        cluster.resume(victim)
+    """Kill a primary that another member may succeed, and wait for that; return the killed one."""
+    victim, _ = await _pause_with_heir(cluster)
+    generation = (await cluster.record()).generation
     await cluster.kill(victim)
     await cluster.until_promoted(generation)
     return victim
 
 
-async def _has_heir(cluster: Cluster, generation: int) -> bool:
-    with suppress(AdminError):
-        return generation in [(await cluster.status(member)).generation for member in cluster.backups]
-    return False
+async def _pause_with_heir(cluster: Cluster) -> tuple[Member, list[Member]]:
+    """Pause the primary; return it and its heirs, at least one.
+
+    On a busy machine it may have shrunk the in-sync set to itself meanwhile; then there is none, and it is
+    woken up until there is.
+    """
+    while True:
+        await cluster.whole()
+        primary = cluster.primary
+        cluster.pause(primary)  # from now on it drops no backup
+        if heirs := await _heirs(cluster):
+            return primary, heirs
+        cluster.resume(primary)
+
+
+async def _heirs(cluster: Cluster) -> list[Member]:
+    generation = (await cluster.record()).generation
+    found = []
+    for member in cluster.backups:
+        with suppress(AdminError):
+            if (await cluster.status(member)).generation == generation:
+                found.append(member)
+    return found
 
 
 @fault("backup killed")
@@ -281,9 +291,11 @@ async def primary_killed_alone(cluster: Cluster, rng: random.Random) -> AsyncIte
 @fault("primary cut off from the arbiter, a backup killed")
 async def primary_and_arbiter(cluster: Cluster, rng: random.Random) -> AsyncIterator[None]:
     """The primary cannot reach the arbiter to continue alone, so it steps down."""
-    primary, backup = cluster.primary, rng.choice(cluster.backups)
+    primary, heirs = await _pause_with_heir(cluster)  # one that is alone already would ask the arbiter nothing
+    backup = rng.choice(heirs)
     cluster.cut(primary.name, ARBITER, _how(rng))
     await cluster.kill(backup)
+    cluster.resume(primary)
     await cluster.until(primary, MemberState.CONNECTING, MemberState.CATCHUP, MemberState.READY)
     yield
     cluster.heal()

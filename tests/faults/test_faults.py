@@ -61,8 +61,9 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
     assert verdict.acknowledged > 1000
 
 
-async def test_a_primary_is_not_killed_while_nobody_may_succeed_it(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["primary killed", "primary cut off from the arbiter, a backup killed"])
+async def test_a_fault_that_needs_an_heir_waits_for_one(
+    name: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The primary's backup is lost just after the cluster was whole."""
     members, whole = scene.members, scene.members.whole
@@ -81,8 +82,8 @@ async def test_a_primary_is_not_killed_while_nobody_may_succeed_it(
             await whole(timeout)
 
     monkeypatch.setattr(members, "whole", seems_whole)
-    async with FAULTS["primary killed"].during(members, random.Random(1)):
-        assert members.primary is backup
+    async with FAULTS[name].during(members, random.Random(1)):
+        assert members.pair.primary is not victim
     assert asked == [True, True]
     await whole()
 
