@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
     from haclient.discovery.topology import Topology
     from haclient.engine.amqp_values.message import Body, Message, SendableBody, SequenceSections
+    from haclient.engine.sasl.token import Token
     from haclient.outcome import Outcome, OutcomeState
-    from haclient.tokens.token import Token
 
     __version__: str
 
@@ -81,7 +81,7 @@ _HOMES = {
     "SequenceSections": "haclient.engine.amqp_values.message",
     "Sender": "haclient.blocking",
     "State": "haclient.core.connection",
-    "Token": "haclient.tokens.token",
+    "Token": "haclient.engine.sasl.token",
     "Topology": "haclient.discovery.topology",
     "connect": "haclient.blocking",
 }

@@ -35,10 +35,9 @@ from haclient.cluster_url.options import OPTION_NAMES
 from haclient.cluster_url.seed import Credentials
 from haclient.cluster_url.url import ClusterURL
 from haclient.cluster_url.url_list import read_url
+from haclient.engine.sasl.token import Token
 from haclient.error_catalog.arguments import check_text
 from haclient.factory.factory_core import FactoryArguments
-from haclient.tokens.file import TokenFile
-from haclient.tokens.token import Token
 
 PREFIX = "HACLIENT_"
 _OWN_KEYS = ("url", "user", "password", "password_file", "token_file")
@@ -335,7 +334,9 @@ def _credentials(settings: _Settings) -> Credentials | Callable[[], Credentials 
     return read
 
 
-def _token(settings: _Settings, path: str, user: str | None) -> TokenFile:
+def _token(settings: _Settings, path: str, user: str | None) -> Callable[[], Token]:
+    from haclient.tokens import TokenFile  # noqa: PLC0415 - loads HTTP
+
     origin = settings["token_file"].origin
     for key in ("password", "password_file"):
         if key in settings:

@@ -17,6 +17,7 @@ import asyncio
 import collections.abc
 import re
 import sys
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ FRAMEWORKS: tuple[type, ...] = (
     proton.reactor.Container,
     proton.utils.BlockingConnection,
     proton.utils.SyncRequestResponse,
+    urllib.request.HTTPRedirectHandler,
 )
 
 EXCEPTIONS: Mapping[str, str] = {

@@ -28,10 +28,10 @@ from haclient.core.attempt import ConnectParams
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.topology import Topology
 from haclient.engine import tls
+from haclient.engine.sasl.token import Token
 from haclient.engine.settings import Settings, is_scram
 from haclient.error_catalog.arguments import check_text
 from haclient.telemetry.redact import Redactor
-from haclient.tokens.token import Token
 from haclient.version import package_version
 
 # ``("user", "password")`` is short for ``Credentials``.
@@ -192,7 +192,9 @@ class EndpointParams:
         """Return settings, TLS and credentials for one attempt."""
         try:
             credentials, fresh = await self._source.ask(endpoint)
-            self._redactor.add(credentials.user, _secret(credentials), is_supplied=fresh)
+            expires_at = credentials.expiry if isinstance(credentials, Token) else None
+            secret = _secret(credentials)
+            self._redactor.add(credentials.user, secret, is_supplied=fresh, expires_at=expires_at)
         except Exception as error:  # noqa: BLE001
             detail = f"no credentials: {type(error).__name__} in the application's callable"
             refusal = Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY, detail=detail)
@@ -209,7 +211,7 @@ class EndpointParams:
             tls=self._tls(endpoint),
             verified=self._is_verified(endpoint),
             fresh=fresh,
-            expires_at=credentials.expiry if isinstance(credentials, Token) else None,
+            expires_at=expires_at,
             plain_barred=not endpoint.tls and self._is_scram_known(endpoint),
             on_mechanism=lambda mechanism: self._note_mechanism(endpoint, mechanism),
             on_refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from haclient.engine.sasl.claims import MOST_BYTES
-from haclient.tokens.token import Token
+from haclient.engine.sasl.token import Token
 
 
 class TokenFile:

@@ -6,6 +6,8 @@ Sources: RFC 6749, sections 2.3.1 (the secret), 4.4 (client credentials), 5 (ans
 from __future__ import annotations
 
 import json
+import math
+import os
 import ssl
 import threading
 import time
@@ -15,21 +17,24 @@ from http.client import HTTPException
 from ipaddress import ip_address
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
+from haclient.engine.sasl.token import Token
 from haclient.error_catalog.base import brief
 from haclient.errors import TokenRequestError
 from haclient.printable.log import get_logger
-from haclient.tokens.token import Token
+from haclient.tokens.fetch import fetch
 
 logger = get_logger("haclient")
 
 # Seconds for the provider to answer.
 _TIMEOUT = 10.0
-_MOST_BYTES = 1 << 20
+_MOST_OF_REASON = 1 << 16
 # A token is supplied again while it has more than this share of its life left: one request for a fleet of
 # connections, and another token when these renew (``core.renewal.schedule``).
 _YOUNG = 0.5
+# Seconds that a token is shared if it does not say how long it lives: less than any provider's default.
+_UNKNOWN_LIFE = 60.0
 
 
 class ClientCredentials:
@@ -67,9 +72,13 @@ class ClientCredentials:
         self._form = urlencode({**known, **parameters}).encode()
         pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
         self._authorization = f"Basic {b64encode(pair.encode()).decode()}"
-        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin without a token, and with a lock that no thread of another process holds."""
+        self._pid, self._lock = os.getpid(), threading.Lock()
         self._last: Token | None = None
-        self._half_life = 0.0
+        self._young_until = 0.0
 
     def __call__(self) -> Token:
         """Return a token that is young; request one if there is none.
@@ -77,40 +86,47 @@ class ClientCredentials:
         :raises TokenRequestError: if the provider refuses to issue one.
         :raises OSError: if it does not answer: the client tries again.
         """
-        with self._lock:
-            now, last = time.time(), self._last
-            if last is not None and now < self._half_life:
-                return last
-            try:
-                self._last = found = self._request()
-            except OSError as error:
-                if last is None or (last.expiry or 0.0) <= now:
-                    raise
-                logger.warning("no new token from %s: %s; the last one is used", self._url, error)
-                return last
-            if (expiry := found.expiry) is not None:
-                self._half_life = now + (expiry - now) * _YOUNG
-            return found
+        if self._pid != os.getpid():
+            self._forget()
+        if not self._lock.acquire(timeout=_TIMEOUT):
+            return self._former("another thread waits for its answer")
+        try:
+            if self._last is None or time.time() >= self._young_until:
+                self._request()
+            assert self._last is not None
+            return self._last
+        except OSError as error:
+            return self._former(str(error))
+        finally:
+            self._lock.release()
 
-    def _request(self) -> Token:
-        asked = Request(self._url, self._form, {"Accept": "application/json"})  # noqa: S310 - checked
-        # A redirect does not get the secret.
-        asked.add_unredirected_header("Authorization", self._authorization)
+    def _former(self, problem: str) -> Token:
+        last = self._last
+        if last is None or (last.expiry or math.inf) <= time.time():
+            raise OSError(problem)
+        logger.warning("no new token from %s: %s; the last one is used", self._url, problem)
+        return last
+
+    def _request(self) -> None:
+        headers = {"Accept": "application/json", "Authorization": self._authorization}
+        asked = Request(self._url, self._form, headers)  # noqa: S310 - checked
         now = time.time()
         try:
-            with urlopen(asked, timeout=_TIMEOUT, context=self._context) as answer:  # noqa: S310 - checked
-                found = json.loads(answer.read(_MOST_BYTES))
+            found = json.loads(fetch(asked, _TIMEOUT, self._context))
         except HTTPError as error:
             raise _refusal(self._url, error) from None
-        except (ValueError, RecursionError, HTTPException):
+        except OSError as error:
+            raise OSError(f"{self._url}: {error}") from None
+        except (ValueError, RecursionError):
             raise OSError(f"{self._url}: its answer is no JSON") from None
         try:
             lives = found.get("expires_in")
-            return Token(
-                found["access_token"], None if lives is None else now + float(lives), user=self._user
-            )
+            expires_at = None if lives is None else now + float(lives)
+            self._last = Token(found["access_token"], expires_at, user=self._user)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise OSError(f"{self._url}: its answer has no token") from None
+        expiry = self._last.expiry
+        self._young_until = now + (_UNKNOWN_LIFE if expiry is None else (expiry - now) * _YOUNG)
 
     def __repr__(self) -> str:
         return f"ClientCredentials({self._url!r})"
@@ -121,7 +137,7 @@ def _refusal(url: str, error: HTTPError) -> Exception:
     if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or error.code == HTTPStatus.TOO_MANY_REQUESTS:
         return OSError(f"{url}: {error.code} {brief(error.reason)}")
     try:
-        found = json.loads(error.read(_MOST_BYTES))
+        found = json.loads(error.read(_MOST_OF_REASON))
         texts = [str(found[key]) for key in ("error", "error_description") if key in found]
     except (OSError, ValueError, TypeError, RecursionError, HTTPException):
         texts = []

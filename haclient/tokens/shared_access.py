@@ -10,7 +10,7 @@ import hmac
 import time
 from urllib.parse import quote_plus
 
-from haclient.tokens.token import Token
+from haclient.engine.sasl.token import Token
 
 _HOUR = 3600.0
 

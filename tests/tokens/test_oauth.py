@@ -130,11 +130,16 @@ def test_nobody_listens() -> None:
         ClientCredentials("http://127.0.0.1:9/token", "app", "secret")()
 
 
-def test_a_redirect_gets_no_secret() -> None:
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(status: int) -> None:
     answer = issued("other", expires_in=300)
-    with serving(answer) as other, serving((302, {"Location": other.url}, b"")) as server:
+    with (
+        serving(answer) as other,
+        serving((status, {"Location": other.url}, b"")) as server,
+        pytest.raises(TokenRequestError, match=str(status)),
+    ):
         ClientCredentials(server.url, "app", "secret")()
-    assert "Authorization" not in other.asked[0].headers
+    assert not other.asked
 
 
 @pytest.mark.parametrize(

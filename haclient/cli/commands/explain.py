@@ -25,8 +25,8 @@ from haclient.discovery.attempt_summary import endpoint_text
 from haclient.discovery.evidence import Resolved
 from haclient.discovery.topology import Topology, update
 from haclient.engine.sasl import claims
+from haclient.engine.sasl.token import Token
 from haclient.resolver.resolve import ResolutionError, Resolver
-from haclient.tokens.token import Token
 
 _DEFAULTS = {each.name: each.default for each in fields(Options)}
 

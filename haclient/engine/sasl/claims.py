@@ -16,6 +16,8 @@ from typing import Any
 
 from haclient.error_catalog.base import quoted
 
+SHARED_ACCESS = "SharedAccessSignature "
+"""The beginning of Azure's tokens.  Their space keeps them out of OAUTHBEARER and XOAUTH2 (RFC 6750)."""
 _PARTS = 3
 # Larger tokens are not sent: a SASL frame has 64 KB.
 MOST_BYTES = 60000

@@ -110,9 +110,9 @@ class _Bearer:
 
     proved = False
 
-    def __init__(self, message: bytes, acknowledgement: bytes) -> None:
+    def __init__(self, message: bytes, acknowledgement: bytes, token: str) -> None:
         self.refusal = ""
-        self._message, self._acknowledgement = message, acknowledgement
+        self._message, self._acknowledgement, self._token = message, acknowledgement, token
 
     def first(self) -> bytes:
         return self._message
@@ -120,7 +120,7 @@ class _Bearer:
     def answer(self, challenge: bytes) -> bytes:
         if self.refusal:
             raise RefusedChallenge("the peer sent a second reason for its refusal", is_outcome=True)
-        self.refusal = _reason(challenge) or "no reason given"
+        self.refusal = _reason(challenge.replace(self._token.encode(), b"***")) or "no reason given"
         return self._acknowledgement
 
     def end(self, additional: bytes) -> None:
@@ -225,12 +225,14 @@ def usable(settings: Settings) -> tuple[str, ...]:
     if settings.has_protons_sasl:
         return settings.mechanisms
     has_token = settings.bearer
+    is_bearer = has_token and " " not in (settings.password or "")  # RFC 6750, section 2.1
     has_password = settings.user is not None and not has_token
     usual = _WITH_TOKEN if has_token else WITH_PASSWORD if has_password else ("ANONYMOUS",)
     allowed = settings.mechanisms or usual
     possible = {
         **dict.fromkeys(SCRAM, has_password),
-        **dict.fromkeys((*BEARER, CLAIMS), has_token and settings.plaintext),
+        **dict.fromkeys(BEARER, is_bearer and settings.plaintext),
+        CLAIMS: has_token and settings.plaintext,
         "EXTERNAL": settings.shows_certificate,
         "PLAIN": (has_password or has_token) and settings.plaintext,
         "ANONYMOUS": settings.plaintext or not has_token,
@@ -253,6 +255,6 @@ def chosen(name: str, settings: Settings) -> Mechanism:
 def _bearer(name: str, user: str, token: str) -> Mechanism:
     proof = b"auth=Bearer " + token.encode() + b"\1\1"
     if name == "XOAUTH2":
-        return _Bearer(b"user=" + user.encode() + b"\1" + proof, b"")
+        return _Bearer(b"user=" + user.encode() + b"\1" + proof, b"", token)
     authority = f"a={user.replace('=', '=3D').replace(',', '=2C')}" if user else ""
-    return _Bearer(f"n,{authority},\1".encode() + proof, b"\1")
+    return _Bearer(f"n,{authority},\1".encode() + proof, b"\1", token)

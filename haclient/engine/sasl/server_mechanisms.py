@@ -6,7 +6,7 @@ Rules
 * A client that asks for the authority of another name is refused.
 * Every name gets the same answers for the same work, whether or not the user exists: only its proof fails.
 * A token has its owner's name; the name beside it in PLAIN and XOAUTH2 is ignored.  A client of PLAIN with a
-  JWT as its password gives a token.
+  JWT or Azure's signature as its password gives a token.
 * A refused token gets the reason first, as JSON, and the outcome after the client's answer to it.
 * A first message of SCRAM without the usual form is refused before the users are asked.
 
@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from proton import SASL
 
+from haclient.engine.sasl.claims import SHARED_ACCESS
 from haclient.engine.sasl.mechanisms import CLAIMS
 from haclient.engine.sasl.users import DIGESTS, RefusedToken, Tokens, Users, derive
 from haclient.engine.settings import SaslServer
@@ -34,7 +35,7 @@ _PLAIN_FIELDS = 3
 # No channel binding, which is not offered, no authority, which scramp refuses, and no extensions.
 _CLIENT_FIRST = re.compile(rb"[ny],,n=((?:[^,=\0]|=2C|=3D)+),r=[!-+\--~]{1,256}")
 _LONGEST = 1024
-_JWT = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
+_TOKEN = re.compile(rf"[\w-]+\.[\w-]+\.[\w-]+|{SHARED_ACCESS}.*", re.ASCII)
 _AUTH = rb"auth=bearer +([!-~]+)\x01"
 # An authority, if any, pairs of keys and values, and the token.
 _BEARER = {
@@ -124,7 +125,7 @@ class Plain:
         if len(parts) != _PLAIN_FIELDS:
             raise RefusedLogin("the message of PLAIN is not of its form")
         authority, name, password = parts
-        if self._tokens is not None and (self._users is None or _JWT.fullmatch(password)):
+        if self._tokens is not None and (self._users is None or _TOKEN.fullmatch(password)):
             return _of_token("PLAIN", self._tokens, password, authority)
         assert self._users is not None, "only users have passwords"
         mechanism = self._users.mechanisms[0]

@@ -40,7 +40,17 @@ class Token:
         check_text("Token: the user", self.user, optional=True)
         if self.user is not None and not self.user.isprintable():
             raise ValueError("Token: the user has a character that is not printable")
-        _check_time(self.expires_at)
+        if isinstance(self.expires_at, bool) or not isinstance(
+            self.expires_at, float | int | datetime | None
+        ):
+            kind = type(self.expires_at).__name__
+            raise TypeError(f"Token: expires_at is a datetime or a number, not {kind}")
+        try:
+            finite = math.isfinite(self.expiry or 0.0)
+        except (OverflowError, ValueError):
+            finite = False
+        if not finite:
+            raise ValueError("Token: expires_at needs a time zone, or is no time")
 
     @property
     def expiry(self) -> float | None:
@@ -48,15 +58,6 @@ class Token:
         given = self.expires_at
         if given is None:
             return claims.expires_at(self.value)
-        return given.timestamp() if isinstance(given, datetime) else float(given)
-
-
-def _check_time(given: object) -> None:
-    if isinstance(given, datetime):
-        if given.tzinfo is None:
-            raise ValueError("Token: expires_at needs a time zone, as in datetime.now(timezone.utc)")
-    elif given is not None:
-        if isinstance(given, bool) or not isinstance(given, int | float):
-            raise TypeError(f"Token: expires_at is a datetime or a number, not {type(given).__name__}")
-        if not math.isfinite(given):
-            raise ValueError("Token: expires_at must be finite")
+        if not isinstance(given, datetime):
+            return float(given)
+        return given.timestamp() if given.utcoffset() is not None else math.nan
