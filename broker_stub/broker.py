@@ -184,7 +184,7 @@ class Broker:
         self._logged_failures = 0
         self._descriptor_limit = most_connections(options.admission.max_handshakes)
         self._connections: set[ClientConnection] = set()
-        self._user_connections = UserConnections(options.max_user_connections)
+        self.user_connections = UserConnections(options.max_user_connections)
         self._all_closed = asyncio.Event()
         self._stop_requested = asyncio.Event()
         self.failure = ""
@@ -305,7 +305,7 @@ class Broker:
         self._connections.discard(connection)
         self.admission.handshakes.done(connection)
         if connection.counted:
-            self._user_connections.remove(connection.user)
+            self.user_connections.remove(connection.user)
         if not self._connections:
             self._all_closed.set()
         level = logging.DEBUG
@@ -321,18 +321,18 @@ class Broker:
         admission = self.admission
         admission.handshakes.opened(request, self._loop.time())
         opened = len(self._connections) - admission.handshakes.begun
-        full = self._user_connections.refusal_reason(request.user)
+        full = self.user_connections.refusal_reason(request.user)
         if opened - len(admission.parking) > self.options.max_connections or opened > self._descriptor_limit:
             full = "the limit of connections is reached"
         decision = admission.decide(request, full=full)
         if isinstance(decision, Decision) and not request.admin:
             request.counted = True
-            self._user_connections.add(request.user)
+            self.user_connections.add(request.user)
         return decision
 
     def open_properties(self) -> dict[str, Any]:
         """Return the properties of the member's Open."""
-        return {**self._open_properties, **self.admission.announcement(self._user_connections.total)}
+        return {**self._open_properties, **self.admission.announcement(self.user_connections.total)}
 
     def _describe(self) -> None:
         options = self.options

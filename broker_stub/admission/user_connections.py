@@ -25,6 +25,14 @@ class UserConnections:
         who = "anonymous clients have" if user is None else f"user {user!r} has"
         return f"{who} {self._limit} connections, which is the limit"
 
+    def rename(self, user: str | None, other: str) -> str:
+        """Count a connection as another user's; return the reason if that user may have no further one."""
+        reason = self.refusal_reason(other)
+        if not reason:
+            self.remove(user)
+            self.add(other)
+        return reason
+
     @property
     def total(self) -> int:
         """Connections of all users."""

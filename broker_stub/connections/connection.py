@@ -209,12 +209,17 @@ class ClientConnection:
             engine.open(properties={**server.open_properties(), **refusals.refused_open()})
             self.close_with(decision)
 
-    def claimed(self, owner: TokenOwner) -> None:
-        """Take the identity in a token that the client has put."""
+    def claimed(self, owner: TokenOwner) -> str:
+        """Take the identity in a token that the client has put; return why it is refused, or nothing."""
+        if self._closing:
+            return "the connection is closing"
+        if self.must_claim and (full := self._server.user_connections.rename(self.user, owner.user)):
+            return full
         self.user, self.must_claim = owner.user, False
         if self._deadline is not None:
             self._deadline.cancel()
         self._end_with_token(owner.expires_at)
+        return ""
 
     def _end_with_token(self, expires_at: float | None) -> None:
         if expires_at is not None and not self._closing:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import proton
 
 from broker_stub.admission.controller import AdmissionController, Decision
+from broker_stub.admission.user_connections import UserConnections
 from broker_stub.connections.link_server import LinkServer, ReplicaServer
 from haclient.engine.owner import CloseReason
 from haclient.telemetry.schema import Kind
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 class ConnectionServer(LinkServer, ReplicaServer, Protocol):
     """The member that serves a connection and its links."""
+
+    user_connections: UserConnections
 
     @property
     def handshake_timeout(self) -> float:

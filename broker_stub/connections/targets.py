@@ -50,8 +50,8 @@ class Client(Protocol):
     admin: bool
     must_claim: bool
 
-    def claimed(self, owner: TokenOwner) -> None:
-        """Take the identity in a token."""
+    def claimed(self, owner: TokenOwner) -> str:
+        """Take the identity in a token; return why it is refused, or nothing."""
 
     @property
     def description(self) -> str:

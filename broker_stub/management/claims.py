@@ -23,6 +23,7 @@ from broker_stub.queueing.queue import Queue
 from haclient.engine import codec
 from haclient.engine.amqp_values.decode import UndecodableMessage
 from haclient.engine.links import ReceiverLink, SenderLink
+from haclient.engine.sasl.claims import MOST_BYTES
 from haclient.engine.sasl.users import RefusedToken, TokenOwner, Tokens
 from haclient.printable.log import get_logger
 
@@ -48,8 +49,8 @@ class Claimant(Protocol):
 
     user: str | None
 
-    def claimed(self, owner: TokenOwner) -> None:
-        """Take the identity in a token."""
+    def claimed(self, owner: TokenOwner) -> str:
+        """Take the identity in a token; return why it is refused, or nothing."""
 
 
 class ClaimsNode:
@@ -86,6 +87,8 @@ class ClaimsNode:
         properties: dict[str, object] = message.properties or {}
         if properties.get("operation") != _OPERATION or not isinstance(message.body, str):
             return HTTPStatus.BAD_REQUEST, f"the operation {_OPERATION} with a token as its body is expected"
+        if len(message.body) > MOST_BYTES:
+            return HTTPStatus.BAD_REQUEST, f"the token is longer than {MOST_BYTES} characters"
         try:
             owner = self._tokens.owner(message.body)
         except RefusedToken as refused:
@@ -93,7 +96,8 @@ class ClaimsNode:
             return HTTPStatus.UNAUTHORIZED, str(refused)
         if self._client.user not in (None, owner.user):
             return HTTPStatus.UNAUTHORIZED, "the token is of another user than the one before"
-        self._client.claimed(owner)
+        if refusal := self._client.claimed(owner):
+            return HTTPStatus.UNAUTHORIZED, refusal
         return HTTPStatus.ACCEPTED, HTTPStatus.ACCEPTED.phrase
 
 

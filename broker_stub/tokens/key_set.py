@@ -1,4 +1,4 @@
-"""The tokens that a member accepts: JWTs signed by a key of a JSON Web Key Set.
+"""Signed tokens that a member accepts: JWTs signed by a key of a JSON Web Key Set.
 
 Rules
 -----
@@ -6,9 +6,10 @@ Rules
   claim that is configured.
 * Only signatures by a private key count: a public key must not pass for a shared secret.
 * A token never gives a reserved name, as the cluster-admin's.
-* A token by an unknown key, or a minute after the last reading, lets a thread read the set again: keys
-  rotate.  Until then a token by an unknown key is refused as temporary, so that the client tries again.
-  If the set cannot be read, the former keys stay.
+* A log-in a minute after the last reading, or with a token by an unknown key, lets a thread read the set
+  again: keys rotate.  Such a token is refused as temporary at first, so that the client tries again, and for
+  good after the reading.  If the set cannot be read, the former keys stay.
+* Keys of kinds that the library does not know are left out (RFC 7517, section 5).
 
 Sources: RFC 7517 (key sets), RFC 7519 (JWT), RFC 8725 (best current practices).
 """
@@ -19,15 +20,15 @@ import contextlib
 import json
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.request import Request
 
 from haclient.engine.sasl.users import RefusedToken, TokenOwner
 from haclient.printable.log import get_logger
+from haclient.tokens.fetch import fetch
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
@@ -44,7 +45,7 @@ _FRESH = 60.0
 _PAUSE = 1.0
 # Seconds for the server of the set to answer; a member starts within ten.
 _TIMEOUT = 5.0
-_MOST_BYTES = 1 << 20
+_MOST_STRANGERS = 1000
 # Seconds that two clocks may differ.
 _LEEWAY = 5
 _END_OF_TIME = 1e12
@@ -57,7 +58,7 @@ class KeySetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must have.
+    """Requirements of a token.
 
     :param source: file or http(s) URL of the key set.
     :param issuer: the claim ``iss``; ``None`` for any.
@@ -86,6 +87,8 @@ class SignedTokens:
         self._keys = _read(rules.source)
         self._read_at = time.monotonic()
         self._reader: threading.Thread | None = None
+        self._strangers: dict[int, float] = {}
+        """When tokens by unknown keys were first refused, by their hashes."""
 
     def owner(self, token: str) -> TokenOwner:
         """Return the identity in a token.
@@ -102,14 +105,23 @@ class SignedTokens:
         except errors.ExpiredTokenError:
             raise RefusedToken("the token has expired") from None
         except errors.InvalidKeyIdError:
-            if time.monotonic() - self._read_at >= _PAUSE:
-                self._read_again()
-            raise RefusedToken("the token is signed by an unknown key", is_temporary=True) from None
+            is_new = self._is_new(token)
+            raise RefusedToken("the token is signed by an unknown key", is_temporary=is_new) from None
         except errors.JoseError as error:
             raise RefusedToken(_reason(error)) from None
         except (ValueError, TypeError, RecursionError):
             raise RefusedToken("it is not a signed JWT") from None
         return self._owner(claims)
+
+    def _is_new(self, token: str) -> bool:
+        """Return whether the set has not been read since a token by an unknown key was first refused."""
+        now = time.monotonic()
+        refused_at = self._strangers.setdefault(hash(token), now)
+        if len(self._strangers) > _MOST_STRANGERS:
+            del self._strangers[next(iter(self._strangers))]
+        if now - self._read_at >= _PAUSE:
+            self._read_again()
+        return self._read_at <= refused_at
 
     def _registry(self, jwt: Any) -> Any:
         required: dict[str, Any] = {"exp": {"essential": True}}
@@ -121,7 +133,7 @@ class SignedTokens:
     def _owner(self, claims: dict[str, Any]) -> TokenOwner:
         claim = self._rules.name_claim
         name = claims.get(claim)
-        if not isinstance(name, str) or not name or not name.isprintable():
+        if not isinstance(name, str) or not name.strip() or not name.isprintable() or name != name.strip():
             raise RefusedToken(f"the claim {claim} has no name")
         if name in self._rules.reserved:
             raise RefusedToken(f"the claim {claim} has a name that tokens do not give")
@@ -155,24 +167,31 @@ def _reason(error: Any) -> str:
 
 def _read(source: str) -> KeySet:
     try:
-        from joserfc.errors import JoseError  # noqa: PLC0415 - an extra
-        from joserfc.jwk import KeySet  # noqa: PLC0415
+        from joserfc.jwk import KeySet  # noqa: PLC0415 - an extra
     except ImportError:
         raise KeySetError(_MISSING) from None
     try:
-        found = KeySet.import_key_set(json.loads(_bytes(source)))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, JoseError) as error:
+        listed = json.loads(_bytes(source))["keys"]
+        found = [key for each in listed for key in _key(each)]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise KeySetError(f"{source}: no JSON Web Key Set: {error}") from None
-    if not found.keys:
-        raise KeySetError(f"{source}: the key set has no keys")
-    return found
+    if not found:
+        raise KeySetError(f"{source}: the key set has no keys that are known here")
+    return KeySet(found)
+
+
+def _key(each: dict[str, Any]) -> list[Any]:
+    from joserfc.errors import JoseError  # noqa: PLC0415 - an extra
+    from joserfc.jwk import JWKRegistry  # noqa: PLC0415
+
+    try:
+        return [JWKRegistry.import_key(each)]
+    except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+        logger.warning("a key of the key set is of an unknown kind, and left out")
+        return []
 
 
 def _bytes(source: str) -> bytes:
-    if not source.startswith(("http://", "https://")):
-        return Path(source).read_bytes()
-    with urllib.request.urlopen(source, timeout=_TIMEOUT) as answer:  # noqa: S310 - checked above
-        data: bytes = answer.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise ValueError("it is larger than a megabyte")
-    return data
+    if source.startswith(("http://", "https://")):
+        return fetch(Request(source), _TIMEOUT)  # noqa: S310 - checked
+    return Path(source).read_bytes()

@@ -12,7 +12,8 @@ import click
 
 from broker_stub.command_options import FILE
 from broker_stub.tokens.key_set import KeySetError, SignedTokens, TokenRules
-from broker_stub.tokens.signatures import PREFIX, KeyFileError, SharedAccess
+from broker_stub.tokens.signatures import KeyFileError, SharedAccess
+from haclient.engine.sasl.claims import SHARED_ACCESS
 from haclient.engine.sasl.users import RefusedToken, TokenOwner, Tokens
 
 _JWKS = "Accept tokens signed by a key of this JSON Web Key Set: a file, or an http(s) URL."
@@ -31,7 +32,7 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class TokenOptions:
-    """What the options say.
+    """The values of the options.
 
     :param signed: the rules of ``--jwks``.
     :param sas_keys: the file of ``--sas-keys``.
@@ -81,7 +82,7 @@ class _Both:
         self._signed, self._shared = signed, shared
 
     def owner(self, token: str) -> TokenOwner:
-        known = self._shared if token.startswith(PREFIX) else self._signed
+        known = self._shared if token.startswith(SHARED_ACCESS) else self._signed
         if known is None:
             raise RefusedToken("tokens of this kind are not accepted")
         return known.owner(token)

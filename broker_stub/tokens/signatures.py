@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote_plus
+from urllib.parse import unquote_plus, unquote_to_bytes
 
+from haclient.engine.sasl.claims import SHARED_ACCESS
 from haclient.engine.sasl.users import RefusedToken, TokenOwner
 
-PREFIX = "SharedAccessSignature "
 _FIELDS = frozenset({"sr", "sig", "se", "skn"})
-_END_OF_TIME = 1e12
+_TIME = re.compile("[0-9]{1,12}")
 
 
 class KeyFileError(ValueError):
@@ -52,22 +53,21 @@ class SharedAccess:
 
         :raises RefusedToken: if it is not accepted.
         """
-        raw = dict(part.partition("=")[::2] for part in token.removeprefix(PREFIX).split("&"))
-        fields = dict(parse_qsl(token.removeprefix(PREFIX), keep_blank_values=True))
-        if not token.startswith(PREFIX) or fields.keys() != _FIELDS:
+        parts = token.removeprefix(SHARED_ACCESS).split("&", len(_FIELDS))
+        fields = dict(part.partition("=")[::2] for part in parts)
+        if not token.startswith(SHARED_ACCESS) or not token.isascii() or fields.keys() != _FIELDS:
             raise RefusedToken("it is not a shared access signature")
-        expiry = fields["se"]
-        if not expiry.isascii() or not expiry.isdigit() or not int(expiry[:20]) < _END_OF_TIME:
+        if not _TIME.fullmatch(expiry := fields["se"]):
             raise RefusedToken("the signature's se is no time")
-        key = self._keys.get(fields["skn"], "")
-        signed = f"{raw['sr']}\n{expiry}".encode()
+        name = unquote_plus(fields["skn"])
+        key = self._keys.get(name, "")
+        signed = f"{fields['sr']}\n{expiry}".encode()
         expected = base64.b64encode(hmac.digest(key.encode(), signed, "sha256"))
-        given = unquote_plus(raw["sig"].replace("+", "%2B")).encode()
-        if not hmac.compare_digest(expected, given) or not key:
+        if not hmac.compare_digest(expected, unquote_to_bytes(fields["sig"])) or not key:
             raise RefusedToken("the signature is not by a known key")
         if int(expiry) <= self._now():
             raise RefusedToken("the token has expired")
-        return TokenOwner(fields["skn"], float(expiry))
+        return TokenOwner(name, float(expiry))
 
 
 def _read(path: Path) -> dict[str, str]:
