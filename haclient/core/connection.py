@@ -41,7 +41,7 @@ from haclient.core.container_id import OPEN_CONNECTIONS, ContainerId
 from haclient.core.event_publisher import EventPublisher
 from haclient.core.link_set import LinkSet
 from haclient.core.quirks import workarounds
-from haclient.core.renewal.quiesce import quiesce
+from haclient.core.renewal.quiesce import end, quiesce
 from haclient.core.renewal.schedule import Renewal
 from haclient.core.standby import Standby
 from haclient.core.waiting import WaitWarnings
@@ -107,7 +107,7 @@ class ConnectionCore:
         self._policy = shared.options.policy()
         self._backoff = Backoff(self._policy, shared.rng, shared.fixed_delays)
         self._standby = Standby(shared.cluster, self._policy, self._connect_params, shared.rng)
-        self._renewal = Renewal(self._loop, shared.rng, shared.params_provider, self._renew, self.name)
+        self._renewal = Renewal(shared, self._renew, self.name)
         self._is_renewed = False  # the session ends for its token alone
         self._search: Search | None = None
         self._engine: Engine | None = None
@@ -201,9 +201,10 @@ class ConnectionCore:
                 assert self._session_end is not None
                 reason = await self._session_end
                 spare = await self._standby.stop()
+                if spare is not None and (self.error is not None or self._is_renewed):
+                    spare.cancel()  # at a renewal it has the former token
+                    spare = None
                 if self.error is not None:
-                    if spare is not None:
-                        spare.cancel()
                     return
                 self._drop(reason)
         except episodes.GaveUpError as failure:
@@ -334,21 +335,16 @@ class ConnectionCore:
         answers = describe_failures(self._shared.cluster.topology.failures)
         return f"{calls} calls and {messages} messages wait" + (f"; {answers}" if answers else "")
 
-    async def _renew(self, params: ConnectParams, seconds: float) -> None:
-        """Put the new token; or end the session when nothing is unsettled, after these seconds at most."""
-        if self.links.claims is not None and self.endpoint is not None:
-            self.links.claims.renew(params.settings.password or "")
-            self._renewal.start(self.endpoint, params)
-            return
-        engine, session_end = self._engine, self._session_end
+    async def _renew(self, token: str, seconds: float) -> str:
+        """Log in with a new token within these seconds; return why it was refused, if it was."""
+        claims, engine, session_end = self.links.claims, self._engine, self._session_end
+        if claims is not None:
+            return await claims.renew(token, self.links.all)
         await quiesce(lambda: tuple(self.links.all), seconds, self.name)
-        if engine is None or session_end is None or engine is not self._engine or session_end.done():
-            return
-        self._is_renewed = True
-        if engine.event_handler is None:
-            engine.close()
-            await asyncio.wait([session_end], timeout=self._shared.options.close_timeout)
-        engine.leave()  # handlers of proton would take an earlier Close for the application's
+        if engine is not None and engine is self._engine and session_end is not None:
+            self._is_renewed = not session_end.done()
+            await end(engine, session_end, self._shared.options.close_timeout)
+        return ""
 
     def _drop(self, reason: CloseReason) -> None:
         self._shared.cluster.stale_primaries.disconnected(self.number)
@@ -362,7 +358,7 @@ class ConnectionCore:
             self._backoff.reset()
         unsettled = self.links.on_disconnected(reason)
         self._events.disconnected(self.endpoint, reason, unsettled=unsettled, renewed=self._is_renewed)
-        if self._is_renewed:
+        if self._is_renewed and (self._peer_close is None or self._peer_close[1].condition is None):
             self._unstable = None
             return
         self._shared.cluster.learn(PrimaryLost(self.endpoint, self._topology_version))

@@ -14,8 +14,7 @@ Rules
 * Credit waits for the peer's Attach if that decides whether its messages are the wanted ones.  It also waits
   if the peer's delivery-count may not begin at 0 (``quirks``).
 * The link is not attached to a peer known to grant features that it does not apply (``quirks``).
-* Before a planned reconnect the receiver is held: it takes its credit back, and releases the messages that no
-  call has taken.
+* Before a planned reconnect it is held: it takes its credit back, and releases what no call has taken.
 * A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.  Deliveries
   that wait to be confirmed outlive their session (``confirmations``).
 
@@ -183,6 +182,7 @@ class ReceiverCore:
         link = self._link
         if self._draining is None:
             if link is None or link.credit <= 0:
+                self._requested *= not self._is_held
                 self._end_drain()
                 return
             self._draining = self.loop.create_future()
@@ -329,9 +329,9 @@ class ReceiverCore:
         if not self._is_held:
             self._is_held = True
             link.drain()
-            kept, self.inbox = self.inbox, deque()
-            for each in kept:
-                self._add(each)
+        kept, self.inbox = self.inbox, deque()  # a call that was cancelled may have put some back
+        for each in kept:
+            self._add(each)
         in_doubt = link.unsettled and not self._browse
         return link.credit <= 0 and not in_doubt and not self.inbox
 
@@ -441,7 +441,7 @@ class ReceiverCore:
             return
         if self.credit:
             self._to_grant += returned
-        elif not self._is_held:  # else the next session gets it
+        elif not self._is_held or self._drained:  # else the next session gets it
             self._requested = max(0, self._requested - returned)
         if self._draining is not None and link.credit <= 0:
             self._end_drain()

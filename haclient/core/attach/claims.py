@@ -6,8 +6,9 @@ MSSBCBS or ANONYMOUS), and each address needs a token.
 Rules
 -----
 * One put for each address; links to an address wait for its answer.  A refused put fails them, not others.
-* A new token is put for every address again, over the same session.
-* If the node does not answer, the session ends, and the client connects again.
+* A new token is put again for every address that has links, over the same session.
+* The links to the node are closed after the last answer: brokers detach idle ones.
+* If the node does not answer, the session ends, and the client connects again; also at a renewal.
 
 Sources: OASIS, "AMQP Claims-based Security 1.0"; Microsoft, "AMQP 1.0 in Azure Service Bus and Event Hubs
 protocol guide", section "Claims-based authorization".
@@ -16,13 +17,16 @@ protocol guide", section "Claims-based authorization".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
+import re
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import proton
 
 from haclient.engine import codec
 from haclient.engine.amqp_values.decode import UndecodableMessage
+from haclient.engine.sasl.claims import SHARED_ACCESS
 from haclient.engine.sasl.mechanisms import CLAIMS
 from haclient.error_catalog.base import brief, quoted
 from haclient.errors import HaclientError, LinkRefused
@@ -33,9 +37,9 @@ if TYPE_CHECKING:
     from haclient.outcome import Outcome
 
 _NODE, _UNAUTHORIZED = "$cbs", "amqp:unauthorized-access"
-_SHARED_ACCESS = "SharedAccessSignature "
 _CREDIT = 100
 _SUCCESS = range(200, 300)
+_NUMBER = re.compile("[0-9]{1,15}")
 
 
 class Waiting(Protocol):
@@ -62,69 +66,105 @@ def begin(engine: Engine, session: proton.Session, name: str, patience: float) -
     return Claims(engine, session, token, name=name, patience=patience) if are_needed(engine) else None
 
 
+class _Put:
+    """The last put for one address.
+
+    :ivar number: id of its request; the answers of earlier ones are ignored.
+    :ivar links: links that wait for it, each with the function that attaches it.
+    """
+
+    __slots__ = ("links", "number")
+
+    def __init__(self, number: int, links: list[tuple[Waiting, Callable[[], None]]]) -> None:
+        self.number, self.links = number, links
+
+
 class Claims:
     """The puts over one session."""
 
     def __init__(
         self, engine: Engine, session: proton.Session, token: str, *, name: str, patience: float
     ) -> None:
-        self._engine, self._token, self._patience = engine, token, patience
+        self._engine, self._session, self._name = engine, session, name
+        self._token, self._patience = token, patience
         self._allowed: set[str] = set()
-        self._waiting: dict[str, list[tuple[Waiting, Callable[[], None]]]] = {}
-        self._unsent: list[str] = []
+        self._puts: dict[str, _Put] = {}
+        self._addresses: dict[int, str] = {}  # by number
+        self._unsent: dict[str, None] = {}
+        self._numbers = itertools.count(1)
+        self._links: tuple[SenderLink, ReceiverLink] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._sender = engine.sender(session, name, self)
-        self._sender.endpoint.target.address, self._sender.endpoint.source.address = _NODE, name
-        self._receiver = engine.receiver(session, name, self)
-        self._receiver.endpoint.source.address, self._receiver.endpoint.target.address = _NODE, name
-        for link in (self._sender, self._receiver):
-            engine.attach(link)
-        self._receiver.grant(_CREDIT)
+        self._renewed: asyncio.Future[str] | None = None
 
     def must_wait(self, link: Waiting, attach: Callable[[], None]) -> bool:
         """Return whether a link must wait until ``attach`` is called; put a token if none was put."""
         address = link.address or ""
         if address in self._allowed:
             return False
-        if address not in self._waiting:
+        if address not in self._puts:
             self._put(address)
-        self._waiting[address].append((link, attach))
+        self._puts[address].links.append((link, attach))
         return True
 
-    def renew(self, token: str) -> None:
-        """Put a new token for every address."""
+    async def renew(self, token: str, links: Iterable[Waiting]) -> str:
+        """Put a new token for the addresses of links, and wait for the answers.
+
+        :returns: why a put was refused; empty if none was.
+        """
         self._token = token
-        for address in self._allowed:
+        self._allowed &= {link.address or "" for link in links}
+        if not (again := self._allowed | self._puts.keys()):
+            return ""
+        self._renewed = asyncio.get_running_loop().create_future()
+        for address in again:
             self._put(address)
+        return await self._renewed
 
     def stop(self) -> None:
         """Stop waiting: the session has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._puts.clear()
+        self._end("the session has ended")
 
     def _put(self, address: str) -> None:
-        self._waiting.setdefault(address, [])
-        self._unsent.append(address)
+        former = self._puts.get(address)
+        number = next(self._numbers)
+        self._puts[address] = _Put(number, [] if former is None else former.links)
+        self._addresses[number] = address
+        self._unsent[address] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._patience, self._late)
+        if self._links is None:
+            self._links = self._attach(f"{self._name}-{number}")
         self._send()
+
+    def _attach(self, name: str) -> tuple[SenderLink, ReceiverLink]:
+        sender = self._engine.sender(self._session, name, self)
+        receiver = self._engine.receiver(self._session, name, self)
+        sender.endpoint.target.address, sender.endpoint.source.address = _NODE, name
+        receiver.endpoint.source.address, receiver.endpoint.target.address = _NODE, name
+        for link in (sender, receiver):
+            self._engine.attach(link)
+        receiver.grant(_CREDIT)
+        return sender, receiver
 
     def _late(self) -> None:
         self._engine.abort(proton.Condition("haclient:no-answer", f"{_NODE} did not answer"))
 
     def _send(self) -> None:
-        while self._unsent and self._sender.credit > 0:
-            address = self._unsent.pop(0)
-            self._sender.send(bytes(self._request(address).encode()), address)
+        while self._links is not None and self._unsent and self._links[0].credit > 0:
+            address = next(iter(self._unsent))
+            del self._unsent[address]
+            self._links[0].send(bytes(self._request(address).encode()), address)
 
     def _request(self, address: str) -> proton.Message:
-        is_shared = self._token.startswith(_SHARED_ACCESS)
+        is_shared = self._token.startswith(SHARED_ACCESS)
         properties = {
             "operation": "put-token",
             "type": "servicebus.windows.net:sastoken" if is_shared else "jwt",
             "name": f"sb://{self._engine.settings.hostname}/{address}",
         }
-        return proton.Message(id=address, reply_to=_NODE, properties=properties, body=self._token)
+        number = self._puts[address].number
+        return proton.Message(id=str(number), reply_to=_NODE, properties=properties, body=self._token)
 
     # -- the engine's side --------------------------------------------------------------------
 
@@ -132,18 +172,23 @@ class Claims:
         """Do nothing: credit follows."""
 
     def link_closed(self, link: SenderLink | ReceiverLink, condition: proton.Condition | None) -> None:
-        """Fail every waiting link: the broker has no such node."""
-        why = "" if condition is None else f": {brief(condition.name)}: {brief(condition.description or '')}"
-        for address in tuple(self._waiting):
-            self._answer(address, f"the broker takes no tokens in {_NODE}{why}")
+        """Refuse every pending put: the broker has no such node."""
+        if self._links is not None and link in self._links:
+            why = (
+                ""
+                if condition is None
+                else f": {brief(condition.name)}: {brief(condition.description or '')}"
+            )
+            for address in tuple(self._puts):
+                self._answer(address, f"the broker takes no tokens in {_NODE}{why}")
 
     def credit_given(self, link: SenderLink) -> None:
         """Send the waiting requests."""
         self._send()
 
     def settled(self, link: SenderLink, token: Any, outcome: Outcome | None) -> None:
-        """Fail a request that the node did not accept; otherwise its response follows."""
-        if outcome is not None and not outcome.accepted:
+        """Refuse a put whose request the node did not accept; otherwise its response follows."""
+        if outcome is not None and not outcome.accepted and token in self._puts:
             self._answer(token, f"{_NODE} did not accept the request")
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
@@ -155,30 +200,46 @@ class Claims:
             message = codec.decode(data)
         except UndecodableMessage:
             return
-        properties: dict[str, Any] = message.properties or {}
-        status, address = _whole(properties.get("status-code")), message.correlation_id
-        if not isinstance(address, str) or address not in self._waiting:
+        address = self._pending(message.correlation_id)
+        if address is None:
             return
+        properties: dict[str, Any] = message.properties or {}
+        code, text = properties.get("status-code"), properties.get("status-description")
+        status = int(code) if isinstance(code, int) else 0
         if status in _SUCCESS:
             self._allowed.add(address)
-            self._answer(address, None)
+            self._answer(address, "")
         else:
-            reason = brief(str(properties.get("status-description") or "no reason given"))
-            self._answer(
-                address, f"{_NODE} refuses the token for {quoted(address)}: {status or 'no status'} {reason}"
-            )
+            reason = f"{status} {brief(str(text or 'no reason given'))}"
+            self._answer(address, f"{_NODE} refuses the token for {quoted(address)}: {reason}")
 
-    def _answer(self, address: str, refused: str | None) -> None:
-        waiting = self._waiting.pop(address, [])
-        if not self._waiting:
-            self.stop()
-            self._timer = None
-        for link, attach in waiting:
-            if refused is None:
-                attach()
-            else:
+    def _pending(self, correlation: Any) -> str | None:
+        """Return the address whose last put has this id; ``None`` if there is none."""
+        known = isinstance(correlation, str) and _NUMBER.fullmatch(correlation)
+        address = self._addresses.get(int(correlation)) if known else None
+        put = None if address is None else self._puts.get(address)
+        return address if put is not None and str(put.number) == correlation else None
+
+    def _answer(self, address: str, refused: str) -> None:
+        put = self._puts.pop(address)
+        for link, attach in put.links:
+            if refused:
                 link.fail(LinkRefused(refused, _UNAUTHORIZED))
+            else:
+                attach()
+        if refused and self._renewed is not None and not self._renewed.done():
+            self._renewed.set_result(refused)
+        if not self._puts:
+            self._end("")
 
-
-def _whole(value: object) -> int:
-    return int(value) if isinstance(value, int) else 0
+    def _end(self, problem: str) -> None:
+        """Close the links: brokers detach idle ones."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._renewed is not None and not self._renewed.done():
+            self._renewed.set_result(problem)
+        links, self._links, self._timer = self._links or (), None, None
+        self._addresses.clear()
+        self._unsent.clear()
+        for link in links:
+            link.close()

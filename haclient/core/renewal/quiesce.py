@@ -17,14 +17,14 @@ from collections.abc import Callable
 
 from haclient.core.attach.trials import LinkCore
 from haclient.core.sender import SenderCore
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
 from haclient.printable.log import get_logger
 
 logger = get_logger("haclient")
 
 # Seconds between two looks at the links.
 _PAUSE = 0.01
-# Seconds after which an operator should hear that a reconnect waits.
-_LONG = 5.0
 
 
 async def quiesce(links: Callable[[], tuple[LinkCore, ...]], seconds: float, name: str) -> None:
@@ -34,12 +34,14 @@ async def quiesce(links: Callable[[], tuple[LinkCore, ...]], seconds: float, nam
     :param name: name of the connection, for the log.
     """
     now = asyncio.get_running_loop().time
-    end, warn_at = now() + seconds, now() + _LONG
-    while now() < end and not _hold(links()):
-        if now() >= warn_at:
-            warn_at = end
-            text = "%s: it waits %.0f s at most for the deliveries in hand, to log in with a new token"
-            logger.warning(text, name, end - now())
+    end = now() + seconds
+    while not _hold(links()):
+        if now() >= end:
+            text = (
+                "%s: deliveries are unsettled after %.0f s; they come again after the log-in with a new token"
+            )
+            logger.warning(text, name, seconds)
+            return
         await asyncio.sleep(_PAUSE)
 
 
@@ -50,3 +52,14 @@ def _hold(links: tuple[LinkCore, ...]) -> bool:
         return False
     sent = [link.hold() for link in links if isinstance(link, SenderCore)]
     return all(sent)
+
+
+async def end(engine: Engine, session_end: asyncio.Future[CloseReason], seconds: float) -> None:
+    """End a session by a Close, and wait for the peer's answer at most these seconds.
+
+    Handlers of proton would take the Close for the application's, so they see the end first.
+    """
+    if engine.event_handler is None:
+        engine.close()
+        await asyncio.wait([session_end], timeout=seconds)
+    engine.leave()
