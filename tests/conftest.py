@@ -17,7 +17,8 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests.certificates import Authority
-from tests.members import Members
+from tests.identity_provider import IdentityProvider
+from tests.members import Member, Members
 
 _ROOT = Path(__file__).resolve().parent.parent
 _SPARK = "the Spark session"
@@ -89,6 +90,19 @@ def pytest_collection_finish() -> None:
     """Hide nine thousand tests from the garbage collector, which some hundred tests call to find leaks."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> IdentityProvider:
+    """Issues tokens, for a file of tests."""
+    return IdentityProvider(tmp_path_factory.mktemp("provider"))
+
+
+@pytest.fixture(scope="module")
+def token_member(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) -> Iterator[Member]:
+    """A primary that takes tokens only, for tests that leave it as it is."""
+    with Members(tmp_path_factory.mktemp("member")) as members:
+        yield members.start("tokens", role="primary", anonymous=False, **provider.options)
 
 
 @pytest.fixture(autouse=True)

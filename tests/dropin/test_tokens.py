@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import proton
@@ -18,17 +17,6 @@ from tests.identity_provider import IdentityProvider
 from tests.members import Member, Members
 
 _MESSAGES = 700
-
-
-@pytest.fixture(scope="module")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> IdentityProvider:
-    return IdentityProvider(tmp_path_factory.mktemp("provider"))
-
-
-@pytest.fixture(scope="module")
-def member(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) -> Iterator[Member]:
-    with Members(tmp_path_factory.mktemp("member")) as members:
-        yield members.start("alone", role="primary", anonymous=False, **provider.options)
 
 
 class Application(MessagingHandler):
@@ -70,9 +58,9 @@ class Application(MessagingHandler):
 
 
 @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "XOAUTH2", "PLAIN"])
-def test_a_token_logs_in(mechanism: str, member: Member, provider: IdentityProvider) -> None:
+def test_a_token_logs_in(mechanism: str, token_member: Member, provider: IdentityProvider) -> None:
     application = Application(
-        member.url, 3, allowed_mechs=mechanism, credentials=lambda: Token(provider.token())
+        token_member.url, 3, allowed_mechs=mechanism, credentials=lambda: Token(provider.token())
     )
     Container(application).run()
     assert application.received == Counter(range(3))
@@ -91,18 +79,22 @@ def test_a_token_logs_in_with_tls(members: Members, authority: Authority, provid
 
 
 def test_a_token_is_renewed_and_no_message_is_lost_or_doubled(
-    member: Member, provider: IdentityProvider
+    token_member: Member, provider: IdentityProvider
 ) -> None:
-    application = Application(member.url, _MESSAGES, credentials=lambda: Token(provider.token(seconds=2)))
+    application = Application(
+        token_member.url, _MESSAGES, credentials=lambda: Token(provider.token(seconds=2))
+    )
     Container(application).run()
     assert application.received == Counter(range(_MESSAGES))
     assert application.losses >= 2
 
 
-def test_a_connection_without_failover_takes_no_function(member: Member, provider: IdentityProvider) -> None:
+def test_a_connection_without_failover_takes_no_function(
+    token_member: Member, provider: IdentityProvider
+) -> None:
     class Wrong(MessagingHandler):
         def on_start(self, event: proton.Event) -> None:
-            event.container.connect(member.url, reconnect=False, credentials=Token(provider.token()))
+            event.container.connect(token_member.url, reconnect=False, credentials=Token(provider.token()))
 
     with pytest.raises(ValueError, match="reconnect=False takes user and password"):
         Container(Wrong()).run()

@@ -20,11 +20,6 @@ MECHANISMS = ["MSSBCBS", "ANONYMOUS"]
 
 
 @pytest.fixture(scope="module")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> IdentityProvider:
-    return IdentityProvider(tmp_path_factory.mktemp("provider"))
-
-
-@pytest.fixture(scope="module")
 def member(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) -> Iterator[Member]:
     folder = tmp_path_factory.mktemp("member")
     (folder / "keys").write_text("Root:the key\n")

@@ -291,7 +291,7 @@ async def primary_killed_alone(cluster: Cluster, rng: random.Random) -> AsyncIte
 @fault("primary cut off from the arbiter, a backup killed")
 async def primary_and_arbiter(cluster: Cluster, rng: random.Random) -> AsyncIterator[None]:
     """The primary cannot reach the arbiter to continue alone, so it steps down."""
-    primary, heirs = await _pause_with_heir(cluster)  # one that is alone already would ask the arbiter nothing
+    primary, heirs = await _pause_with_heir(cluster)  # one that is alone already would not ask the arbiter
     backup = rng.choice(heirs)
     cluster.cut(primary.name, ARBITER, _how(rng))
     await cluster.kill(backup)

@@ -18,11 +18,6 @@ from tests.identity_provider import AUDIENCE, ISSUER, IdentityProvider
 from tests.tokens.http_server import serving
 
 
-@pytest.fixture(scope="module")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> IdentityProvider:
-    return IdentityProvider(tmp_path_factory.mktemp("provider"))
-
-
 def tokens(provider: IdentityProvider) -> SignedTokens:
     return SignedTokens(TokenRules(str(provider.key_set), ISSUER, AUDIENCE))
 

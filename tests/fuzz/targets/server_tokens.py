@@ -15,8 +15,9 @@ from broker_stub.admission.auth import Auth
 from broker_stub.broker import Broker
 from broker_stub.connections.connection import ClientConnection
 from broker_stub.tokens.key_set import SignedTokens, TokenRules
-from broker_stub.tokens.signatures import PREFIX, SharedAccess
+from broker_stub.tokens.signatures import SharedAccess
 from haclient.engine.sasl import server_mechanisms
+from haclient.engine.sasl.claims import SHARED_ACCESS
 from haclient.engine.sasl.users import TokenOwner
 from tests.fuzz.members import OPTIONS
 from tests.fuzz.script import parse
@@ -39,7 +40,7 @@ class Tokens:
     def owner(self, token: str) -> TokenOwner:
         if token == VALID:
             return TokenOwner(GUEST, None)
-        return self._shared.owner(token) if token.startswith(PREFIX) else self._signed.owner(token)
+        return self._shared.owner(token) if token.startswith(SHARED_ACCESS) else self._signed.owner(token)
 
 
 class ServerWithTokens(Server):
@@ -56,9 +57,10 @@ class ServerWithTokens(Server):
         self.users, steps = set(), list(parse(data))
         claimed = ClientConnection.claimed
 
-        def claim(connection: ClientConnection, owner: TokenOwner) -> None:
-            claimed(connection, owner)
+        def claim(connection: ClientConnection, owner: TokenOwner) -> str:
+            refused = claimed(connection, owner)
             self.users.add(connection.user)
+            return refused
 
         with (
             mock.patch.object(broker, "decide", wraps=broker.decide) as decide,

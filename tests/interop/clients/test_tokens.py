@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from tests.identity_provider import IdentityProvider
 from tests.interop.clients.building import MissingClientError
 from tests.interop.clients.toolchains import CLIENTS, Client
-from tests.members import Member, Members
+from tests.members import Member
 
 # Builds the clients, if they are not built.
 pytestmark = pytest.mark.timeout(900)
@@ -31,18 +30,6 @@ def client(request: pytest.FixtureRequest) -> Client:
     except MissingClientError as reason:
         pytest.skip(str(reason))
     return found
-
-
-@pytest.fixture(scope="module")
-def provider(tmp_path_factory: pytest.TempPathFactory) -> IdentityProvider:
-    return IdentityProvider(tmp_path_factory.mktemp("provider"))
-
-
-@pytest.fixture(scope="module")
-def member(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) -> Iterator[Member]:
-    """A primary that takes tokens only."""
-    with Members(tmp_path_factory.mktemp("member")) as members:
-        yield members.start("alone", role="primary", anonymous=False, **provider.options)
 
 
 async def until(pattern: str, client: Client, *arguments: str, **environment: str) -> str:
@@ -75,12 +62,12 @@ async def until(pattern: str, client: Client, *arguments: str, **environment: st
 
 @pytest.mark.parametrize("mechanism", ["XOAUTH2", "PLAIN"])
 async def test_a_token_logs_in_a_client_that_sends_and_receives(
-    mechanism: str, client: Client, member: Member, provider: IdentityProvider, tmp_path: Path
+    mechanism: str, client: Client, token_member: Member, provider: IdentityProvider, tmp_path: Path
 ) -> None:
     login = {"CLIENT_USER": "app", "CLIENT_PASSWORD": provider.token(), "CLIENT_MECHANISM": mechanism}
     queue = tmp_path.name
-    await until("^accepted 0", client, "send", member.address, queue, "p", "100", "50", **login)
-    assert "p 0 " in await until("^received", client, "receive", member.address, queue, **login)
+    await until("^accepted 0", client, "send", token_member.address, queue, "p", "100", "50", **login)
+    assert "p 0 " in await until("^received", client, "receive", token_member.address, queue, **login)
 
 
 _REASON = r"\{.*invalid_token.*the token has expired.*\}"
@@ -100,8 +87,8 @@ _REPORTS = {
 
 @pytest.mark.parametrize("mechanism", ["XOAUTH2", "PLAIN"])
 async def test_a_client_reports_that_its_token_is_refused(
-    mechanism: str, client: Client, member: Member, provider: IdentityProvider
+    mechanism: str, client: Client, token_member: Member, provider: IdentityProvider
 ) -> None:
     expired = {"CLIENT_USER": "app", "CLIENT_PASSWORD": provider.token(seconds=-60)}
     report = _REPORTS[client.name, mechanism]
-    await until(report, client, "receive", member.address, "q", CLIENT_MECHANISM=mechanism, **expired)
+    await until(report, client, "receive", token_member.address, "q", CLIENT_MECHANISM=mechanism, **expired)
