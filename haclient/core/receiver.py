@@ -157,9 +157,7 @@ class ReceiverCore:
         """
         count = check_whole("count", count)
         if self.credit:
-            raise ValueError(
-                f"the receiver grants its credit itself: add_credit is for credit=0, not {self.credit}"
-            )
+            raise ValueError(f"the receiver grants its credit: add_credit is for credit=0, not {self.credit}")
         if count < 1:
             raise ValueError(f"count: the credit to add is 1 or more, not {count}")
         if self._requested + count > MAX_CREDIT:
@@ -179,13 +177,13 @@ class ReceiverCore:
         """
         self.check_open()
         self._drained = True
+        self._to_grant *= bool(self.credit)
         link = self._link
         if self._draining is None:
+            self._draining = self.loop.create_future()
             if link is None or link.credit <= 0:
-                self._requested *= not self._is_held
                 self._end_drain()
                 return
-            self._draining = self.loop.create_future()
             link.drain()
         await asyncio.shield(self._draining)
         self.check_open()
@@ -441,7 +439,7 @@ class ReceiverCore:
             return
         if self.credit:
             self._to_grant += returned
-        elif not self._is_held or self._drained:  # else the next session gets it
+        elif not self._is_held:  # else the next session gets it
             self._requested = max(0, self._requested - returned)
         if self._draining is not None and link.credit <= 0:
             self._end_drain()
@@ -474,8 +472,10 @@ class ReceiverCore:
 
     def _end_drain(self) -> None:
         draining, self._draining = self._draining, None
-        if draining is not None and not draining.done():
-            draining.set_result(None)
+        if draining is not None:
+            self._requested = len(self.inbox) + self._to_grant
+            if not draining.done():
+                draining.set_result(None)
         if self._waiting:
             self._resume(min(needed for needed, _ in self._waiting))
         self._grant()
