@@ -99,13 +99,14 @@ class SignedTokens:
 
         if time.monotonic() - self._read_at >= _FRESH:
             self._read_again()
+        read_at = self._read_at
         try:
             claims = jwt.decode(token, self._keys, algorithms=list(_ALGORITHMS)).claims
             self._registry(jwt).validate(claims)
         except errors.ExpiredTokenError:
             raise RefusedToken("the token has expired") from None
         except errors.InvalidKeyIdError:
-            is_new = self._is_new(token)
+            is_new = self._is_new(token, read_at)
             raise RefusedToken("the token is signed by an unknown key", is_temporary=is_new) from None
         except errors.JoseError as error:
             raise RefusedToken(_reason(error)) from None
@@ -113,15 +114,15 @@ class SignedTokens:
             raise RefusedToken("it is not a signed JWT") from None
         return self._owner(claims)
 
-    def _is_new(self, token: str) -> bool:
-        """Return whether the set has not been read since a token by an unknown key was first refused."""
+    def _is_new(self, token: str, read_at: float) -> bool:
+        """Return whether a token by an unknown key was first refused after this reading of the set."""
         now = time.monotonic()
         refused_at = self._strangers.setdefault(hash(token), now)
         if len(self._strangers) > _MOST_STRANGERS:
             del self._strangers[next(iter(self._strangers))]
         if now - self._read_at >= _PAUSE:
             self._read_again()
-        return self._read_at <= refused_at
+        return read_at <= refused_at
 
     def _registry(self, jwt: Any) -> Any:
         required: dict[str, Any] = {"exp": {"essential": True}}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from haclient import Message, Token, aio
+from haclient import Credentials, Message, Token, aio
 from haclient.errors import HaclientError, LinkRefused
 from haclient.events import Disconnected, Event
 from haclient.tokens import SharedAccessKey
@@ -48,9 +48,11 @@ async def test_messages_go_on_while_the_token_is_renewed(
     assert not [event for event in events if isinstance(event, Disconnected)]
 
 
-async def test_a_shared_access_key_logs_in(member: Member) -> None:
+@pytest.mark.parametrize("options", ["", "?sasl_mechanisms=PLAIN"])
+async def test_a_shared_access_key_logs_in(member: Member, options: str) -> None:
+    """By default with a mechanism that can carry it, of those that the member offers."""
     key = SharedAccessKey(f"sb://{member.address}/", "Root", "the key")
-    async with aio.connect(url(member, "MSSBCBS"), credentials=key) as connection:
+    async with aio.connect(f"{member.url}{options}", credentials=key) as connection:
         assert (await (await connection.create_sender("q")).send("x", timeout=10)).accepted
 
 
@@ -91,6 +93,46 @@ async def test_a_token_is_not_put_in_clear_text_where_that_is_forbidden(member: 
     for mechanism in MECHANISMS:
         with pytest.raises(Exception, match="no SASL mechanism in common"):
             await aio.connect(f"{url(member, mechanism)}&sasl_plaintext=false", credentials=Token("a-token"))
+
+
+async def test_a_put_beyond_any_token_is_refused_unread(member: Member) -> None:
+    """A client that is nobody yet must not make the member work."""
+    async with aio.connect(
+        url(member, "ANONYMOUS"), credentials=Credentials(user="x", password="y")
+    ) as connection:
+        answers = await connection.create_receiver("$cbs")
+        sender = await connection.create_sender("$cbs")
+        for body in ("SharedAccessSignature " + "a=b&" * 200_000, "a" * 60_001):
+            await sender.send(
+                Message(id="1", properties={"operation": "put-token"}, body=body, reply_to="$cbs"), timeout=10
+            )
+            answer = (await answers.receive(timeout=10)).message
+            assert answer.properties["status-code"] == 400
+            assert answer.properties["status-description"] == "the token is longer than 60000 characters"
+
+
+async def test_the_limit_of_connections_counts_a_client_under_the_name_it_puts(
+    tmp_path: Path, provider: IdentityProvider
+) -> None:
+    with Members(tmp_path) as members:
+        options = {**provider.options, "max-user-connections": 3}
+        few = members.start("few", role="primary", anonymous=False, cbs=True, **options)
+        connections = list[aio.Connection]()
+
+        async def connect(user: str) -> aio.Connection:
+            connection = await aio.connect(url(few, "MSSBCBS"), credentials=Token(provider.token(user)))
+            connections.append(connection)
+            await connection.create_sender("q", timeout=10)
+            return connection
+
+        for user in ("app", "other", "app", "app"):
+            await connect(user)
+        with pytest.raises(LinkRefused, match="user 'app' has 3 connections, which is the limit"):
+            await connect("app")
+        for connection in connections:
+            await connection.close()
+        for _ in range(5):
+            await (await connect("app")).close()
 
 
 async def test_a_client_that_puts_no_token_is_dropped(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -269,18 +270,6 @@ async def test_a_function_that_fails_is_asked_again_before_the_token_expires(
     assert asked == 4  # the connect, the failure, the renewal, and its attempt
 
 
-async def test_a_clock_that_is_hours_ahead_renews_nothing_in_a_loop(
-    token_member: Member, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = time.time
-    monkeypatch.setattr("haclient.core.renewal.schedule.time.time", lambda: now() + 9000)
-    supply = Supply(provider, 300)
-    async with aio.connect(token_member.url, credentials=supply) as connection:
-        assert (await (await connection.create_sender("q")).send("here", timeout=10)).accepted
-        await asyncio.sleep(0.5)
-    assert supply.asked == 1
-
-
 async def test_a_client_with_a_token_finds_the_next_primary(
     members: Members, provider: IdentityProvider
 ) -> None:
@@ -296,16 +285,35 @@ async def test_a_client_with_a_token_finds_the_next_primary(
         assert connection.endpoint == passive.endpoint
 
 
+@pytest.mark.parametrize("standby", ["warm", "outage"])
+async def test_a_renewal_beside_a_standby_is_no_outage(
+    standby: str, members: Members, provider: IdentityProvider
+) -> None:
+    """The spare connection has logged in with the former token."""
+    primary, passive = members.pair(anonymous=False, **provider.options)
+    events = list[Event]()
+    both = f"amqp://{primary.address},{passive.address}?standby={standby}"
+    async with aio.connect(both, credentials=Supply(provider), on_event=events.append) as connection:
+        sender = await connection.create_sender("orders")
+        await renewals(events, 2)
+        assert (await sender.send("after", timeout=30)).accepted
+    assert_quiet(events)
+
+
 def test_a_blocking_connection_that_is_closed_while_it_waits_to_renew_ends(
     token_member: Member, provider: IdentityProvider
 ) -> None:
+    asked = threading.Semaphore(0)
+
     def supply() -> Token:
+        asked.release()
         return Token(provider.token(seconds=SHORT))
 
     connection = haclient.connect(token_member.url, credentials=supply)
     connection.create_sender("closing").send("one", timeout=10)
     receiver = connection.create_receiver("closing")
     delivery: Any = receiver.receive(timeout=10)
-    time.sleep(1.7)  # it waits for the delivery in hand
+    for _ in range(2):  # to connect, and to renew, which waits for the delivery in hand
+        assert asked.acquire(timeout=30)
     connection.close()
     assert delivery.message.body == "one"

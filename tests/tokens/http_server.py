@@ -21,25 +21,31 @@ class Asked:
 
 @dataclass
 class Server:
-    """The answers to come, the last one for ever, and the requests so far."""
+    """The answers to come, the last one for ever, and the requests so far.
+
+    :ivar may_answer: an answer waits until this is set.
+    """
 
     answers: list[tuple[int, dict[str, str], bytes]]
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
+    may_answer: threading.Event = field(default_factory=threading.Event)
 
 
 @contextlib.contextmanager
 def serving(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[Server]:
     """Serve these answers: status, headers, body."""
     made = Server(list(answers))
+    made.may_answer.set()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
             made.asked.append(Asked(self.path, dict(self.headers.items()), parse_qs(body)))
+            made.may_answer.wait()
             status, headers, content = made.answers.pop(0) if len(made.answers) > 1 else made.answers[0]
             self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
@@ -56,6 +62,7 @@ def serving(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[Server]:
     try:
         yield made
     finally:
+        made.may_answer.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import logging
+import os
+import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haclient.tokens import ClientCredentials, TokenFile, TokenRequestError
-from tests.tokens.http_server import serving
+from tests.tokens.http_server import Server, serving
 
 
 def issued(value: str, **fields: object) -> tuple[int, dict[str, str], bytes]:
@@ -108,7 +112,8 @@ def test_a_provider_that_refuses_is_one_clear_error() -> None:
         issued("a", expires_in="soon"),
         issued("a", expires_in=[]),
         issued("a" * 70_000),
-        (200, {"Content-Length": "1000"}, b"{"),
+        (200, {"Content-Length": "1000"}, b'{"access_token": "cut-off"}'),
+        (200, {}, b'{"access_token": "large", "more": "' + b"x" * (1 << 20) + b'"}'),
         refused(500),
         refused(429),
     ],
@@ -140,6 +145,95 @@ def test_a_redirect_is_not_followed(status: int) -> None:
     ):
         ClientCredentials(server.url, "app", "secret")()
     assert not other.asked
+
+
+def test_no_proxy_sees_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without TLS it could read it."""
+    with serving(issued("by the proxy")) as proxy, serving(issued("here")) as server:
+        for name in ("http_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert ClientCredentials(server.url, "app", "secret")().value == "here"
+    assert not proxy.asked
+
+
+def test_a_provider_that_answers_a_byte_at_a_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("haclient.tokens.oauth._TIMEOUT", 0.3)
+    ended = threading.Event()
+
+    def answer() -> None:
+        with listener.accept()[0] as client, contextlib.suppress(OSError):
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            while not ended.wait(0.01):
+                client.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(OSError, match="too slow"):
+            ClientCredentials(f"http://127.0.0.1:{listener.getsockname()[1]}", "app", "secret")()
+        ended.set()
+        thread.join()
+
+
+def test_a_token_without_a_life_is_shared_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time
+    with serving(issued("first"), issued("second")) as server:
+        supply = ClientCredentials(server.url, "app", "secret")
+        assert {supply().value for _ in range(10)} == {"first"}
+        monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 61)
+        assert supply().value == "second"
+
+
+@contextlib.contextmanager
+def asking(supply: ClientCredentials, server: Server) -> Iterator[None]:
+    """Let a thread wait for the answer of the provider meanwhile."""
+    server.may_answer.clear()
+    before = len(server.asked)
+    thread = threading.Thread(target=supply)
+    thread.start()
+    while len(server.asked) == before:
+        time.sleep(0.001)
+    try:
+        yield
+    finally:
+        server.may_answer.set()
+        thread.join()
+
+
+def test_a_child_of_a_process_that_asks_asks_by_itself() -> None:
+    """The thread that has the lock is not there after the fork."""
+    with serving(issued("first", expires_in=300)) as server:
+        supply = ClientCredentials(server.url, "app", "secret")
+        with asking(supply, server):
+            readable, writable = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    os.write(writable, supply().value.encode())
+                finally:
+                    os._exit(0)
+            while len(server.asked) < 2:
+                time.sleep(0.001)
+            server.may_answer.set()
+            os.waitpid(child, 0)
+        assert os.read(readable, 100) == b"first"
+
+
+def test_whoever_waits_too_long_for_another_thread_gets_the_last_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = time.time
+    with serving(issued("first", expires_in=300), issued("second", expires_in=300)) as server:
+        supply = ClientCredentials(server.url, "app", "secret")
+        supply()
+        monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 200)
+        with asking(supply, server):
+            monkeypatch.setattr("haclient.tokens.oauth._TIMEOUT", 0.05)
+            assert supply().value == "first"
+            monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 400)
+            with pytest.raises(OSError, match="another thread waits"):
+                supply()
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,56 @@ def test_a_set_is_read_again_when_it_is_old(
             known.owner(revoked)
 
 
+def refusal(known: SignedTokens, token: str) -> RefusedToken:
+    with pytest.raises(RefusedToken) as caught:
+        known.owner(token)
+    return caught.value
+
+
+@pytest.mark.parametrize("kid", ["unknown", None])
+def test_a_token_by_an_unknown_key_is_refused_for_good_after_the_set_was_read(
+    kid: str | None, provider: IdentityProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its client would try for ever, and never show the reason."""
+    from joserfc import jwt
+    from joserfc.jwk import ECKey
+
+    monkeypatch.setattr(key_set, "_PAUSE", 0.0)
+    provider.rotate()  # of several keys a token must name one
+    known = tokens(provider)
+    header = {"alg": "ES256"} | ({} if kid is None else {"kid": kid})
+    made = [
+        jwt.encode(header, {"sub": f"s{number}", "exp": time.time() + 60}, ECKey.generate_key("P-256"))
+        for number in range(3)
+    ]
+    for token in made:
+        assert refusal(known, token).is_temporary
+        end = time.monotonic() + 20
+        while refusal(known, token).is_temporary:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert not refusal(known, token).is_temporary
+
+
+def test_a_key_of_an_unknown_kind_does_not_spoil_the_others(
+    provider: IdentityProvider, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Providers publish keys of new kinds beside the usual ones (RFC 7517, section 5)."""
+    found = json.loads(provider.key_set.read_text())
+    odd: list[dict[str, object]] = [
+        {"kty": "EC", "crv": "BP-256", "x": "AA", "y": "AA", "kid": "curve"},
+        {"kty": "AKP", "alg": "ML-DSA-65", "pub": "AA", "kid": "kind"},
+        {"kty": "RSA", "n": 7, "e": "AQAB"},
+        {"kty": "EC"},
+        {},
+    ]
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": [*odd, *found["keys"], *odd]}))
+    known = SignedTokens(TokenRules(str(path), ISSUER, AUDIENCE))
+    assert known.owner(provider.token()).user == "app"
+    assert caplog.text.count("of an unknown kind, and left out") == 2 * len(odd)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "{}", '{"keys": []}', '{"keys": {}}', '{"keys": [{}]}', '{"keys": [7]}', "[" * 100_000],

@@ -71,6 +71,32 @@ def test_any_text_is_refused(folder: Path, token: str) -> None:
         keys(folder).owner(token)
 
 
+FIELDS = st.sampled_from(["sr", "sig", "se", "skn", "%73r", "s%69g", "SE", "", "x"])
+VALUES = st.sampled_from(
+    ["Root", "1", "2000000000", "\u0662", "1e9", "-1", "nan", "9" * 400, "%", "%ff", "=", ""]
+)
+
+
+@given(st.lists(st.tuples(FIELDS, VALUES | st.text(max_size=10)), max_size=6))
+def test_any_fields_are_refused(folder: Path, fields: list[tuple[str, str]]) -> None:
+    """None has a signature by the key, whatever its fields are called, and however often they come."""
+    token = "SharedAccessSignature " + "&".join(f"{name}={value}" for name, value in fields)
+    with pytest.raises(RefusedToken):
+        keys(folder).owner(token)
+
+
+@pytest.mark.parametrize(
+    "expiry", ["\u0662" * 10, "1e12", "9" * 13, " 2000000000", "+2000000000", "2_000_000_000"]
+)
+def test_a_time_that_is_no_number_of_seconds_is_refused_however_it_is_signed(
+    folder: Path, expiry: str
+) -> None:
+    signed = f"sr\n{expiry}".encode()
+    digest = quote_plus(base64.b64encode(hmac.new(b"the key", signed, hashlib.sha256).digest()))
+    with pytest.raises(RefusedToken):
+        keys(folder).owner(f"SharedAccessSignature sr=sr&sig={digest}&se={expiry}&skn=Root")
+
+
 @pytest.mark.parametrize("skn", ["Nobody", "", "root"])
 def test_an_unknown_key_is_refused_even_if_it_would_be_empty(folder: Path, skn: str) -> None:
     with pytest.raises(RefusedToken, match="not by a known key"):
