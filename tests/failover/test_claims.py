@@ -50,7 +50,7 @@ async def test_messages_go_on_while_the_token_is_renewed(
 
 @pytest.mark.parametrize("options", ["", "?sasl_mechanisms=PLAIN"])
 async def test_a_shared_access_key_logs_in(member: Member, options: str) -> None:
-    """By default with a mechanism that can carry it, of those that the member offers."""
+    """By default with a mechanism of the member that can carry it."""
     key = SharedAccessKey(f"sb://{member.address}/", "Root", "the key")
     async with aio.connect(f"{member.url}{options}", credentials=key) as connection:
         assert (await (await connection.create_sender("q")).send("x", timeout=10)).accepted
@@ -96,7 +96,7 @@ async def test_a_token_is_not_put_in_clear_text_where_that_is_forbidden(member: 
 
 
 async def test_a_put_beyond_any_token_is_refused_unread(member: Member) -> None:
-    """A client that is nobody yet must not make the member work."""
+    """A client that has no name yet must not make the member work."""
     async with aio.connect(
         url(member, "ANONYMOUS"), credentials=Credentials(user="x", password="y")
     ) as connection:
