@@ -33,6 +33,7 @@ from haclient.engine.heartbeat import refuse_idle_timeout
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason, EngineOwner
 from haclient.engine.protocol import Engine
+from haclient.engine.sasl.mechanisms import prepared
 from haclient.engine.settings import PARK, Settings
 from haclient.printable.log import get_logger
 from haclient.resolver.resolve import ResolutionError, Resolver
@@ -149,10 +150,11 @@ class Attempt:
 
     async def _make_params(self) -> ConnectParams:
         params = await self._params_provider(self.endpoint)
-        if not self._park:
-            return params
-        asked = (*params.settings.desired_capabilities, PARK)
-        return replace(params, settings=replace(params.settings, desired_capabilities=asked))
+        settings = params.settings if params.refusal is not None else await prepared(params.settings)
+        if self._park:
+            asked = (*settings.desired_capabilities, PARK)
+            settings = replace(settings, desired_capabilities=asked)
+        return params if settings is params.settings else replace(params, settings=settings)
 
     def hand_over(self, number: int, callbacks: AttemptCallbacks) -> None:
         """Report to other callbacks from now on, under a new number."""
@@ -160,7 +162,7 @@ class Attempt:
 
     @property
     def proven(self) -> bool:
-        """Return whether the peer has proved its identity, by certificate or by SCRAM server proof."""
+        """Return whether the peer has proved its identity, by certificate or by SASL."""
         if self.engine is None or self.params is None:
             return False
         return self.params.verified or self.engine.incoming.peer_proved

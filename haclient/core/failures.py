@@ -20,10 +20,11 @@ from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origi
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.owner import CloseReason
 from haclient.engine.sasl import claims, mechanisms
+from haclient.engine.sasl.client import ClientSasl
+from haclient.engine.sasl.kerberos import KERBEROS
 from haclient.engine.sasl.mechanisms import UNPROVEN, WRONG_ITERATIONS
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
-from haclient.engine.wire.incoming import ClientNegotiation
 from haclient.error_catalog.base import brief, quoted
 from haclient.events import LossKind
 
@@ -172,7 +173,7 @@ def from_silence(*, tls: bool) -> Failure:
 
 def from_engine_error(
     condition: proton.Condition | None,
-    sasl: ClientNegotiation | None,
+    sasl: ClientSasl | None,
     settings: Settings,
     greeting: Greeting | None,
     *,
@@ -202,7 +203,7 @@ def from_engine_error(
     return Failure(kind=FailureReason.ENDED, detail=text or f"the peer closed the socket {stage}")
 
 
-def without_open(failure: Failure, sasl: ClientNegotiation | None, hostname: str | None) -> Failure:
+def without_open(failure: Failure, sasl: ClientSasl | None, hostname: str | None) -> Failure:
     """Add the likely cause if a peer ends the connection after SASL, without an Open.
 
     RabbitMQ 4 does so after three seconds if the virtual host does not exist or is forbidden to the user.
@@ -227,16 +228,16 @@ def of_token(failure: Failure, token: str, now: float) -> Failure:
     return replace(failure, detail=detail, exact_code=failure.exact_code or TOKEN_REFUSED)
 
 
-def credentials_refused(sasl: ClientNegotiation | None) -> bool:
+def credentials_refused(sasl: ClientSasl | None) -> bool:
     """Return whether the peer refused the credentials for good in SASL."""
     return sasl is not None and sasl.mechanism is not None and sasl.outcome in (SASL.AUTH, SASL.PERM)
 
 
-def _let_in(sasl: ClientNegotiation | None) -> bool:
+def _let_in(sasl: ClientSasl | None) -> bool:
     return sasl is not None and sasl.outcome == SASL.OK
 
 
-def _sasl_stage(sasl: ClientNegotiation | None) -> str:
+def _sasl_stage(sasl: ClientSasl | None) -> str:
     return "after SASL" if _let_in(sasl) else "before SASL was done"
 
 
@@ -246,7 +247,7 @@ def _plain_port(text: str) -> Failure:
     )
 
 
-def _sasl_failure(sasl: ClientNegotiation | None, text: str, settings: Settings, *, fresh: bool) -> Failure:
+def _sasl_failure(sasl: ClientSasl | None, text: str, settings: Settings, *, fresh: bool) -> Failure:
     mechanism = None if sasl is None else sasl.mechanism
     temporary = sasl is not None and sasl.outcome in (SASL.TEMP, SASL.SYS)
     kind = FailureReason.AUTHENTICATION_TEMPORARY if temporary or fresh else FailureReason.AUTHENTICATION
@@ -260,7 +261,10 @@ def _sasl_failure(sasl: ClientNegotiation | None, text: str, settings: Settings,
         detail = f"{mechanism}: {text}"
         return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="scram-iterations")
     detail = f"{mechanism}: {text or 'authentication failed'}"
-    return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, mechanism=mechanism)
+    may_change = mechanism == KERBEROS  # another program renews tickets
+    return Failure(
+        kind=kind, detail=detail, condition=UNAUTHORIZED, mechanism=mechanism, may_change=may_change
+    )
 
 
 def _no_mechanism(settings: Settings, offered: tuple[str, ...]) -> str:

@@ -58,8 +58,8 @@ class Failure:
     :param mechanism: the SASL mechanism in use, for the authentication kinds.
     :param id_in_use: the peer has another connection with this client's container id.
     :param id_held_here: that other connection belongs to this process.
-    :param may_change: nothing was sent, because the application's function returned credentials that this
-        member had refused; it may return others later.
+    :param may_change: the credentials may be others later, without a change of the program: the application's
+        function has returned refused ones, and nothing was sent, or another program renews a ticket.
     :param exact_code: a more specific name than the kind, such as ``http-port``; empty if there is none.
     """
 

@@ -74,7 +74,7 @@ class Engine(asyncio.Protocol):
         self._collector = self._objects.collector
         self.transport.tracer = ProtonLog(self.gave_up)
         self._pt, self._pc = self.transport._impl, self._collector._impl
-        self.incoming = IncomingBytes(settings, self.transport)
+        self.incoming = IncomingBytes(settings)
         self._outgoing = OutgoingBytes(self._pt, self.incoming)
         self.transport.negotiation = self.incoming.negotiation
         self._heartbeat = Heartbeat(self._pt, settings.heartbeat)

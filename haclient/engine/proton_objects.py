@@ -17,7 +17,6 @@ from proton import symbol
 
 from haclient.engine.heartbeat import idle_timeout
 from haclient.engine.reporting_transport import ReportingTransport
-from haclient.engine.sasl import cyrus
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 
@@ -33,7 +32,7 @@ when the leader of a queue moves.
 
 
 class ProtonObjects:
-    """The connection, its transport (with SASL), and the collector of its events."""
+    """The connection, its transport, and the collector of its events."""
 
     __slots__ = ("collector", "connection", "transport")
 
@@ -50,8 +49,6 @@ class ProtonObjects:
         self.transport.idle_timeout = idle_timeout(settings.heartbeat)
         if settings.channel_max is not None:
             self.transport.channel_max = settings.channel_max
-        if settings.has_protons_sasl:
-            cyrus.configure(self.transport, self.connection, settings)
         self.transport.bind(self.connection)
 
     def open(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from haclient.engine.sasl.mechanism import Mechanism
 from haclient.engine.sasl.users import Tokens, Users
 
 # Twice the default of most clients, a quarter of Artemis's: a 100-byte message never splits.
@@ -23,8 +24,6 @@ PARK = "haclient:park"
 MAX_PARKED_LINKS = 100
 # Open property: the number of the connection within its container; a busy primary reserves a time for each.
 CONNECTION_NUMBER = "haclient:connection"
-# The one mechanism of a client that is Cyrus SASL's.
-KERBEROS = "GSSAPI"
 # Open property: the client id if it differs from the container id; members report the client under it.
 CLIENT_ID = "haclient:client-id"
 
@@ -75,6 +74,7 @@ class Settings:
     :param user: SASL user (client side); ``None`` means ANONYMOUS, if ``mechanisms`` names no other.
     :param bearer: whether the password is a bearer token (client side).
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
+    :param kerberos: the exchange by Kerberos, begun for this connection alone (client side).
     :param sasl: whether there is a SASL layer (client side).
     :param plaintext: whether a password or token may be sent without encryption (client side).
     :param shows_certificate: whether TLS has a certificate of this client, which EXTERNAL needs.
@@ -94,6 +94,7 @@ class Settings:
     password: str | None = field(default=None, repr=False)
     bearer: bool = False
     mechanisms: tuple[str, ...] = ()
+    kerberos: Mechanism | None = field(default=None, repr=False)
     sasl: bool = True
     plaintext: bool = True
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -104,9 +105,3 @@ class Settings:
     tls_optional: bool = False
     tls_name: str | None = None
     sasl_server: SaslServer | None = None
-
-    @property
-    def has_protons_sasl(self) -> bool:
-        """Return whether proton does a client's SASL, by Kerberos."""
-        by_kerberos = KERBEROS in self.mechanisms and not any(map(is_scram, self.mechanisms))
-        return self.sasl_server is None and self.sasl and by_kerberos

@@ -27,6 +27,7 @@ from haclient.core.container_id import OPEN_CONNECTIONS
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.sasl.frames import FRAMING_ERROR
+from haclient.engine.sasl.mechanisms import prepared
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
 from haclient.engine.tls import TlsFileError
 from haclient.errors import (
@@ -104,7 +105,7 @@ class PlainConnector:
 
     async def _dial(self, seed: Seed) -> Engine:
         loop, endpoint = self._binding.container.loop, seed.endpoint
-        settings = self._settings(seed)
+        settings = await prepared(self._settings(seed))
         _, engine = await loop.create_connection(
             lambda: Engine(Accepted(), settings, loop),
             endpoint.host,

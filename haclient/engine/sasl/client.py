@@ -17,7 +17,7 @@ import proton
 
 from haclient.engine.sasl import frames, mechanisms
 from haclient.engine.sasl.frames import FRAMING_ERROR, UNAUTHORIZED, NotSaslError
-from haclient.engine.sasl.mechanisms import Mechanism, RefusedChallenge
+from haclient.engine.sasl.mechanism import Mechanism, RefusedChallenge
 from haclient.engine.settings import Settings
 
 # The frames that may come first, and after each frame of the peer.
@@ -68,7 +68,7 @@ class ClientSasl:
 
     @property
     def proved(self) -> bool:
-        """Return whether the peer has proved that it knows the password."""
+        """Return whether the peer has proved its identity: see ``Mechanism``."""
         return self._chosen is not None and self._chosen.proved
 
     @property
@@ -87,8 +87,8 @@ class ClientSasl:
         except ValueError as error:
             return b"", proton.Condition(FRAMING_ERROR, str(error))
         except RefusedChallenge as error:
-            if error.is_outcome:
-                self.outcome = proton.SASL.AUTH
+            if error.outcome is not None:
+                self.outcome = error.outcome
             return b"", proton.Condition(UNAUTHORIZED, str(error))
         return (self._bytes.take() if self.done else b""), None
 

@@ -1,7 +1,6 @@
-"""SASL by proton, and by Cyrus SASL if proton was built with it.
+"""SASL by proton, and by Cyrus SASL if proton was built with it, for a drop-in application that listens.
 
-It is left for a client's Kerberos, and for a drop-in application that listens.  Such an application has the
-users of the host's ``proton-server.conf``, as with proton.
+Such an application has the users of the host's ``proton-server.conf``, as with proton.
 
 Sources: AMQP 1.0 part 5, section 5.3; RFC 4422; proton's ``pn_sasl_*`` documentation.
 """
@@ -15,46 +14,8 @@ from proton import SASL
 
 from haclient.engine.sasl import frames
 from haclient.engine.sasl.server_mechanisms import OTHER_AUTHORITY, UNPROVEN, Login, RefusedLogin
-from haclient.engine.settings import Settings
 
 _HEADER = len(frames.SASL_HEADER)
-
-
-class ProtonSasl:
-    """The negotiation of a client by proton, as ``client.ClientSasl`` reports it."""
-
-    done = ended = True
-    offered: tuple[str, ...] = ()
-    proved = False
-
-    def __init__(self, transport: proton.Transport) -> None:
-        self._sasl = SASL(transport)
-
-    @property
-    def mechanism(self) -> str | None:
-        """Return the mechanism that was chosen; ``None`` if none was."""
-        name = self._sasl.mech or None
-        return None if name == "none" else name
-
-    @property
-    def outcome(self) -> int | None:
-        """Return the code of the outcome; ``None`` before it."""
-        return self._sasl.outcome
-
-    @property
-    def user(self) -> str | None:
-        """Return the name under which the client has logged in."""
-        return self._sasl.user
-
-
-def configure(transport: proton.Transport, connection: proton.Connection, settings: Settings) -> None:
-    """Set up proton's SASL layer for Kerberos, on a client's transport that is not bound yet."""
-    layer = SASL(transport)
-    layer.allow_insecure_mechs = settings.plaintext
-    layer.allowed_mechs(list(settings.mechanisms))
-    if settings.user is not None:
-        connection.user = settings.user
-        connection.password = settings.password or ""
 
 
 class CyrusServer:

@@ -9,6 +9,7 @@ Rules
 * A token goes by OAUTHBEARER or XOAUTH2, as Azure's MSSBCBS by the node ``$cbs`` (``core.attach.claims``),
   or as the password of PLAIN where the broker offers none of them, as RabbitMQ.  ANONYMOUS with a token means
   ``$cbs`` too, if the application names it.
+* GSSAPI is used only if the application names it, and comes after SCRAM.
 * SCRAM ends only after the server has proved that it knows the password: a listener at a member's address
   would otherwise pass for the primary.
 * A server-first-message of SCRAM with fewer than ``FEWEST_ITERATIONS`` is not answered.  The answer is
@@ -22,11 +23,15 @@ section 4 (the fewest iterations), RFC 7628 (OAUTHBEARER); Google's "OAuth 2.0 M
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from proton import SASL
 
-from haclient.engine.settings import KERBEROS, Settings
+from haclient.engine.sasl import kerberos
+from haclient.engine.sasl.kerberos import KERBEROS
+from haclient.engine.sasl.mechanism import Mechanism, RefusedChallenge
+from haclient.engine.settings import Settings
 from haclient.error_catalog.base import HaclientError, brief
 
 UNPROVEN = "the peer did not prove that it knows the password"
@@ -42,45 +47,8 @@ CLAIMS = "MSSBCBS"
 """Azure's name for ANONYMOUS with a token that is put into the node ``$cbs`` later."""
 WITH_PASSWORD = (*SCRAM, "PLAIN")
 _WITH_TOKEN = (*BEARER, CLAIMS, "PLAIN")
-PREFERRED = ("EXTERNAL", *BEARER, CLAIMS, *WITH_PASSWORD, "ANONYMOUS")
+PREFERRED = ("EXTERNAL", *BEARER, CLAIMS, *SCRAM, KERBEROS, "PLAIN", "ANONYMOUS")
 """The mechanisms of a client, in its order of choice."""
-
-
-class RefusedChallenge(Exception):
-    """The client does not answer the server's message; the text is the reason.
-
-    :ivar is_outcome: whether the server's message is that it refuses the client.
-    """
-
-    def __init__(self, text: str, *, is_outcome: bool = False) -> None:
-        super().__init__(text)
-        self.is_outcome = is_outcome
-
-
-class Mechanism(Protocol):
-    """A client's part of one mechanism.
-
-    :ivar proved: whether the server has proved that it knows the password.
-    :ivar refusal: the server's reason to refuse the client; empty if it gave none.
-    """
-
-    proved: bool
-    refusal: str
-
-    def first(self) -> bytes:
-        """Return the initial response."""
-
-    def answer(self, challenge: bytes) -> bytes:
-        """Return the response to a challenge.
-
-        :raises RefusedChallenge: if there is none.
-        """
-
-    def end(self, additional: bytes) -> None:
-        """Check the data of an OK outcome, empty if there is none.
-
-        :raises RefusedChallenge: if the mechanism may not end with it.
-        """
 
 
 class _OneMessage:
@@ -119,7 +87,7 @@ class _Bearer:
 
     def answer(self, challenge: bytes) -> bytes:
         if self.refusal:
-            raise RefusedChallenge("the peer sent a second reason for its refusal", is_outcome=True)
+            raise RefusedChallenge("the peer sent a second reason for its refusal", SASL.AUTH)
         self.refusal = _reason(challenge.replace(self._token.encode(), b"***")) or "no reason given"
         return self._acknowledgement
 
@@ -162,7 +130,7 @@ class _Scram:
 
     def answer(self, challenge: bytes) -> bytes:
         if challenge.startswith(b"e="):
-            raise RefusedChallenge("Authentication failed", is_outcome=True)
+            raise RefusedChallenge("Authentication failed", SASL.AUTH)
         if not self._awaits_first:
             self._check(challenge)
             return b""
@@ -211,8 +179,10 @@ class SaslUnavailableError(HaclientError, RuntimeError):
 
 def check_available(named: tuple[str, ...]) -> None:
     """Raise ``SaslUnavailableError`` if a client has none of the mechanisms."""
-    known = (*PREFERRED, *((KERBEROS,) if SASL.extended() else ()))
+    known = PREFERRED if kerberos.is_available() else tuple(each for each in PREFERRED if each != KERBEROS)
     if named and not set(named).intersection(known):
+        if KERBEROS in named:
+            raise SaslUnavailableError(f"SASL {KERBEROS}: {kerberos.MISSING}")
         import difflib  # noqa: PLC0415 - for this error alone
 
         near = [each for name in named for each in difflib.get_close_matches(name, known, n=1)]
@@ -220,10 +190,16 @@ def check_available(named: tuple[str, ...]) -> None:
         raise SaslUnavailableError(f"SASL {' '.join(named)}: this client has {' '.join(known)}{meant}")
 
 
+async def prepared(settings: Settings) -> Settings:
+    """Return a client's settings with the beginning of what takes long: see ``kerberos``."""
+    if KERBEROS not in settings.mechanisms or not kerberos.is_available():
+        return settings
+    begun = await kerberos.begin(settings.tls_name or settings.hostname or "", settings.user)
+    return replace(settings, kerberos=begun)
+
+
 def usable(settings: Settings) -> tuple[str, ...]:
     """Return the mechanisms that a client with these settings may use, in its order of choice."""
-    if settings.has_protons_sasl:
-        return settings.mechanisms
     has_token = settings.bearer
     is_bearer = has_token and " " not in (settings.password or "")  # RFC 6750, section 2.1
     has_password = settings.user is not None and not has_token
@@ -233,6 +209,7 @@ def usable(settings: Settings) -> tuple[str, ...]:
         **dict.fromkeys(SCRAM, has_password),
         **dict.fromkeys(BEARER, is_bearer and settings.plaintext),
         CLAIMS: has_token and settings.plaintext,
+        KERBEROS: settings.kerberos is not None,
         "EXTERNAL": settings.shows_certificate,
         "PLAIN": (has_password or has_token) and settings.plaintext,
         "ANONYMOUS": settings.plaintext or not has_token,
@@ -249,6 +226,9 @@ def chosen(name: str, settings: Settings) -> Mechanism:
         return _Scram(name, user, password)
     if name in BEARER:
         return _bearer(name, user, password)
+    if name == KERBEROS:
+        assert settings.kerberos is not None, "it is usable"
+        return settings.kerberos
     return _OneMessage(b"" if name == "EXTERNAL" else b"anonymous")
 
 

@@ -1,13 +1,10 @@
-"""Check the order of a peer's frames before proton reads them.
+"""Step over a peer's AMQP frames before proton reads them.
 
-proton passes every SASL frame to Cyrus SASL, also one that arrives after the AMQP header.  So a frame out of
-the standard's order ends the connection.  Only the frames of a client's Kerberos come here: ``sasl`` reads
-all others.
+This finds the Attaches, which have fields that proton does not expose.  ``SessionLimits`` reads Begins and
+Flows at once.  Beyond that, bytes are copied only if a frame arrives in pieces.  A SASL frame ends the
+connection: ``sasl`` has read all that may come.
 
-The check also finds the Attaches, which have fields that proton does not expose.  ``SessionLimits`` reads
-Begins and Flows at once.  Beyond that, bytes are copied only if a frame arrives in pieces.
-
-Sources: AMQP 1.0 part 2, sections 2.2 and 2.3 (headers, frames); part 5, section 5.3.2 (SASL negotiation).
+Sources: AMQP 1.0 part 2, sections 2.2 and 2.3 (headers, frames).
 """
 
 from __future__ import annotations
@@ -15,22 +12,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from haclient.engine.amqp_values.walk import MalformedValue, described
+from haclient.engine.sasl.frames import AMQP_HEADER
 from haclient.engine.wire import attach_frame, session_limits
 from haclient.engine.wire.session_limits import SessionLimits
 
 _HEADER = 8
-_SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 # The highest code of the performatives that are read; the codes of transfers and dispositions are higher.
 _FLOW, _CODE_AT = 0x13, 10
 # Bytes of a descriptor at most: 0x00, the constructor of a ulong, and eight bytes.
 _DESCRIPTOR = 10
-# Codes of SASL frames: a server's first one is its mechanisms; a challenge and the outcome come later.
-_MECHANISMS, _LATER = 0x40, (0x42, 0x44)
 _SASL_TYPE = 1
 _SIZE_TYPE_AND_CODE = struct.Struct(">IxB4xB")
-# Enough for a token or a certificate; RFC 7628 has none longer than some kilobytes.
-_MAX_SASL_FRAME = 65536
 # Larger than any Attach whose map is read.
 _MAX_ATTACH = 1024 * 1024
 _READ = attach_frame.ATTACH + session_limits.BEGIN + session_limits.FLOW
@@ -43,7 +35,6 @@ class FrameOrder:
     """
 
     __slots__ = (
-        "_allowed",
         "_check",
         "_chunk",
         "_finished",
@@ -55,8 +46,6 @@ class FrameOrder:
     )
 
     def __init__(self, limits: SessionLimits | None = None) -> None:
-        # Codes of the SASL frames allowed now, and after the first one.
-        self._allowed: tuple[int, ...] = (_MECHANISMS,)
         self._limits = limits
         self._skip = 0
         self._held = b""
@@ -140,28 +129,11 @@ class FrameOrder:
     def _check_header(self, data: bytes, position: int) -> int | str:
         """Read a protocol header; proton refuses an unknown one."""
         header = data[position : position + _HEADER]
-        if len(header) < _HEADER and (_SASL.startswith(header) or _AMQP.startswith(header)):
+        if len(header) < _HEADER and AMQP_HEADER.startswith(header):
             return 0
         self._first = position + _HEADER
-        self._check = {_SASL: self._check_sasl, _AMQP: self._check_amqp}.get(header, _anything)
+        self._check = self._check_amqp if header == AMQP_HEADER else _anything
         return _HEADER
-
-    def _check_sasl(self, data: bytes, position: int) -> int | str:
-        header = data[position : position + _HEADER]
-        if header.startswith(b"AMQP"):
-            return self._check_header(data, position)
-        if len(header) < _HEADER:
-            return 0
-        size, offset = int.from_bytes(header[:4]), 4 * header[4]
-        if header[5] != _SASL_TYPE or not _HEADER <= offset < size <= _MAX_SASL_FRAME:
-            return "not a SASL frame"
-        descriptor = data[position + offset : position + min(size, offset + _DESCRIPTOR)]
-        if len(descriptor) < min(size - offset, _DESCRIPTOR):
-            return 0
-        if _code(descriptor) not in self._allowed:
-            return "a SASL frame out of order"
-        self._allowed = _LATER
-        return size
 
     @staticmethod
     def _check_amqp(data: bytes, position: int) -> int | str:
@@ -198,11 +170,3 @@ def _pass_frames(data: bytes, position: int, last: int, found: list[int]) -> tup
 def _anything(data: bytes, position: int) -> int:
     """Pass on the bytes of an unknown protocol, which proton refuses."""
     return len(data) - position
-
-
-def _code(descriptor: bytes) -> int:
-    """Return the code of a performative; -1 if there is none."""
-    try:
-        return described(descriptor)[0]
-    except MalformedValue:
-        return -1

@@ -8,7 +8,6 @@ import ssl
 import proton
 
 from haclient.engine.sasl.client import ClientSasl
-from haclient.engine.sasl.cyrus import ProtonSasl
 from haclient.engine.sasl.frames import FRAMING_ERROR, SASL_HEADER
 from haclient.engine.sasl.server import ServerSasl
 from haclient.engine.sasl.server_mechanisms import Login
@@ -23,9 +22,6 @@ from haclient.engine.wire.session_limits import SessionLimits
 # Used until a Begin can be read: the smallest handle-max of a tested broker (RabbitMQ 4.0.5).
 _ASSUMED_HANDLE_MAX = 255
 
-ClientNegotiation = ClientSasl | ProtonSasl
-"""A client's side of SASL."""
-
 
 class IncomingBytes:
     """Reads the bytes of one peer before proton does."""
@@ -39,13 +35,13 @@ class IncomingBytes:
         "sasl",
     )
 
-    def __init__(self, settings: Settings, transport: proton.Transport) -> None:
+    def __init__(self, settings: Settings) -> None:
         serves = settings.sasl_server is not None
         self.greeting = None if serves else Greeting()
         """Client: the bytes that the peer sent before its Open."""
         self.sasl = None if settings.sasl_server is None else ServerSasl(settings.sasl_server)
         """Server: the negotiation."""
-        self.client_sasl = None if serves else _client_sasl(settings, transport)
+        self.client_sasl = ClientSasl(settings) if settings.sasl and not serves else None
         """Client: the negotiation; ``None`` without SASL."""
         self.limits = SessionLimits()
         """Client: the peer's limits."""
@@ -59,8 +55,8 @@ class IncomingBytes:
 
     @property
     def negotiation(self) -> ServerSasl | ClientSasl | None:
-        """Return the negotiation of this side, unless proton does it."""
-        return self.client_sasl if isinstance(self.client_sasl, ClientSasl) else self.sasl
+        """Return the negotiation of this side; ``None`` without SASL."""
+        return self.client_sasl or self.sasl
 
     @property
     def is_in_sasl(self) -> bool:
@@ -74,7 +70,7 @@ class IncomingBytes:
 
     @property
     def peer_proved(self) -> bool:
-        """Client: return whether the peer has proved by SCRAM that it knows the password."""
+        """Client: return whether the peer has proved its identity by SASL."""
         return self.client_sasl is not None and self.client_sasl.proved
 
     @property
@@ -125,9 +121,3 @@ class IncomingBytes:
         if wrong:
             return b"", proton.Condition(FRAMING_ERROR, wrong)
         return data, None
-
-
-def _client_sasl(settings: Settings, transport: proton.Transport) -> ClientNegotiation | None:
-    if not settings.sasl:
-        return None
-    return ProtonSasl(transport) if settings.has_protons_sasl else ClientSasl(settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haclient import ConnectionFactory
-from haclient.engine.sasl import mechanisms
+from haclient.engine.sasl import kerberos, mechanisms
 from haclient.engine.settings import Settings
 from haclient.errors import SaslUnavailableError
 
 
-def of(*named: str, user: str | None = "alice", **others: bool) -> tuple[str, ...]:
+def of(*named: str, user: str | None = "alice", **others: object) -> tuple[str, ...]:
     options: dict[str, Any] = dict(others)
     settings = Settings(container_id="c", user=user, password="secret", mechanisms=named, **options)
     return mechanisms.usable(settings)
@@ -43,9 +42,10 @@ def test_external_needs_a_certificate_in_tls() -> None:
 def test_of_the_named_mechanisms_all_that_there_are_are_used_in_one_order(named: set[str]) -> None:
     of_tokens = (*mechanisms.BEARER, mechanisms.CLAIMS)
     for bearer, others in ((False, of_tokens), (True, mechanisms.SCRAM)):
-        found = of(*named, shows_certificate=True, bearer=bearer)
+        given = {"shows_certificate": True, "kerberos": object(), "bearer": bearer}
+        found = of(*named, **given)
         assert set(found) == named & set(mechanisms.PREFERRED) - set(others)
-        assert found == of(*sorted(named, reverse=True), shows_certificate=True, bearer=bearer)
+        assert found == of(*sorted(named, reverse=True), **given)
 
 
 def test_mechanisms_that_no_client_has_are_refused_by_the_factory() -> None:
@@ -58,21 +58,24 @@ def test_mechanisms_that_no_client_has_are_refused_by_the_factory() -> None:
     ConnectionFactory("amqp://a", sasl_mechanisms="CRAM-MD5,PLAIN").close()
 
 
-def test_kerberos_is_a_matter_of_cyrus(monkeypatch: pytest.MonkeyPatch) -> None:
-    ConnectionFactory("amqp://a", sasl_mechanisms="GSSAPI").close()
-    named = Settings(container_id="c", user="alice", mechanisms=("GSSAPI", "PLAIN"))
-    assert named.has_protons_sasl
-    # SCRAM is ours alone, since proton does not check a server's proof.
-    assert not replace(named, mechanisms=("GSSAPI", "SCRAM-SHA-256")).has_protons_sasl
-    monkeypatch.setattr(proton.SASL, "extended", staticmethod(lambda: False))
-    with pytest.raises(SaslUnavailableError, match="SASL GSSAPI: this client has"):
+def test_kerberos_comes_after_scram_and_only_by_its_name() -> None:
+    begun = object()
+    assert of("GSSAPI", "PLAIN", "SCRAM-SHA-256", kerberos=begun) == ("SCRAM-SHA-256", "GSSAPI", "PLAIN")
+    assert of("GSSAPI", user=None, kerberos=begun) == ("GSSAPI",)
+    assert "GSSAPI" not in of(kerberos=begun)
+
+
+def test_kerberos_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kerberos, "find_spec", lambda _name: None)
+    with pytest.raises(SaslUnavailableError, match=r"SASL GSSAPI: .* pip install 'haclient\[kerberos\]'"):
         ConnectionFactory("amqp://a", sasl_mechanisms="GSSAPI")
+    ConnectionFactory("amqp://a", sasl_mechanisms="GSSAPI,PLAIN").close()
 
 
 def test_plain_and_scram_need_no_library_of_protons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proton.SASL, "extended", staticmethod(lambda: False))
     monkeypatch.setattr(proton.SSL, "present", staticmethod(lambda: False))
-    for name in mechanisms.PREFERRED:
+    for name in set(mechanisms.PREFERRED) - {"GSSAPI"}:
         ConnectionFactory("amqps://a", sasl_mechanisms=name).close()
 
 

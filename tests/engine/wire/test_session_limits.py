@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import proton
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,7 +144,7 @@ def test_a_handle_max_of_another_type_says_nothing(value: object) -> None:
 def test_the_lowest_handle_max_counts_however_the_bytes_are_cut(found: list[int], cuts: list[int]) -> None:
     others = frame(FLOW, [uint(0)]) + frame(ATTACH, ["name", uint(0), True]) + frame(END, [])
     data = AMQP + frame(OPEN, ["peer"]) + b"".join(others + begin_with(uint(number)) for number in found)
-    incoming = IncomingBytes(Settings(container_id="client", sasl=False), proton.Transport())
+    incoming = IncomingBytes(Settings(container_id="client", sasl=False))
     assert (incoming.limits.handle_max, incoming.handle_max) == (None, 255)
     for start, end in itertools.pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]):
         assert incoming.read(None, data[start:end]) == (data[start:end], None)
