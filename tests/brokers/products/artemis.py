@@ -164,6 +164,8 @@ class Artemis:
             "java.security.auth.login.config": folder / "etc" / "login.config",
             "log4j2.configurationFile": f"file:{folder}/etc/log4j2.properties",
         }
+        if self._settings.kerberos is not None:
+            properties["java.security.krb5.conf"] = self._settings.kerberos.config
         defined = (f"-D{name}={value}" for name, value in properties.items())
         boot = ("-classpath", str(home / "lib" / "artemis-boot.jar"), _MAIN, "run")
         command = ("java", f"-Xmx{self._settings.heap}M", *_JAVA, *defined, *boot)

@@ -23,6 +23,7 @@ from haclient.cluster_url.endpoint import Endpoint
 
 USER, PASSWORD = "admin", "secret of admin"
 _CLUSTER_USER, _CLUSTER_PASSWORD = "cluster", "secret of cluster"
+_REALM_SCOPE = "amqp-sasl-gssapi"
 _LOCK_MANAGER = "org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager"
 # Milliseconds. On two busy cores a JVM was once silent for over 4 s, and lost its replica.
 _CHECK_PERIOD, CONNECTION_TTL = 500, 12_000
@@ -56,6 +57,18 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Kerberos:
+    """A realm whose users may log in by GSSAPI, beside PLAIN.
+
+    :ivar config: the file krb5.conf.
+    :ivar keytab: the keys of the members, as ``amqp/HOST``.
+    """
+
+    config: Path
+    keytab: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """A test's deviations from the usual configuration.
 
@@ -69,6 +82,7 @@ class Settings:
         order; an empty one means its listening address.
     :ivar redirects_to: a connection router redirects every client to the first of these that is up.
     :ivar heap: Java's heap in MiB. 512 suffice for some ten thousand messages, but not for as many queues.
+    :ivar kerberos: admit the users of this realm; each has all permissions.
     :ivar mirror_to: the broker that must have a client's message before it is accepted.
     """
 
@@ -80,6 +94,7 @@ class Settings:
     advertised: tuple[str, ...] = ()
     redirects_to: tuple[str, ...] = ()
     mirror_to: str = ""
+    kerberos: Kerberos | None = None
     heap: int = 512
 
 
@@ -114,7 +129,7 @@ def write(instance: Instance) -> None:
         ("broker.xml", broker(instance)),
         ("bootstrap.xml", _bootstrap(instance.folder)),
         ("management.xml", '<management-context xmlns="http://activemq.apache.org/schema"/>\n'),
-        ("login.config", _login(guests=instance.settings.guests)),
+        ("login.config", _login(instance.settings)),
         ("artemis-users.properties", f"{USER} = {PASSWORD}\n"),
         ("artemis-roles.properties", f"amq = {USER}\n"),
         ("log4j2.properties", _LOG),
@@ -195,6 +210,8 @@ def _advertised(instance: Instance) -> str:
 def _acceptors(instance: Instance) -> str:
     router = ";router=redirect" if instance.settings.redirects_to else ""
     options = f"protocols=CORE,AMQP;amqpDuplicateDetection=true;amqpMinLargeMessageSize=102400{router}"
+    if instance.settings.kerberos is not None:
+        options += f";saslMechanisms=GSSAPI,PLAIN;saslLoginConfigScope={_REALM_SCOPE}"
     acceptor = f'<acceptor name="amqp">tcp://{instance.listen.authority}?{options}</acceptor>'
     return f"    <acceptors>{acceptor}</acceptors>\n"
 
@@ -299,17 +316,31 @@ def _bootstrap(folder: Path) -> str:
 """
 
 
-def _login(*, guests: bool) -> str:
+def _login(settings: Settings) -> str:
     security = "org.apache.activemq.artemis.spi.core.security.jaas"
     guest = f"""
   {security}.GuestLoginModule sufficient
     org.apache.activemq.jaas.guest.user="{USER}"
     org.apache.activemq.jaas.guest.role="amq";"""
+    # The guest's role is that of the realm's users: the module for Kerberos gives none.
+    others = f"\n  {security}.Krb5LoginModule required;{guest}" if settings.kerberos else guest
+    alone = not settings.guests and settings.kerberos is None
     return f"""\
 activemq {{
-  {security}.PropertiesLoginModule {"sufficient" if guests else "required"}
+  {security}.PropertiesLoginModule {"required" if alone else "sufficient"}
     org.apache.activemq.jaas.properties.user="artemis-users.properties"
-    org.apache.activemq.jaas.properties.role="artemis-roles.properties";{guest if guests else ""}
+    org.apache.activemq.jaas.properties.role="artemis-roles.properties";{"" if alone else others}
+}};
+{_realm(settings.kerberos)}"""
+
+
+def _realm(kerberos: Kerberos | None) -> str:
+    if kerberos is None:
+        return ""
+    return f"""\
+{_REALM_SCOPE} {{
+  com.sun.security.auth.module.Krb5LoginModule required
+    isInitiator=false storeKey=true useKeyTab=true principal="*" keyTab="{kerberos.keytab}";
 }};
 """
 
