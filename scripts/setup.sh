@@ -18,7 +18,7 @@ profile=${1:-all}
 case $profile in # a richer profile is enough, too
     demo) extras='' enough='demo docs all' ;;
     docs) extras='[docs]' enough='docs all' ;;
-    all) extras='[dev,docs,fast,metrics,oauth,plots,spark]' enough=all ;;
+    all) extras='[dev,docs,fast,kerberos,metrics,oauth,plots,spark]' enough=all ;;
     *) echo "usage: $0 [demo|docs|all]" >&2; exit 2 ;;
 esac
 # The path is part of the checksum: a virtual environment does not survive being moved or copied.
@@ -91,6 +91,12 @@ if [ "$profile" = all ]; then
     # servers and clients of proton on Cyrus SASL judge our own
     need libsasl2-modules any_file /usr/lib/*/sasl2/libscram.so /usr/lib*/sasl2/libscram.so
     need sasl2-bin command -v saslpasswd2
+    # Kerberos: the library gssapi is built from source, and tested with a KDC
+    need libkrb5-dev any_file /usr/include/gssapi/gssapi.h
+    need libsasl2-modules-gssapi-mit any_file /usr/lib/*/sasl2/libgssapiv2.so /usr/lib*/sasl2/libgssapiv2.so
+    need krb5-kdc command -v krb5kdc
+    need krb5-admin-server command -v kadmin.local
+    need krb5-user command -v kinit
     # the tests move addresses and ask a real DNS server
     need dnsmasq-base command -v dnsmasq
     need iproute2 command -v ip

@@ -32,7 +32,7 @@ _PATIENCE = 20.0
 
 
 def missing() -> str:
-    """Return what the tests need and is not there; empty if nothing."""
+    """Name the missing library or program; empty if there is none."""
     if find_spec("gssapi") is None:
         return "the library gssapi is missing: pip install '.[kerberos]'"
     absent = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]

@@ -100,7 +100,7 @@ _SETTLED = "messages are always settled by the receiving side"
 _SOCKET = "sockets are not configured"
 _STORES = "certificates are PEM files: use tls_ca, tls_cert and tls_key"
 _CONTEXT = "pass an ssl_context to the factory"
-_KERBEROS = "Kerberos is configured in Cyrus SASL's own files"
+_KERBEROS = "Kerberos is configured in krb5.conf, and the service is amqp"
 
 
 def _every(names: str, why: str, prefix: str = "") -> dict[str, Counterpart]:

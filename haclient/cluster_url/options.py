@@ -267,7 +267,8 @@ class Options:
         default=None,
         metadata=_about(
             MECHANISMS,
-            "SASL mechanisms to use, separated by comma, space or +; none: any safe one that the peer offers",
+            "SASL mechanisms to use, separated by comma, space or +; none: any safe one that the peer "
+            "offers; `GSSAPI` needs the extra `kerberos`",
             optional=True,
         ),
     )

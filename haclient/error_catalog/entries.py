@@ -42,7 +42,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "sasl-unavailable": Entry(
             "The client has none of the SASL mechanisms in `sasl_mechanisms`; the text lists the known ones.",
-            "Name a mechanism of the list.",
+            "Name a mechanism of the list, or install the extra `kerberos` for `GSSAPI`.",
         ),
         "wrong-thread": Entry(
             "A blocking call would wait for itself, or was made after a fork. `configure` and the callbacks "

@@ -116,7 +116,7 @@ def test_each_part_installs_what_it_needs_once(checkout: Checkout) -> None:
     checkout.run("demo")
     assert checkout.calls() == []
     checkout.run()
-    assert checkout.installed() == [".[dev,docs,fast,metrics,oauth,plots,spark]"]
+    assert checkout.installed() == [".[dev,docs,fast,kerberos,metrics,oauth,plots,spark]"]
     checkout.run("docs")
     checkout.run("demo")
     assert checkout.calls() == []

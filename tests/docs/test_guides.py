@@ -27,7 +27,6 @@ GUIDES = (
     "configuration.md",
     "metrics.md",
     "migrating.md",
-    "platforms.md",
     "producing.md",
     "production.md",
     "security.md",

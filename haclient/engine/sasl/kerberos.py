@@ -25,7 +25,6 @@ from haclient.engine.sasl.mechanism import RefusedChallenge
 from haclient.error_catalog.base import brief
 
 KERBEROS = "GSSAPI"
-MISSING = "the library gssapi is missing; the extra kerberos brings it: pip install 'haclient[kerberos]'"
 UNPROVEN_SERVER = "the peer did not prove who it is"
 # RFC 4752, section 3.3: a bit mask of layers, and the largest message in three bytes.
 _NO_LAYER, _LAYERS = 1, 4

@@ -33,6 +33,7 @@ from haclient.engine.sasl.kerberos import KERBEROS
 from haclient.engine.sasl.mechanism import Mechanism, RefusedChallenge
 from haclient.engine.settings import Settings
 from haclient.error_catalog.base import HaclientError, brief
+from haclient.version import install_extra
 
 UNPROVEN = "the peer did not prove that it knows the password"
 WRONG_ITERATIONS = "the peer asks for a number of SCRAM iterations that this client refuses"
@@ -182,7 +183,7 @@ def check_available(named: tuple[str, ...]) -> None:
     known = PREFERRED if kerberos.is_available() else tuple(each for each in PREFERRED if each != KERBEROS)
     if named and not set(named).intersection(known):
         if KERBEROS in named:
-            raise SaslUnavailableError(f"SASL {KERBEROS}: {kerberos.MISSING}")
+            raise SaslUnavailableError(f"SASL {KERBEROS} needs gssapi: {install_extra('kerberos')}")
         import difflib  # noqa: PLC0415 - for this error alone
 
         near = [each for name in named for each in difflib.get_close_matches(name, known, n=1)]

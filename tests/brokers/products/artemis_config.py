@@ -322,7 +322,7 @@ def _login(settings: Settings) -> str:
   {security}.GuestLoginModule sufficient
     org.apache.activemq.jaas.guest.user="{USER}"
     org.apache.activemq.jaas.guest.role="amq";"""
-    # The guest's role is that of the realm's users: the module for Kerberos gives none.
+    # The realm's users have the guest's role: the module for Kerberos gives none.
     others = f"\n  {security}.Krb5LoginModule required;{guest}" if settings.kerberos else guest
     alone = not settings.guests and settings.kerberos is None
     return f"""\

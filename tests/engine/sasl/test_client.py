@@ -54,9 +54,9 @@ while True:
 
 
 @contextmanager
-def protons_server(folder: Path) -> Iterator[Callable[[bytes], bytes]]:
+def protons_server(folder: Path, *further: str) -> Iterator[Callable[[bytes], bytes]]:
     """Start proton's server on Cyrus SASL, which reads its users once per process."""
-    names = ("PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    names = ("PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", *further)
     write_user_database(folder, {"alice": PASSWORD}, names)
     command = [sys.executable, "-c", SERVER, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

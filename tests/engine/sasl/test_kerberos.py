@@ -20,10 +20,12 @@ from haclient.engine.sasl.mechanism import RefusedChallenge
 from haclient.engine.sasl.mechanisms import prepared
 from haclient.engine.settings import Settings
 from tests import kdc
+from tests.engine.sasl.test_client import protons_server
 from tests.kdc import Acceptor, Realm
 
 _MISSING = kdc.missing()
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING or "it is there")
+_CYRUS = [*Path("/usr/lib").glob("*/sasl2/libgssapiv2.so"), *Path("/usr").glob("lib*/sasl2/libgssapiv2.so")]
 HOST = "localhost"
 
 
@@ -47,11 +49,13 @@ def realm(shared: Realm, monkeypatch: pytest.MonkeyPatch) -> Realm:
 
 
 class Socket:
-    """Keeps the last message that the client writes."""
+    """Keeps the last frame that the client writes, and its message."""
 
+    frame = b""
     message: bytes | None = None
 
     def write(self, data: bytes) -> None:
+        self.frame = data
         incoming = frames.Incoming()
         incoming.held = frames.SASL_HEADER + data
         _, fields = frames.read(incoming.next_frame())
@@ -74,6 +78,11 @@ class Exchange:
         if self.wrong is None:
             _, self.wrong = self.sasl.read(cast("asyncio.Transport", self._socket), data)
         return self._socket.message or b""
+
+    @property
+    def said(self) -> bytes:
+        """Return the client's last frame."""
+        return self._socket.frame
 
     def run(self, server: Acceptor) -> None:
         """Exchange all messages."""
@@ -244,3 +253,21 @@ async def test_a_cancelled_client_waits_for_no_kdc(
             async with asyncio.timeout(0.3):
                 await prepared(asked)
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.skipif(
+    not _CYRUS, reason="Cyrus SASL's plugin is missing: apt-get install libsasl2-modules-gssapi-mit"
+)
+def test_cyrus_sasl_lets_the_client_in(realm: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = socket.gethostname()
+    monkeypatch.setenv("KRB5_KTNAME", str(realm.service(f"amqp/{host}")))
+    with protons_server(tmp_path, "GSSAPI") as server:
+        exchange = Exchange(host)
+        offered = server(b"GSSAPI " + frames.SASL_HEADER)
+        assert b"GSSAPI" in offered
+        said = exchange.said
+        while exchange.wrong is None and not exchange.sasl.ended:
+            exchange.send(server(said))
+            said = exchange.said
+    assert exchange.wrong is None
+    assert exchange.sasl.proved

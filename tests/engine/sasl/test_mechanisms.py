@@ -67,7 +67,7 @@ def test_kerberos_comes_after_scram_and_only_by_its_name() -> None:
 
 def test_kerberos_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kerberos, "find_spec", lambda _name: None)
-    with pytest.raises(SaslUnavailableError, match=r"SASL GSSAPI: .* pip install 'haclient\[kerberos\]'"):
+    with pytest.raises(SaslUnavailableError, match=r"SASL GSSAPI needs gssapi: pip install '\.\[kerberos\]'"):
         ConnectionFactory("amqp://a", sasl_mechanisms="GSSAPI")
     ConnectionFactory("amqp://a", sasl_mechanisms="GSSAPI,PLAIN").close()
 
