@@ -9,8 +9,12 @@ Sources: RFC 6125 (which name is checked), AMQP 1.0 part 5, section 5.2.
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass
+from pathlib import Path
+
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +84,14 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
         except OSError as error:
             raise TlsFileError("ca", files.ca, error) from error
     return context
+
+
+def own_certificate(files: TlsFiles) -> bytes | None:
+    """Return the certificate that a server with these files shows, in DER; ``None`` if it is not found.
+
+    Python cannot ask OpenSSL for it.  As OpenSSL does, this function takes the first one in the file.
+
+    :raises OSError: if the file cannot be read.
+    """
+    found = _CERTIFICATE.search(Path(files.certificate or "").read_text("latin-1"))
+    return None if found is None else ssl.PEM_cert_to_DER_cert(found[0])

@@ -1,4 +1,4 @@
-"""The name of a certificate's owner, as a string.
+"""The name of a certificate's owner, as a string, and the number of its signature's algorithm.
 
 Rules
 -----
@@ -114,6 +114,19 @@ def attributes(certificate: bytes) -> list[tuple[str, str]]:
     """
     try:
         return list(_named(_parts(certificate)))
+    except IndexError:
+        raise ValueError("the certificate ends too early") from None
+
+
+def signature_algorithm(certificate: bytes) -> str:
+    """Return the object identifier, with dots, of the algorithm that signed a certificate.
+
+    :param certificate: in DER.
+    :raises ValueError: if the certificate cannot be read.
+    """
+    try:
+        [whole] = _values(certificate)
+        return _number(whole.inside(_SEQUENCE)[1].inside(_SEQUENCE)[0].expect(_OID))
     except IndexError:
         raise ValueError("the certificate ends too early") from None
 
