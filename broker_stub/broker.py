@@ -204,7 +204,7 @@ class Broker:
             max_message_size=options.max_message_size,
             channel_max=options.connection_limits.sessions - 1,
             tls_context=None if options.tls is None else server_context(options.tls),
-            sasl_server=options.auth.sasl_server(),
+            sasl_server=options.auth.sasl_server(options.tls),
         )
 
     # -- life -----------------------------------------------------------------------------------

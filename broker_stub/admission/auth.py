@@ -20,10 +20,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_stub.admission.user_file import DEFAULT_ADMIN
+from haclient.engine.sasl import channel_binding
 from haclient.engine.sasl.mechanisms import BEARER, CLAIMS
 from haclient.engine.sasl.server_mechanisms import Login
 from haclient.engine.sasl.users import DIGESTS, Tokens, Users
 from haclient.engine.settings import SaslServer
+from haclient.engine.tls import TlsFiles, own_certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +66,23 @@ class Auth:
         """Return whether a client must put a token before it may use a queue."""
         return user is None and not self.lets_anonymous_in
 
-    def sasl_server(self) -> SaslServer:
-        """Return the SASL mechanisms to offer."""
-        return SaslServer(mechanisms=self._mechanisms(), users=self.users, tokens=self.tokens)
+    def sasl_server(self, tls: TlsFiles | None = None) -> SaslServer:
+        """Return the SASL mechanisms to offer.
+
+        :raises OSError: if the file of the certificate cannot be read.
+        """
+        own = None if tls is None or self.users is None else own_certificate(tls)
+        return SaslServer(
+            mechanisms=self._mechanisms(),
+            users=self.users,
+            tokens=self.tokens,
+            binding=None if own is None else channel_binding.of_certificate(own),
+        )
 
     def _mechanisms(self) -> tuple[str, ...]:
         # SCRAM first: a client takes the first mechanism that it knows.
-        offered: tuple[str, ...] = (*DIGESTS, "PLAIN") if self.users is not None else ()
+        scram = tuple(DIGESTS)
+        offered = (*channel_binding.bound(scram), *scram, "PLAIN") if self.users is not None else ()
         if self.tokens is not None:
             offered = (*BEARER, *offered) if offered else (*BEARER, "PLAIN")
         if self.external:

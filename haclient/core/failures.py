@@ -20,9 +20,10 @@ from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origi
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.owner import CloseReason
 from haclient.engine.sasl import claims, mechanisms
+from haclient.engine.sasl.channel_binding import is_bound
 from haclient.engine.sasl.client import ClientSasl
 from haclient.engine.sasl.kerberos import KERBEROS
-from haclient.engine.sasl.mechanisms import UNPROVEN, WRONG_ITERATIONS
+from haclient.engine.sasl.mechanisms import INTERCEPTED, UNPROVEN, WRONG_ITERATIONS
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
 from haclient.error_catalog.base import brief, quoted
@@ -189,7 +190,7 @@ def from_engine_error(
     name = condition.name if condition else None
     text = (condition.description or "") if condition else ""
     if name == UNAUTHORIZED:
-        return _sasl_failure(sasl, text, settings, fresh=fresh)
+        return _sasl_failure(sasl, text, settings, tls=tls, fresh=fresh)
     foreign = greeting.foreign if greeting is not None else None
     if foreign is not None:
         return Failure(
@@ -247,16 +248,21 @@ def _plain_port(text: str) -> Failure:
     )
 
 
-def _sasl_failure(sasl: ClientSasl | None, text: str, settings: Settings, *, fresh: bool) -> Failure:
+def _sasl_failure(
+    sasl: ClientSasl | None, text: str, settings: Settings, *, tls: bool, fresh: bool
+) -> Failure:
     mechanism = None if sasl is None else sasl.mechanism
     temporary = sasl is not None and sasl.outcome in (SASL.TEMP, SASL.SYS)
     kind = FailureReason.AUTHENTICATION_TEMPORARY if temporary or fresh else FailureReason.AUTHENTICATION
     if mechanism is None:
-        detail = _no_mechanism(settings, () if sasl is None else sasl.offered)
+        detail = _no_mechanism(settings, () if sasl is None else sasl.offered, tls=tls)
         return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="no-common-mechanism")
     if text.startswith(UNPROVEN):
         detail = f"{text}: {mechanism} asks that of it"
         return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="unproven-server")
+    if text.startswith(INTERCEPTED):
+        detail = f"{mechanism}: {text}"
+        return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="channel-binding")
     if text.startswith(WRONG_ITERATIONS):
         detail = f"{mechanism}: {text}"
         return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="scram-iterations")
@@ -267,9 +273,9 @@ def _sasl_failure(sasl: ClientSasl | None, text: str, settings: Settings, *, fre
     )
 
 
-def _no_mechanism(settings: Settings, offered: tuple[str, ...]) -> str:
+def _no_mechanism(settings: Settings, offered: tuple[str, ...], *, tls: bool) -> str:
     """Explain why no mechanism was chosen: the peer's offer, this client's mechanisms, and the remedy."""
-    usable = mechanisms.usable(settings)
+    usable = mechanisms.usable(settings, tls=tls)
     if not offered:
         return f"{_NO_MECHANISM} with the peer; this client may use {_listed(usable)}"
     detail = f"{_NO_MECHANISM}: the peer offers {_listed(offered)}, and this client may use {_listed(usable)}"
@@ -288,6 +294,8 @@ def _advice(settings: Settings, offered: tuple[str, ...]) -> str:
     }
     if meant := [f"{found[0]} instead of {name}" for name, found in near.items() if found]:
         return f"did you mean {', '.join(meant)} (option sasl_mechanisms)?"
+    if any(is_bound(name) and name in offered for name in named):
+        return "SCRAM with channel binding (-PLUS) needs TLS, and a certificate that is not signed by Ed25519"
     if settings.bearer and not settings.plaintext and set(offered) & {"OAUTHBEARER", "XOAUTH2", "PLAIN"}:
         return "a token is not sent without TLS here (option sasl_plaintext)"
     if "PLAIN" in offered and not settings.plaintext and (settings.user is not None or "PLAIN" in named):

@@ -37,10 +37,11 @@ def is_scram(mechanism: str) -> bool:
 class SaslServer:
     """The server side of SASL.
 
-    :param mechanisms: the mechanisms to offer; EXTERNAL only to clients with a certificate, and SCRAM only if
-        ``users`` has its keys.
+    :param mechanisms: the mechanisms to offer; EXTERNAL only to clients with a certificate, SCRAM only if
+        ``users`` has its keys, and SCRAM with channel binding only inside TLS with a ``binding``.
     :param users: the users, for SCRAM and PLAIN.
     :param tokens: the tokens, for OAUTHBEARER, XOAUTH2 and PLAIN.
+    :param binding: the channel binding of this server's certificate; ``None`` if it has none.
     :param is_protons: whether proton and the host's ``proton-server.conf`` decide instead, for what a drop-in
         application listens on.
     """
@@ -48,6 +49,7 @@ class SaslServer:
     mechanisms: tuple[str, ...] = ("ANONYMOUS",)
     users: Users | None = field(default=None, repr=False)
     tokens: Tokens | None = field(default=None, repr=False)
+    binding: bytes | None = None
     is_protons: bool = False
 
     @property

@@ -15,7 +15,8 @@ import asyncio
 
 import proton
 
-from haclient.engine.sasl import frames, mechanisms
+from haclient.engine.sasl import channel_binding, frames, mechanisms
+from haclient.engine.sasl.channel_binding import is_bound
 from haclient.engine.sasl.frames import FRAMING_ERROR, UNAUTHORIZED, NotSaslError
 from haclient.engine.sasl.mechanism import Mechanism, RefusedChallenge
 from haclient.engine.settings import Settings
@@ -81,7 +82,7 @@ class ClientSasl:
         self._bytes.held += data
         try:
             while not self.ended and (frame := self._bytes.next_frame()):
-                if answer := self._answer(frame):
+                if answer := self._answer(socket, frame):
                     socket.write(answer)
             self.done = self.ended and self._bytes.has_ended()
         except ValueError as error:
@@ -92,27 +93,30 @@ class ClientSasl:
             return b"", proton.Condition(UNAUTHORIZED, str(error))
         return (self._bytes.take() if self.done else b""), None
 
-    def _answer(self, body: bytes) -> bytes:
+    def _answer(self, socket: asyncio.Transport, body: bytes) -> bytes:
         code, fields = frames.read_of_server(body)
         if code not in _NEXT[self._last] or not fields:
             raise NotSaslError("a SASL frame out of order")
         self._last = code
         if code == frames.MECHANISMS:
-            return self._choose(fields[0])
+            return self._choose(socket, fields[0])
         assert self._chosen is not None
         if code == frames.CHALLENGE:
             return frames.response(self._chosen.answer(frames.message(fields[0])))
         self._end(fields)
         return b""
 
-    def _choose(self, offered: bytes) -> bytes:
+    def _choose(self, socket: asyncio.Transport, offered: bytes) -> bytes:
         self.offered = frames.names(offered)
-        usable = mechanisms.usable(self._settings)
-        name = next((name for name in usable if name in self.offered), None)
+        usable = mechanisms.usable(self._settings, tls=socket.get_extra_info("ssl_object") is not None)
+        is_offered = any(map(is_bound, set(usable).intersection(self.offered)))
+        binding = channel_binding.of_server(socket) if is_offered else None
+        possible = (name for name in usable if binding is not None or not is_bound(name))
+        name = next((name for name in possible if name in self.offered), None)
         if name is None:
             raise RefusedChallenge("no SASL mechanism in common")
         self.mechanism = name
-        self._chosen = mechanisms.chosen(name, self._settings)
+        self._chosen = mechanisms.chosen(name, self._settings, binding)
         return frames.init(name, self._chosen.first(), self._settings.hostname)
 
     def _end(self, fields: list[bytes]) -> None:

@@ -12,12 +12,16 @@ Rules
 * GSSAPI is used only if the application names it, and comes after SCRAM.
 * SCRAM ends only after the server has proved that it knows the password: a listener at a member's address
   would otherwise pass for the primary.
+* Inside TLS, SCRAM with channel binding comes before SCRAM without.  Without an offer of it the client sends
+  the flag ``n``, not RFC 5802's ``y``, which Qpid Broker-J refuses.  So a peer in between can remove the offer,
+  unless the application names SCRAM with channel binding alone.
 * A server-first-message of SCRAM with fewer than ``FEWEST_ITERATIONS`` is not answered.  The answer is
   computed from the password: the fewer iterations, the more passwords an eavesdropper can try in a second.
   One with more than ``MOST_ITERATIONS`` is not answered either: computing them blocks the event loop.
 
-Sources: RFC 4505 (ANONYMOUS), RFC 4616 (PLAIN), RFC 4422, appendix A (EXTERNAL), RFC 5802 (SCRAM), RFC 7677,
-section 4 (the fewest iterations), RFC 7628 (OAUTHBEARER); Google's "OAuth 2.0 Mechanism" (XOAUTH2).
+Sources: RFC 4505 (ANONYMOUS), RFC 4616 (PLAIN), RFC 4422, appendix A (EXTERNAL), RFC 5802 (SCRAM; section 6:
+the flag), RFC 7677, section 4 (the fewest iterations), RFC 7628 (OAUTHBEARER); Google's "OAuth 2.0 Mechanism"
+(XOAUTH2).
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from typing import Any
 from proton import SASL
 
 from haclient.engine.sasl import kerberos
+from haclient.engine.sasl.channel_binding import TYPE, bound
 from haclient.engine.sasl.kerberos import KERBEROS
 from haclient.engine.sasl.mechanism import Mechanism, RefusedChallenge
 from haclient.engine.settings import Settings
@@ -37,6 +42,8 @@ from haclient.version import install_extra
 
 UNPROVEN = "the peer did not prove that it knows the password"
 WRONG_ITERATIONS = "the peer asks for a number of SCRAM iterations that this client refuses"
+INTERCEPTED = "the TLS connection of this client does not end at the broker"
+_OTHER_CHANNEL = b"e=channel-bindings-dont-match"  # RFC 5802, section 7
 FEWEST_ITERATIONS = 4096
 # Some 50 ms of the event loop, and the most of Cyrus SASL.
 MOST_ITERATIONS = 0x10000
@@ -46,9 +53,10 @@ SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
 BEARER = ("OAUTHBEARER", "XOAUTH2")
 CLAIMS = "MSSBCBS"
 """Azure's name for ANONYMOUS with a token that is put into the node ``$cbs`` later."""
-WITH_PASSWORD = (*SCRAM, "PLAIN")
+BOUND = bound(SCRAM)
+WITH_PASSWORD = (*BOUND, *SCRAM, "PLAIN")
 _WITH_TOKEN = (*BEARER, CLAIMS, "PLAIN")
-PREFERRED = ("EXTERNAL", *BEARER, CLAIMS, *SCRAM, KERBEROS, "PLAIN", "ANONYMOUS")
+PREFERRED = ("EXTERNAL", *BEARER, CLAIMS, *BOUND, *SCRAM, KERBEROS, "PLAIN", "ANONYMOUS")
 """The mechanisms of a client, in its order of choice."""
 
 
@@ -111,17 +119,19 @@ def _reason(challenge: bytes) -> str:
 
 
 class _Scram:
-    """SCRAM, by the library scramp."""
+    """SCRAM, by the library scramp.
 
-    refusal = ""
+    :param binding: the channel binding, for a mechanism with it.
+    """
 
-    def __init__(self, name: str, user: str, password: str) -> None:
+    def __init__(self, name: str, user: str, password: str, binding: bytes | None) -> None:
         import scramp  # noqa: PLC0415 - loads parsers of certificates, for this mechanism alone
 
         self.proved = False
         self._error = scramp.ScramException
         self._awaits_first = True
-        self._client: Any = scramp.ScramClient([name], "name", "password")
+        channel = (TYPE, binding) if name in BOUND else None
+        self._client: Any = scramp.ScramClient([name], "name", "password", channel)
         # As they are: servers on Cyrus SASL do not prepare them by SASLprep, which refuses emoji.
         self._client.username.username, self._client.password.password = user, password
 
@@ -130,6 +140,8 @@ class _Scram:
         return message.encode()
 
     def answer(self, challenge: bytes) -> bytes:
+        if challenge == _OTHER_CHANNEL:
+            raise RefusedChallenge(f"{INTERCEPTED}: the broker has another certificate")
         if challenge.startswith(b"e="):
             raise RefusedChallenge("Authentication failed", SASL.AUTH)
         if not self._awaits_first:
@@ -199,14 +211,18 @@ async def prepared(settings: Settings) -> Settings:
     return replace(settings, kerberos=begun)
 
 
-def usable(settings: Settings) -> tuple[str, ...]:
-    """Return the mechanisms that a client with these settings may use, in its order of choice."""
+def usable(settings: Settings, *, tls: bool = False) -> tuple[str, ...]:
+    """Return the mechanisms that a client with these settings may use, in its order of choice.
+
+    :param tls: whether the connection has TLS.
+    """
     has_token = settings.bearer
     is_bearer = has_token and " " not in (settings.password or "")  # RFC 6750, section 2.1
     has_password = settings.user is not None and not has_token
     usual = _WITH_TOKEN if has_token else WITH_PASSWORD if has_password else ("ANONYMOUS",)
     allowed = settings.mechanisms or usual
     possible = {
+        **dict.fromkeys(BOUND, has_password and tls),
         **dict.fromkeys(SCRAM, has_password),
         **dict.fromkeys(BEARER, is_bearer and settings.plaintext),
         CLAIMS: has_token and settings.plaintext,
@@ -218,13 +234,16 @@ def usable(settings: Settings) -> tuple[str, ...]:
     return tuple(name for name in PREFERRED if name in allowed and possible[name])
 
 
-def chosen(name: str, settings: Settings) -> Mechanism:
-    """Return the client's part of a mechanism."""
+def chosen(name: str, settings: Settings, binding: bytes | None = None) -> Mechanism:
+    """Return the client's part of a mechanism.
+
+    :param binding: the channel binding; ``None`` if the client may use none.
+    """
     user, password = settings.user or "", settings.password or ""
     if name == "PLAIN":
         return _OneMessage(b"\0" + user.encode() + b"\0" + password.encode())
-    if name in SCRAM:
-        return _Scram(name, user, password)
+    if name in (*BOUND, *SCRAM):
+        return _Scram(name, user, password, binding)
     if name in BEARER:
         return _bearer(name, user, password)
     if name == KERBEROS:

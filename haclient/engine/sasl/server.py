@@ -3,6 +3,8 @@
 Rules
 -----
 * ``_NEXT`` has the frames that may follow each other.
+* SCRAM with channel binding is offered inside TLS.  A client that reports by the flag ``y`` that it got no
+  such offer is refused.
 * EXTERNAL is offered to a client whose certificate TLS has verified.
 * A refused client gets the outcome, and its socket is closed.  After an OK outcome only the AMQP header may
   follow.
@@ -19,6 +21,7 @@ import ssl
 import proton
 
 from haclient.engine.sasl import certificate_name, frames, server_mechanisms
+from haclient.engine.sasl.channel_binding import bound, is_bound
 from haclient.engine.sasl.cyrus import CyrusServer
 from haclient.engine.sasl.frames import FRAMING_ERROR, SASL_HEADER, UNAUTHORIZED
 from haclient.engine.sasl.mechanisms import BEARER, CLAIMS
@@ -99,6 +102,8 @@ class ServerSasl:
             return b"", proton.Condition(FRAMING_ERROR, f"not SASL of a client: {error}")
         except RefusedLogin as refused:
             # The client must learn that a retry is useless.
+            if refused.challenge:
+                socket.write(frames.challenge(refused.challenge))
             socket.write(frames.outcome(refused.code or proton.SASL.AUTH))
             socket.close()
             return b"", proton.Condition(UNAUTHORIZED, str(refused))
@@ -113,19 +118,22 @@ class ServerSasl:
 
     def _begin(self, socket: asyncio.Transport) -> None:
         self._begun, self._subject = True, _subject(socket)
+        tls = socket.get_extra_info("ssl_object") is not None
         if self._server.is_protons:
-            self._cyrus = CyrusServer(encrypted=socket.get_extra_info("ssl_object") is not None)
+            self._cyrus = CyrusServer(encrypted=tls)
             others = tuple(name for name in self._cyrus.offered if name != _EXTERNAL)
             self._offered = (_EXTERNAL, *others) if self._subject else others
         else:
-            self._offered = self._possible()
+            self._offered = self._possible(tls=tls)
         socket.write(SASL_HEADER + frames.mechanisms(self._offered))
 
-    def _possible(self) -> tuple[str, ...]:
+    def _possible(self, *, tls: bool) -> tuple[str, ...]:
         """Return the mechanisms that can be offered to this client."""
         users, possible = self._server.users, {"ANONYMOUS", CLAIMS}
         if users is not None:
             possible |= {"PLAIN", *users.mechanisms}
+            if tls and self._server.binding is not None:
+                possible.update(bound(users.mechanisms))
         if self._server.tokens is not None:
             possible |= {"PLAIN", *BEARER}
         if self._subject:
@@ -155,7 +163,8 @@ class ServerSasl:
         if self._cyrus is not None and name != _EXTERNAL:
             self._cyrus.choose(name)
             return self._cyrus
-        return server_mechanisms.of_name(name, self._server, self._subject)
+        binding = self._server.binding if any(map(is_bound, self._offered)) else None
+        return server_mechanisms.of_name(name, self._server, self._subject, binding)
 
 
 def _subject(socket: asyncio.Transport) -> str:

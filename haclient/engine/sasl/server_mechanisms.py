@@ -9,9 +9,11 @@ Rules
   JWT or Azure's signature as its password gives a token.
 * A refused token gets the reason first, as JSON, and the outcome after the client's answer to it.
 * A first message of SCRAM without the usual form is refused before the users are asked.
+* A client whose channel binding is wrong gets SCRAM's error before the outcome: it is not about the user.
 
 Sources: RFC 4422, section 2 (identities) and appendix A (EXTERNAL), RFC 4505 (ANONYMOUS), RFC 4616 (PLAIN),
-RFC 5802, section 7 (SCRAM), RFC 7628, section 3 (OAUTHBEARER); Google's "OAuth 2.0 Mechanism" (XOAUTH2).
+RFC 5802, sections 6 and 7 (SCRAM), RFC 7628, section 3 (OAUTHBEARER); Google's "OAuth 2.0 Mechanism"
+(XOAUTH2).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any, Protocol
 
 from proton import SASL
 
+from haclient.engine.sasl.channel_binding import PLUS, TYPE, is_bound
 from haclient.engine.sasl.claims import SHARED_ACCESS
 from haclient.engine.sasl.mechanisms import CLAIMS
 from haclient.engine.sasl.users import DIGESTS, RefusedToken, Tokens, Users, derive
@@ -32,8 +35,11 @@ from haclient.engine.settings import SaslServer
 UNPROVEN = "the client did not prove who it is"
 OTHER_AUTHORITY = "the client asks for the authority of another name"
 _PLAIN_FIELDS = 3
-# No channel binding, which is not offered, no authority, which scramp refuses, and no extensions.
-_CLIENT_FIRST = re.compile(rb"[ny],,n=((?:[^,=\0]|=2C|=3D)+),r=[!-+\--~]{1,256}")
+WRONG_CHANNEL = "the client's channel binding is not this connection's"
+# No other channel binding, no authority, which scramp refuses, and no extensions.
+_CLIENT_FIRST = re.compile(
+    rb"([ny]|p=%b),,n=((?:[^,=\0]|=2C|=3D)+),r=[!-+\--~]{1,256}" % re.escape(TYPE.encode())
+)
 _LONGEST = 1024
 _TOKEN = re.compile(rf"[\w-]+\.[\w-]+\.[\w-]+|{SHARED_ACCESS}.*", re.ASCII)
 _AUTH = rb"auth=bearer +([!-~]+)\x01"
@@ -63,11 +69,12 @@ class RefusedLogin(Exception):
     """The client does not log in.
 
     :ivar code: the code of the outcome; ``None`` stands for wrong credentials.
+    :ivar challenge: the reason for the client, sent before the outcome; empty if there is none.
     """
 
-    def __init__(self, text: str, code: int | None = None) -> None:
+    def __init__(self, text: str, code: int | None = None, challenge: bytes = b"") -> None:
         super().__init__(text)
-        self.code = code
+        self.code, self.challenge = code, challenge
 
 
 class ServerMechanism(Protocol):
@@ -174,10 +181,13 @@ def _of_token(mechanism: str, tokens: Tokens, token: str, authority: str) -> Log
 
 
 class Scram:
-    """A log-in by a proof of the password, by the library scramp."""
+    """A log-in by a proof of the password, by the library scramp.
 
-    def __init__(self, mechanism: str, users: Users) -> None:
-        self._mechanism, self._users = mechanism, users
+    :param binding: the channel binding if it is offered on this connection, also for a mechanism without.
+    """
+
+    def __init__(self, mechanism: str, users: Users, binding: bytes | None = None) -> None:
+        self._mechanism, self._users, self._binding = mechanism, users, binding
         self._name = ""
         self._server: Any = None
         self._proved = False
@@ -195,33 +205,48 @@ class Scram:
         try:
             self._server.set_client_final(message.decode())
             final: str = self._server.get_server_final()
-        except (scramp.ScramException, ValueError):
-            raise RefusedLogin(UNPROVEN) from None
+        except (scramp.ScramException, ValueError) as error:
+            raise _refusal(error, UNPROVEN) from None
         self._proved = True
         return final.encode()
 
     def _begin(self, message: bytes) -> bytes:
         import scramp  # noqa: PLC0415 - loads parsers of certificates, for this mechanism alone
 
-        if self._mechanism not in self._users.mechanisms:
+        keyed = self._mechanism.removesuffix(PLUS)
+        if keyed not in self._users.mechanisms:
             raise RefusedLogin("the users have no keys for this mechanism any more")
         found = _CLIENT_FIRST.fullmatch(message) if len(message) <= _LONGEST else None
-        if found is None:
+        if found is None or found[1].startswith(b"p") != is_bound(self._mechanism):
             raise RefusedLogin("the first message of SCRAM is not of the usual form")
         try:
-            self._name = found[1].replace(b"=2C", b",").replace(b"=3D", b"=").decode()
-            keys = self._users.keys(self._mechanism, self._name)
+            self._name = found[2].replace(b"=2C", b",").replace(b"=3D", b"=").decode()
+            keys = self._users.keys(keyed, self._name)
             known = keys.salt, keys.stored_key, keys.server_key, keys.iterations
-            self._server = scramp.ScramMechanism(self._mechanism).make_server(lambda _prepared: known)
+            channel = None if self._binding is None else (TYPE, self._binding)
+            mechanism = scramp.ScramMechanism(self._mechanism)
+            self._server = mechanism.make_server(lambda _prepared: known, channel)
             self._server.set_client_first(message.decode())
             first: str = self._server.get_server_first()
-        except (scramp.ScramException, ValueError):
-            raise RefusedLogin("the name of the client is not one that SASL allows") from None
+        except (scramp.ScramException, ValueError) as error:
+            raise _refusal(error, "the name of the client is not one that SASL allows") from None
         return first.encode()
 
 
-def of_name(name: str, server: SaslServer, subject: str) -> ServerMechanism:
-    """Return the server's part of a mechanism that it offers."""
+def _refusal(error: Exception, text: str) -> RefusedLogin:
+    """Return the refusal of a client, which learns the reason only if it is the channel binding."""
+    reason = getattr(error, "server_error", None)
+    if reason is None or "channel-binding" not in reason.value:
+        return RefusedLogin(text)
+    return RefusedLogin(WRONG_CHANNEL, challenge=b"e=" + reason.value.encode())
+
+
+def of_name(name: str, server: SaslServer, subject: str, binding: bytes | None) -> ServerMechanism:
+    """Return the server's part of a mechanism that it offers.
+
+    :param subject: the name in the client's certificate.
+    :param binding: the channel binding, if it offers that.
+    """
     if name == "EXTERNAL":
         return External(subject)
     if name in ("ANONYMOUS", CLAIMS):
@@ -229,7 +254,7 @@ def of_name(name: str, server: SaslServer, subject: str) -> ServerMechanism:
     if name in _BEARER:
         assert server.tokens is not None, "only tokens have these"
         return Bearer(name, server.tokens)
-    if name in DIGESTS:
+    if name.removesuffix(PLUS) in DIGESTS:
         assert server.users is not None, "only users have keys"
-        return Scram(name, server.users)
+        return Scram(name, server.users, binding)
     return Plain(server.users, server.tokens)

@@ -79,6 +79,9 @@ class Socket:
     def __init__(self) -> None:
         self.written = b""
 
+    def get_extra_info(self, _name: str) -> None:
+        """Return nothing: there is no TLS."""
+
     def write(self, data: bytes) -> None:
         self.written += data
 

@@ -19,14 +19,19 @@ from haclient.errors import SaslUnavailableError
 
 def of(*named: str, user: str | None = "alice", **others: object) -> tuple[str, ...]:
     options: dict[str, Any] = dict(others)
+    tls = options.pop("tls", False)
     settings = Settings(container_id="c", user=user, password="secret", mechanisms=named, **options)
-    return mechanisms.usable(settings)
+    return mechanisms.usable(settings, tls=tls)
 
 
 def test_a_password_is_revealed_last_and_only_where_it_may_be() -> None:
     scram = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
     assert of() == (*scram, "PLAIN")
     assert of(plaintext=False) == scram
+    bound = ("SCRAM-SHA-512-PLUS", "SCRAM-SHA-256-PLUS", "SCRAM-SHA-1-PLUS")
+    assert of(tls=True) == (*bound, *scram, "PLAIN")
+    assert of("SCRAM-SHA-256-PLUS", tls=True) == ("SCRAM-SHA-256-PLUS",)
+    assert of("SCRAM-SHA-256-PLUS") == of(*bound, user=None, tls=True) == ()
     assert of(user=None) == ("ANONYMOUS",)
     assert of("PLAIN", "ANONYMOUS", plaintext=False) == ("ANONYMOUS",)
     assert of("PLAIN", "SCRAM-SHA-256", "ANONYMOUS", user=None) == ("ANONYMOUS",)
@@ -41,8 +46,8 @@ def test_external_needs_a_certificate_in_tls() -> None:
 @given(st.sets(st.sampled_from([*mechanisms.PREFERRED, "CRAM-MD5", "DIGEST-MD5"]), min_size=1))
 def test_of_the_named_mechanisms_all_that_there_are_are_used_in_one_order(named: set[str]) -> None:
     of_tokens = (*mechanisms.BEARER, mechanisms.CLAIMS)
-    for bearer, others in ((False, of_tokens), (True, mechanisms.SCRAM)):
-        given = {"shows_certificate": True, "kerberos": object(), "bearer": bearer}
+    for bearer, others in ((False, of_tokens), (True, (*mechanisms.BOUND, *mechanisms.SCRAM))):
+        given = {"shows_certificate": True, "kerberos": object(), "bearer": bearer, "tls": True}
         found = of(*named, **given)
         assert set(found) == named & set(mechanisms.PREFERRED) - set(others)
         assert found == of(*sorted(named, reverse=True), **given)
