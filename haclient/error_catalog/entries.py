@@ -194,7 +194,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "The peer refuses the credentials for good. In the password of a URL, write `@`, `:`, `/` and "
             "`#` as `%40`, `%3A`, `%2F` and `%23`. If `credentials` is a function, the client calls it "
             "again.",
-            "Check user and password, and the broker's log.",
+            "Check user and password, and the broker's log. If it is Qpid Broker-J inside TLS, name the "
+            "mechanism, as in `sasl_mechanisms=SCRAM-SHA-256`.",
         ),
         "authentication-temporary": Entry(
             "The peer could not check the credentials now, or the application may supply others. The client "
@@ -231,6 +232,14 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "It may be an impostor. It has not learned the password, but can try guesses against the data of "
             "the SCRAM exchange.",
             "Find out which process listens there. Change a short password.",
+        ),
+        "channel-binding": Entry(
+            "The TLS connection of the client ends at another certificate than the broker's, or the broker's "
+            "offer of SCRAM with channel binding (`-PLUS`) was removed on its way. So a proxy decrypts TLS "
+            "before the broker, or a man in the middle has a trusted certificate. It has not learned the "
+            "password, but can try guesses against the data of the SCRAM exchange.",
+            "If the proxy is yours, name a mechanism without channel binding, as in "
+            "`sasl_mechanisms=SCRAM-SHA-256`. Else find out who has a certificate for this name.",
         ),
         "scram-iterations": Entry(
             "The peer asks for fewer SCRAM iterations than 4,096 (RFC 7677), or for more than 65,536. The "

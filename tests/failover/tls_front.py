@@ -1,11 +1,11 @@
-"""A TLS listener in front of a plain member, which records the name that each client asked for."""
+"""A TLS listener in front of a member, which records the name that each client asked for."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -31,8 +31,18 @@ class TlsFront:
 
 
 @asynccontextmanager
-async def tls_front(certificate: Certificate, target: str) -> AsyncIterator[TlsFront]:
-    """Listen on loopback, and forward decrypted bytes to ``target``, a ``host:port``."""
+async def tls_front(
+    certificate: Certificate,
+    target: str,
+    *,
+    onward: ssl.SSLContext | None = None,
+    change: Callable[[bytes], bytes] = bytes,
+) -> AsyncIterator[TlsFront]:
+    """Listen on loopback, and forward decrypted bytes to ``target``, a ``host:port``.
+
+    :param onward: encrypts the bytes again; ``None`` for a plain member.
+    :param change: gets what the member sends, and returns what the client receives instead.
+    """
     tasks: set[asyncio.Task[None]] = set()
     context = certificate.server_context()
 
@@ -41,9 +51,9 @@ async def tls_front(certificate: Certificate, target: str) -> AsyncIterator[TlsF
         assert task is not None
         tasks.add(task)
         host, _, port = target.rpartition(":")
-        onward_reader, onward_writer = await asyncio.open_connection(host, int(port))
+        onward_reader, onward_writer = await asyncio.open_connection(host, int(port), ssl=onward)
         with contextlib.suppress(OSError, ssl.SSLError, asyncio.CancelledError):
-            await asyncio.gather(_pump(reader, onward_writer), _pump(onward_reader, writer))
+            await asyncio.gather(_pump(reader, onward_writer), _pump(onward_reader, writer, change))
         for each in (writer, onward_writer):
             each.transport.abort()
         tasks.discard(task)
@@ -65,8 +75,10 @@ async def tls_front(certificate: Certificate, target: str) -> AsyncIterator[TlsF
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _pump(
+    source: asyncio.StreamReader, sink: asyncio.StreamWriter, change: Callable[[bytes], bytes] = bytes
+) -> None:
     while data := await source.read(_CHUNK):
-        sink.write(data)
+        sink.write(change(data))
         await sink.drain()
     sink.close()
