@@ -234,10 +234,9 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Find out which process listens there. Change a short password.",
         ),
         "channel-binding": Entry(
-            "The TLS connection of the client ends at another certificate than the broker's, or the broker's "
-            "offer of SCRAM with channel binding (`-PLUS`) was removed on its way. So a proxy decrypts TLS "
-            "before the broker, or a man in the middle has a trusted certificate. It has not learned the "
-            "password, but can try guesses against the data of the SCRAM exchange.",
+            "The TLS connection of the client ends at another certificate than the broker's: a proxy "
+            "decrypts TLS before the broker, or a man in the middle has a trusted certificate. It has not "
+            "learned the password, but can try guesses against the data of the SCRAM exchange.",
             "If the proxy is yours, name a mechanism without channel binding, as in "
             "`sasl_mechanisms=SCRAM-SHA-256`. Else find out who has a certificate for this name.",
         ),

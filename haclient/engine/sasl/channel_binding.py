@@ -5,7 +5,7 @@ other TLS server, even at one with a trusted certificate.
 
 Rules
 -----
-* The hash function is that of the certificate's signature, and SHA-256 instead of MD5 and SHA-1.
+* The hash function is the one of the certificate's signature, and SHA-256 instead of MD5 and SHA-1.
 * A certificate has no binding if its signature has no such function of its own, as with Ed25519.
 
 Sources: RFC 5929, section 4.1; RFC 5802, section 6 (when it is used); RFC 8410, section 3 (Ed25519, Ed448).

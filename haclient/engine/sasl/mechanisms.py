@@ -12,9 +12,9 @@ Rules
 * GSSAPI is used only if the application names it, and comes after SCRAM.
 * SCRAM ends only after the server has proved that it knows the password: a listener at a member's address
   would otherwise pass for the primary.
-* Inside TLS, SCRAM with channel binding comes before SCRAM without.  Without an offer of it the client sends
-  the flag ``n``, not RFC 5802's ``y``, which Qpid Broker-J refuses.  So a peer in between can remove the offer,
-  unless the application names SCRAM with channel binding alone.
+* Inside TLS, SCRAM with channel binding comes before SCRAM without.  If it is not offered, the client sends
+  the flag ``n``, not RFC 5802's ``y``, which Qpid Broker-J refuses.  So a peer in between can remove the
+  offer, unless the application names SCRAM with channel binding alone.
 * A server-first-message of SCRAM with fewer than ``FEWEST_ITERATIONS`` is not answered.  The answer is
   computed from the password: the fewer iterations, the more passwords an eavesdropper can try in a second.
   One with more than ``MOST_ITERATIONS`` is not answered either: computing them blocks the event loop.
@@ -123,6 +123,8 @@ class _Scram:
 
     :param binding: the channel binding, for a mechanism with it.
     """
+
+    refusal = ""
 
     def __init__(self, name: str, user: str, password: str, binding: bytes | None) -> None:
         import scramp  # noqa: PLC0415 - loads parsers of certificates, for this mechanism alone

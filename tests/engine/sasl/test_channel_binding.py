@@ -233,10 +233,10 @@ def flag(of_peer: bytes | None, *offered: str, named: tuple[str, ...] = ()) -> t
     return name.decode(), first.partition(b",,")[0]
 
 
-def test_the_flag_says_whether_the_client_could_have_bound_the_channel() -> None:
+def test_the_flag_says_whether_the_client_binds_the_channel() -> None:
     assert flag(MINE, *PLUS, *SCRAM) == ("SCRAM-SHA-512-PLUS", GS2[:-2])
     assert flag(MINE, "SCRAM-SHA-512", "SCRAM-SHA-256-PLUS") == ("SCRAM-SHA-256-PLUS", GS2[:-2])
-    assert flag(MINE, *SCRAM) == ("SCRAM-SHA-512", b"y")
+    assert flag(MINE, *SCRAM) == ("SCRAM-SHA-512", b"n")
     assert flag(MINE, *PLUS, *SCRAM, named=("SCRAM-SHA-256",)) == ("SCRAM-SHA-256", b"n")
     assert flag(MINE, *PLUS, *SCRAM, named=("SCRAM-SHA-1-PLUS",)) == ("SCRAM-SHA-1-PLUS", GS2[:-2])
 
@@ -250,34 +250,13 @@ def test_without_tls_or_a_binding_it_is_scram_as_before() -> None:
         assert mine.refused.description == "no SASL mechanism in common"
 
 
-@pytest.mark.parametrize("error", ["channel-bindings-dont-match", "server-does-support-channel-binding"])
-def test_an_error_about_the_channel_is_not_one_about_the_password(error: str) -> None:
+def test_an_error_about_the_channel_is_not_one_about_the_password() -> None:
     mine = client(MINE)
     mine.read(offer(*PLUS))
-    assert mine.read(frames.challenge(f"e={error}".encode()) + frames.outcome(SASL.AUTH)) == b""
+    assert mine.read(frames.challenge(b"e=channel-bindings-dont-match") + frames.outcome(SASL.AUTH)) == b""
     assert mine.refused is not None
     assert mine.refused.description.startswith(INTERCEPTED)
     assert mine.sasl.outcome is None
-
-
-def test_only_a_refusal_of_the_flag_has_the_advice_to_leave_it_out() -> None:
-    advice = "sasl_mechanisms=SCRAM-SHA-512"
-    for of_peer, offered, expected in ((MINE, SCRAM, True), (MINE, PLUS, False), (None, SCRAM, False)):
-        mine = client(of_peer)
-        mine.read(offer(*offered))
-        mine.read(frames.outcome(SASL.AUTH))
-        assert mine.refused is not None
-        assert (advice in mine.refused.description, mine.sasl.outcome) == (expected, SASL.AUTH)
-
-
-def test_a_refusal_after_the_flag_was_answered_has_no_such_advice() -> None:
-    mine = client(MINE)
-    _, first, *_ = said(mine.read(offer(*SCRAM)))
-    nonce = first.partition(b",r=")[2] + b"server"
-    mine.read(frames.challenge(b"r=%b,s=%b,i=4096" % (nonce, base64.b64encode(SALT))))
-    mine.read(frames.outcome(SASL.AUTH))
-    assert mine.refused is not None
-    assert "sasl_mechanisms" not in mine.refused.description
 
 
 def test_a_server_that_does_not_know_the_password_is_refused_as_well() -> None:

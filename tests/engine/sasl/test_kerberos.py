@@ -54,6 +54,9 @@ class Socket:
     frame = b""
     message: bytes | None = None
 
+    def get_extra_info(self, _: str) -> None:
+        """Return that there is no TLS."""
+
     def write(self, data: bytes) -> None:
         self.frame = data
         incoming = frames.Incoming()
