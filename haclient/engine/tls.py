@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
 
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -93,5 +92,6 @@ def own_certificate(files: TlsFiles) -> bytes | None:
 
     :raises OSError: if the file cannot be read.
     """
-    found = _CERTIFICATE.search(Path(files.certificate or "").read_text("latin-1"))
+    with open(files.certificate or "", encoding="latin-1") as file:  # noqa: PTH123 - pathlib loads slowly
+        found = _CERTIFICATE.search(file.read())
     return None if found is None else ssl.PEM_cert_to_DER_cert(found[0])

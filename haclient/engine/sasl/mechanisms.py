@@ -38,7 +38,6 @@ from haclient.engine.sasl.kerberos import KERBEROS
 from haclient.engine.sasl.mechanism import Mechanism, RefusedChallenge
 from haclient.engine.settings import Settings
 from haclient.error_catalog.base import HaclientError, brief
-from haclient.version import install_extra
 
 UNPROVEN = "the peer did not prove that it knows the password"
 WRONG_ITERATIONS = "the peer asks for a number of SCRAM iterations that this client refuses"
@@ -197,6 +196,8 @@ def check_available(named: tuple[str, ...]) -> None:
     known = PREFERRED if kerberos.is_available() else tuple(each for each in PREFERRED if each != KERBEROS)
     if named and not set(named).intersection(known):
         if KERBEROS in named:
+            from haclient.version import install_extra  # noqa: PLC0415 - for this error alone
+
             raise SaslUnavailableError(f"SASL {KERBEROS} needs gssapi: {install_extra('kerberos')}")
         import difflib  # noqa: PLC0415 - for this error alone
 

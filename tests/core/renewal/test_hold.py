@@ -21,8 +21,10 @@ CALLS = st.lists(st.integers(1, 5) | st.sampled_from(["drain", "cancel"]), max_s
 
 
 def renewal(connection: Any, seconds: float = 30.0) -> asyncio.Task[str]:
-    """Log in again, as for a new token, where the broker has no ``$cbs``."""
-    return asyncio.create_task(connection._core._renew("a new token", seconds))
+    """Log in again, as for a new token, where the broker has no ``$cbs``.  The end of the session ends it."""
+    core = connection._core
+    core._renewal._task = asyncio.create_task(core._renew("a new token", seconds))
+    return core._renewal._task
 
 
 def connect(peer: Primary, events: list[Event] | None = None, **options: object) -> Any:
@@ -68,7 +70,7 @@ def test_credit_of_the_application_is_neither_lost_nor_doubled(
             await held(receiver)
             credit = await apply(receiver, during, credit)
             await delivery.accept()
-            await renewing
+            await asyncio.wait([renewing])
             credit = await apply(receiver, after, credit)
             if credit:
                 await peer.until(lambda: peer.credit and peer.engines)
@@ -107,7 +109,7 @@ def test_a_message_whose_call_is_cancelled_comes_again_once(turns: int, messages
             found = [delivery.message.body for delivery in taken]
             for delivery in taken:
                 await delivery.accept()
-            await renewing
+            await asyncio.wait([renewing])
             while len(found) < messages:
                 delivery = await receiver.receive(timeout=10)
                 found.append(delivery.message.body)
@@ -131,7 +133,7 @@ async def test_a_receiver_that_grants_its_credit_has_its_window_again() -> None:
             renewing = renewal(connection)
             await held(receiver)
             await delivery.accept()
-            await renewing
+            await asyncio.wait([renewing])
         peer.put("q", *range(20))
         await peer.until(lambda: peer.unsettled == 7)
         await sender.send("a round trip", timeout=10)
@@ -153,7 +155,7 @@ async def test_one_unsettled_message_holds_the_others_for_the_given_time_alone(
             peer.put("r", "one")
             kept = await receiver.receive(timeout=10)
             assert kept.message.body == "one"
-        assert await renewal(connection, 0.2) == ""
+        await asyncio.wait([renewal(connection, 0.2)])
         assert "deliveries are unsettled after 0 s" in caplog.text
         if unsettled == "sent":
             await peer.until(lambda: peer.copies)
@@ -173,7 +175,7 @@ async def test_a_primary_that_is_lost_while_the_connection_is_held_is_an_ordinar
         renewing = renewal(connection)
         await held(receiver)
         peer.drop()
-        await renewing
+        await asyncio.wait([renewing])
         assert (await receiver.receive(timeout=10)).message.body == "one"
     assert LossKind.RENEWAL not in [event.kind for event in events if isinstance(event, Disconnected)]
 
@@ -190,7 +192,7 @@ async def test_a_close_by_the_peer_with_a_reason_is_no_renewal() -> None:
         await held(receiver)
         await delivery.accept()
         peer.close(condition)
-        await renewing
+        await asyncio.wait([renewing])
         peer.put("r", "two")
         assert (await receiver.receive(timeout=10)).message.body == "two"
     lost = [event for event in events if isinstance(event, Disconnected)]
@@ -208,5 +210,4 @@ async def test_a_connection_that_is_closed_while_it_is_held_ends_at_once() -> No
         await connection.close()
         assert time.monotonic() - began < 20  # not the 30 s of the hold
         assert delivery.message.body == "one"
-        renewing.cancel()
         await asyncio.wait([renewing])
