@@ -27,8 +27,10 @@ from haclient.tokens.fetch import fetch
 
 logger = get_logger("haclient")
 
-# Seconds for the provider to answer.
-_TIMEOUT = 10.0
+# Seconds for the provider to answer: half of ``attempt_timeout``, so that the attempt can go on without it.
+_TIMEOUT = 5.0
+# Seconds from a request without an answer to the next one, while the last token is valid.
+_PAUSE = 10.0
 _MOST_OF_REASON = 1 << 16
 # A token is supplied again while it has more than this share of its life left: one request for a fleet of
 # connections, and another token when these renew (``core.renewal.schedule``).
@@ -78,7 +80,7 @@ class ClientCredentials:
         """Begin without a token, and with a lock that no thread of another process holds."""
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._last: Token | None = None
-        self._young_until = 0.0
+        self._ask_at = _Moment(0.0)
 
     def __call__(self) -> Token:
         """Return a token that is young; request one if there is none.
@@ -91,12 +93,14 @@ class ClientCredentials:
         if not self._lock.acquire(timeout=_TIMEOUT):
             return self._former("another thread waits for its answer")
         try:
-            if self._last is None or time.time() >= self._young_until:
+            if self._last is None or self._ask_at.has_come():
                 self._request()
             assert self._last is not None
             return self._last
         except OSError as error:
-            return self._former(str(error))
+            former = self._former(str(error))
+            self._ask_at = _Moment(_PAUSE)
+            return former
         finally:
             self._lock.release()
 
@@ -126,10 +130,20 @@ class ClientCredentials:
         except (AttributeError, KeyError, TypeError, ValueError):
             raise OSError(f"{self._url}: its answer has no token") from None
         expiry = self._last.expiry
-        self._young_until = now + (_UNKNOWN_LIFE if expiry is None else (expiry - now) * _YOUNG)
+        self._ask_at = _Moment(_UNKNOWN_LIFE if expiry is None else (expiry - now) * _YOUNG)
 
     def __repr__(self) -> str:
         return f"ClientCredentials({self._url!r})"
+
+
+class _Moment:
+    """A moment in some seconds, by the clock or without it: a clock may be set back, a computer may sleep."""
+
+    def __init__(self, seconds: float) -> None:
+        self._monotonic, self._time = time.monotonic() + seconds, time.time() + seconds
+
+    def has_come(self) -> bool:
+        return time.monotonic() >= self._monotonic or time.time() >= self._time
 
 
 def _refusal(url: str, error: HTTPError) -> Exception:

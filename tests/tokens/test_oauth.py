@@ -7,10 +7,11 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -82,6 +83,8 @@ def test_the_last_token_serves_while_the_provider_is_down(
         monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 200)
         with caplog.at_level(logging.WARNING, "haclient"):
             assert supply().value == "first"
+            assert [supply().value for _ in range(20)] == ["first"] * 20
+            assert len(server.asked) == 2  # not at each attempt
         monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 301)
         with pytest.raises(OSError, match="503"):
             supply()
@@ -170,10 +173,24 @@ def test_a_provider_that_answers_a_byte_at_a_time_is_given_up(monkeypatch: pytes
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(OSError, match="too slow"):
-            ClientCredentials(f"http://127.0.0.1:{listener.getsockname()[1]}", "app", "secret")()
-        ended.set()
-        thread.join()
+        try:
+            with pytest.raises(OSError, match=r"too slow|timed out"):
+                ClientCredentials(f"http://127.0.0.1:{listener.getsockname()[1]}", "app", "secret")()
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_a_clock_that_is_set_back_does_not_keep_an_old_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(issued("first", expires_in=300), issued("second", expires_in=300)) as server:
+        supply = ClientCredentials(server.url, "app", "secret")
+        now, monotonic = time.time, time.monotonic
+        monkeypatch.setattr("haclient.tokens.oauth.time.time", lambda: now() + 5 * 3600)
+        assert supply().value == "first"
+        monkeypatch.setattr("haclient.tokens.oauth.time.time", now)
+        assert supply().value == "first"
+        monkeypatch.setattr("haclient.tokens.oauth.time.monotonic", lambda: monotonic() + 151)
+        assert supply().value == "second"
 
 
 def test_a_token_without_a_life_is_shared_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +202,14 @@ def test_a_token_without_a_life_is_shared_for_a_minute(monkeypatch: pytest.Monke
         assert supply().value == "second"
 
 
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.001)
+
+
 @contextlib.contextmanager
 def asking(supply: ClientCredentials, server: Server) -> Iterator[None]:
     """Let a thread wait for the answer of the provider meanwhile."""
@@ -192,8 +217,7 @@ def asking(supply: ClientCredentials, server: Server) -> Iterator[None]:
     before = len(server.asked)
     thread = threading.Thread(target=supply)
     thread.start()
-    while len(server.asked) == before:
-        time.sleep(0.001)
+    wait_until(lambda: len(server.asked) > before)
     try:
         yield
     finally:
@@ -213,10 +237,14 @@ def test_a_child_of_a_process_that_asks_asks_by_itself() -> None:
                     os.write(writable, supply().value.encode())
                 finally:
                     os._exit(0)
-            while len(server.asked) < 2:
-                time.sleep(0.001)
-            server.may_answer.set()
-            os.waitpid(child, 0)
+            try:
+                wait_until(lambda: len(server.asked) >= 2)
+            except TimeoutError:
+                os.kill(child, signal.SIGKILL)
+                raise
+            finally:
+                server.may_answer.set()
+                os.waitpid(child, 0)
         assert os.read(readable, 100) == b"first"
 
 
