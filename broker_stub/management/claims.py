@@ -31,6 +31,8 @@ logger = get_logger("broker_stub.management.claims")
 
 NODE = "$cbs"
 _OPERATION = "put-token"
+# A client that is not logged in yet must not fill the memory.
+_LONGEST_ID, _MOST_RESPONSES = 256, 100
 
 
 def check_node(link: SenderLink | ReceiverLink) -> None:
@@ -68,16 +70,19 @@ class ClaimsNode:
 
     def request(self, data: bytes) -> None:
         """Answer one encoded request."""
+        responses = self._responses()
+        if responses is None or responses.depth >= _MOST_RESPONSES:
+            logger.info("a request to %s dropped: the client takes no responses from it", NODE)
+            return
         try:
             message = codec.decode(data)
         except UndecodableMessage as error:
             logger.info("a request to %s dropped: %s", NODE, error)
             return
-        status, description = self._put(message)
-        responses = self._responses()
-        if responses is None:
-            logger.info("a response of %s dropped: the client has no receiver from it", NODE)
+        if len(repr(message.id)) > _LONGEST_ID or len(repr(message.correlation_id)) > _LONGEST_ID:
+            logger.info("a request to %s dropped: its id is too long", NODE)
             return
+        status, description = self._put(message)
         properties = {"status-code": proton.int32(status), "status-description": description}
         correlation = message.correlation_id if message.correlation_id is not None else message.id
         response = proton.Message(correlation_id=correlation, properties=properties)
@@ -93,7 +98,8 @@ class ClaimsNode:
             owner = self._tokens.owner(message.body)
         except RefusedToken as refused:
             logger.info("%s: a token was refused: %s", NODE, refused)
-            return HTTPStatus.UNAUTHORIZED, str(refused)
+            status = HTTPStatus.SERVICE_UNAVAILABLE if refused.is_temporary else HTTPStatus.UNAUTHORIZED
+            return status, str(refused)
         if self._client.user not in (None, owner.user):
             return HTTPStatus.UNAUTHORIZED, "the token is of another user than the one before"
         if refusal := self._client.claimed(owner):

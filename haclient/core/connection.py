@@ -109,6 +109,7 @@ class ConnectionCore:
         self._standby = Standby(shared.cluster, self._policy, self._connect_params, shared.rng)
         self._renewal = Renewal(shared, self._renew, self.name)
         self._is_renewed = False  # the session ends for its token alone
+        self._supplied: dict[Endpoint, ConnectParams] = {}  # for the attempt after a renewal
         self._search: Search | None = None
         self._engine: Engine | None = None
         self._lingering: LingeringSocket | None = None
@@ -258,7 +259,7 @@ class ConnectionCore:
 
     async def _connect_params(self, endpoint: Endpoint) -> ConnectParams:
         """Return the factory's parameters, with the identity of this connection."""
-        params = await self._shared.params_provider(endpoint)
+        params = self._supplied.pop(endpoint, None) or await self._shared.params_provider(endpoint)
         if params.error is not None:
             return self._without_credentials(params, params.error)
         return self._container_id.apply(params)
@@ -313,7 +314,7 @@ class ConnectionCore:
         workarounds.apply(engine, self._loop, self._shared.options.vhost)
         self._announce(attempt.endpoint, replayed)
         self._events.watch(engine.incoming.limits, attempt.endpoint)
-        self._search, self._is_renewed = None, False
+        self._search, self._is_renewed, self._supplied = None, False, {}
         assert attempt.params is not None
         self._renewal.start(attempt.endpoint, attempt.params)
         if not self._first.done():
@@ -335,14 +336,14 @@ class ConnectionCore:
         answers = describe_failures(self._shared.cluster.topology.failures)
         return f"{calls} calls and {messages} messages wait" + (f"; {answers}" if answers else "")
 
-    async def _renew(self, token: str, seconds: float) -> str:
+    async def _renew(self, params: ConnectParams, seconds: float) -> str:
         """Log in with a new token within these seconds; return why it was refused, if it was."""
-        claims, engine, session_end = self.links.claims, self._engine, self._session_end
-        if claims is not None:
-            return await claims.renew(token, self.links.all)
+        if self.links.claims is not None:
+            return await self.links.claims.renew(params.settings.password or "", self.links.all)
+        engine, session_end = self._engine, self._session_end
         await quiesce(lambda: tuple(self.links.all), seconds, self.name)
-        if engine is not None and engine is self._engine and session_end is not None:
-            self._is_renewed = not session_end.done()
+        if engine is not None and engine is self._engine and session_end is not None and self.endpoint:
+            self._is_renewed, self._supplied = not session_end.done(), {self.endpoint: params}
             await end(engine, session_end, self._shared.options.close_timeout)
         return ""
 

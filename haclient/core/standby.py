@@ -13,7 +13,8 @@ Rules
    redirect: a redirect names the primary, and the live connection is there.
 4. If a member answers without parking, the standby avoids it for a long time: it is an ordinary broker.  It
    also avoids a member that refuses the credentials: repeated attempts could lock the account.
-5. When the live connection is lost, the standby goes to the search as it is, or not at all.
+5. It is replaced when its token expires.
+6. When the live connection is lost, the standby goes to the search as it is, or not at all.
 
 The Begin of the standby may be answered while the live connection is up.  The standby then stays as it is,
 usable and unused.  There are two possible reasons:
@@ -32,7 +33,10 @@ topology knows, ``connection`` drops the session.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import random
+import time
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core.attempt import Attempt, AttemptCallbacks, ParamsProvider
@@ -139,8 +143,13 @@ class Standby:
             self._cluster.release_dial(search)
 
     async def _hold(self, mine: _StandbyAttempt) -> None:
-        since = self._loop.time()
-        await mine.ended.wait()
+        """Wait until the member ends it, or its token expires: the node ``$cbs`` would get that token."""
+        since, params = self._loop.time(), mine.attempt.params
+        left = math.inf if params is None or params.expires_at is None else params.expires_at - time.time()
+        with contextlib.suppress(TimeoutError):
+            # A token that has expired already shows that the clock here is wrong.
+            async with asyncio.timeout(left if 0 < left < math.inf else None):
+                await mine.ended.wait()
         if self._loop.time() - since >= self._policy.stable_after:
             self._backoff.reset()
 

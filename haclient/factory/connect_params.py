@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -142,6 +143,9 @@ class CredentialsSource:
         return everywhere.pop() if len(everywhere) == 1 else Credentials()
 
 
+# Seconds until a refused token is sent again: it may become valid, when its key is published or its claim nbf
+# is reached.  Brokers read published keys about once a minute.
+_TOKEN_REFUSED_FOR = 60.0
 # Origin for the error if the credentials function returns anything else.
 _RETURNED = "the credentials function returned something else"
 
@@ -185,7 +189,7 @@ class EndpointParams:
         self._is_own_context = context is not None
         if context is None and (options.tls_ca or options.tls_cert):
             self._context = self._load()  # load now, so that the caller gets the error of a wrong path
-        self._refused: dict[Endpoint, tuple[Credentials | Token, str | None]] = {}
+        self._refused: dict[Endpoint, tuple[Credentials | Token, str | None, float]] = {}
         self._scram_sites: set[bool | None] = set()
 
     async def params_for(self, endpoint: Endpoint) -> ConnectParams:
@@ -199,8 +203,9 @@ class EndpointParams:
             detail = f"no credentials: {type(error).__name__} in the application's callable"
             refusal = Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY, detail=detail)
             return ConnectParams(self._settings(endpoint, Credentials()), refusal=refusal, error=error)
-        before, mechanism = self._refused.get(endpoint, (None, None))
-        if fresh and before == credentials:
+        before, mechanism, at = self._refused.get(endpoint, (None, None, 0.0))
+        stays_refused = not isinstance(credentials, Token) or time.monotonic() - at < _TOKEN_REFUSED_FOR
+        if fresh and before == credentials and stays_refused:
             detail = "the credentials that were refused here have not changed"
             refusal = Failure(
                 kind=FailureReason.AUTHENTICATION, detail=detail, mechanism=mechanism, may_change=True
@@ -214,7 +219,9 @@ class EndpointParams:
             expires_at=expires_at,
             plain_barred=not endpoint.tls and self._is_scram_known(endpoint),
             on_mechanism=lambda mechanism: self._note_mechanism(endpoint, mechanism),
-            on_refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),
+            on_refused=lambda mechanism: self._refused.update(
+                {endpoint: (credentials, mechanism, time.monotonic())}
+            ),
         )
 
     @property

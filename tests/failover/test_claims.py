@@ -102,12 +102,13 @@ async def test_a_put_beyond_any_token_is_refused_unread(member: Member) -> None:
     ) as connection:
         answers = await connection.create_receiver("$cbs")
         sender = await connection.create_sender("$cbs")
+        put = {"operation": "put-token"}
         for body in ("SharedAccessSignature " + "a=b&" * 200_000, "a" * 60_001):
-            await sender.send(
-                Message(id="1", properties={"operation": "put-token"}, body=body, reply_to="$cbs"), timeout=10
-            )
+            # An answer would repeat the long id, so there is none.
+            await sender.send(Message(id="x" * 100_000, properties=put, body=body), timeout=10)
+            await sender.send(Message(id="1", properties=put, body=body, reply_to="$cbs"), timeout=10)
             answer = (await answers.receive(timeout=10)).message
-            assert answer.properties["status-code"] == 400
+            assert (answer.correlation_id, answer.properties["status-code"]) == ("1", 400)
             assert answer.properties["status-description"] == "the token is longer than 60000 characters"
 
 

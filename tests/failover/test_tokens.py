@@ -300,6 +300,55 @@ async def test_a_renewal_beside_a_standby_is_no_outage(
     assert_quiet(events)
 
 
+async def test_a_token_that_becomes_valid_is_sent_again(
+    members: Members, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same one was refused before: its claim nbf was in the future, beyond the leeway of 5 s."""
+    monkeypatch.setattr("haclient.factory.connect_params._TOKEN_REFUSED_FOR", 0.2)
+    member = members.start("one", role="primary", anonymous=False, **provider.options)
+    tokens, events = [Token(provider.token())], list[Event]()
+    fast = url(member, backoff_base=0.01, backoff_max=0.1)
+    async with aio.connect(fast, credentials=lambda: tokens[-1], on_event=events.append) as connection:
+        sender = await connection.create_sender("q")
+        tokens.append(Token(provider.token(nbf=time.time() + 8)))
+        await asyncio.to_thread(member.kill)
+        await asyncio.to_thread(member.start)
+        assert (await sender.send("valid now", timeout=60)).accepted
+    refused = [event for event in events if isinstance(event, AttemptFailed)]
+    assert any("claim nbf" in str(event.record.failure) for event in refused)
+
+
+async def test_a_planned_reconnect_uses_the_token_that_was_supplied_for_it(
+    token_member: Member, provider: IdentityProvider
+) -> None:
+    events, supply = list[Event](), Supply(provider)
+    async with aio.connect(token_member.url, credentials=supply, on_event=events.append):
+        await renewals(events, 3)
+    assert supply.asked in (4, 5)  # the connect and each renewal, and one that the end may have cut short
+
+
+@pytest.mark.parametrize("standby", ["none", "warm"])
+async def test_links_with_claims_outlive_a_failover_to_a_member_with_newer_keys(
+    standby: str, members: Members, tmp_path: Path
+) -> None:
+    """The next primary has not read the key of the token yet; and a spare connection has an old token."""
+    provider = IdentityProvider(tmp_path)
+    primary, passive = members.pair(anonymous=False, cbs=True, **provider.options)
+    options = f"sasl_mechanisms=MSSBCBS&backoff_base=0.01&backoff_max=0.1&standby={standby}"
+    both = f"amqp://{primary.address},{passive.address}?{options}"
+    supply = Supply(provider)
+    async with aio.connect(both, credentials=supply) as connection:
+        sender = await connection.create_sender("orders")
+        await sender.send("before", timeout=10)
+        provider.rotate(keep=False)
+        async with asyncio.timeout(60):
+            while supply.asked < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await asyncio.to_thread(primary.kill)
+        await asyncio.to_thread(passive.promote)
+        assert (await sender.send("after", timeout=30)).accepted
+
+
 def test_a_blocking_connection_that_is_closed_while_it_waits_to_renew_ends(
     token_member: Member, provider: IdentityProvider
 ) -> None:

@@ -6,9 +6,11 @@ MSSBCBS or ANONYMOUS), and each address needs a token.
 Rules
 -----
 * One put for each address; links to an address wait for its answer.  A refused put fails them, not others.
-* A new token is put again for every address that has links, over the same session.
+* A new token is put again for every address that has links, over the same session; without links, for all
+  addresses so far.  If it is refused, new links get the former one.
 * The links to the node are closed after the last answer: brokers detach idle ones.
-* If the node does not answer, the session ends, and the client connects again; also at a renewal.
+* If the node does not answer, or answers with a status of 5xx, the session ends, and the client connects
+  again; also at a renewal.
 
 Sources: OASIS, "AMQP Claims-based Security 1.0"; Microsoft, "AMQP 1.0 in Azure Service Bus and Event Hubs
 protocol guide", section "Claims-based authorization".
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 _NODE, _UNAUTHORIZED = "$cbs", "amqp:unauthorized-access"
 _CREDIT = 100
-_SUCCESS = range(200, 300)
+_SUCCESS, _TEMPORARY = range(200, 300), range(500, 600)
 _NUMBER = re.compile("[0-9]{1,15}")
 
 
@@ -111,14 +113,17 @@ class Claims:
 
         :returns: why a put was refused; empty if none was.
         """
-        self._token = token
-        self._allowed &= {link.address or "" for link in links}
+        former, self._token = self._token, token
+        # The address of a dynamic node changes when it is attached.
+        self._allowed = self._allowed & {"", *(link.address or "" for link in links)} or self._allowed
         if not (again := self._allowed | self._puts.keys()):
             return ""
         self._renewed = asyncio.get_running_loop().create_future()
         for address in again:
             self._put(address)
-        return await self._renewed
+        if refused := await self._renewed:
+            self._token = former
+        return refused
 
     def stop(self) -> None:
         """Stop waiting: the session has ended."""
@@ -132,7 +137,7 @@ class Claims:
         self._addresses[number] = address
         self._unsent[address] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._patience, self._late)
+            self._wait()
         if self._links is None:
             self._links = self._attach(f"{self._name}-{number}")
         self._send()
@@ -147,14 +152,21 @@ class Claims:
         receiver.grant(_CREDIT)
         return sender, receiver
 
-    def _late(self) -> None:
-        self._engine.abort(proton.Condition("haclient:no-answer", f"{_NODE} did not answer"))
+    def _wait(self) -> None:
+        """Wait for the next answer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        text = f"{_NODE} did not answer"
+        self._timer = asyncio.get_running_loop().call_later(self._patience, self._give_up, text)
+
+    def _give_up(self, text: str) -> None:
+        self._engine.abort(proton.Condition("haclient:no-answer", text))
 
     def _send(self) -> None:
         while self._links is not None and self._unsent and self._links[0].credit > 0:
             address = next(iter(self._unsent))
             del self._unsent[address]
-            self._links[0].send(bytes(self._request(address).encode()), address)
+            self._links[0].send(bytes(self._request(address).encode()), self._puts[address].number)
 
     def _request(self, address: str) -> proton.Message:
         is_shared = self._token.startswith(SHARED_ACCESS)
@@ -177,7 +189,7 @@ class Claims:
             why = (
                 ""
                 if condition is None
-                else f": {brief(condition.name)}: {brief(condition.description or '')}"
+                else f": {brief(condition.name)}: {self._shown(condition.description)}"
             )
             for address in tuple(self._puts):
                 self._answer(address, f"the broker takes no tokens in {_NODE}{why}")
@@ -188,8 +200,9 @@ class Claims:
 
     def settled(self, link: SenderLink, token: Any, outcome: Outcome | None) -> None:
         """Refuse a put whose request the node did not accept; otherwise its response follows."""
-        if outcome is not None and not outcome.accepted and token in self._puts:
-            self._answer(token, f"{_NODE} did not accept the request")
+        address = self._pending(str(token))
+        if outcome is not None and not outcome.accepted and address is not None:
+            self._answer(address, f"{_NODE} did not accept the request")
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
         """Handle a response."""
@@ -206,11 +219,13 @@ class Claims:
         properties: dict[str, Any] = message.properties or {}
         code, text = properties.get("status-code"), properties.get("status-description")
         status = int(code) if isinstance(code, int) else 0
+        reason = f"{status} {self._shown(text)}"
         if status in _SUCCESS:
             self._allowed.add(address)
             self._answer(address, "")
+        elif status in _TEMPORARY:
+            self._give_up(f"{_NODE} cannot take the token now: {reason}")
         else:
-            reason = f"{status} {brief(str(text or 'no reason given'))}"
             self._answer(address, f"{_NODE} refuses the token for {quoted(address)}: {reason}")
 
     def _pending(self, correlation: Any) -> str | None:
@@ -220,8 +235,13 @@ class Claims:
         put = None if address is None else self._puts.get(address)
         return address if put is not None and str(put.number) == correlation else None
 
+    def _shown(self, text: Any) -> str:
+        """Return the node's text for an error, without the token."""
+        return brief(str(text or "no reason given").replace(self._token, "***"))
+
     def _answer(self, address: str, refused: str) -> None:
         put = self._puts.pop(address)
+        self._unsent.pop(address, None)
         for link, attach in put.links:
             if refused:
                 link.fail(LinkRefused(refused, _UNAUTHORIZED))
@@ -229,7 +249,9 @@ class Claims:
                 attach()
         if refused and self._renewed is not None and not self._renewed.done():
             self._renewed.set_result(refused)
-        if not self._puts:
+        if self._puts:
+            self._wait()
+        else:
             self._end("")
 
     def _end(self, problem: str) -> None:

@@ -39,13 +39,16 @@ _LEAST_WAIT = 1.0
 class Renewal:
     """The renewal of the tokens of one connection.
 
-    :param renew: logs in with a new token within this many seconds; returns why it was refused, if it was.
+    :param renew: logs in with these parameters within this many seconds; returns why it was refused, if it
+        was.
     :param name: name of the connection, for the log.
     """
 
     __slots__ = ("_name", "_patience", "_renew", "_shared", "_task")
 
-    def __init__(self, shared: Shared, renew: Callable[[str, float], Awaitable[str]], name: str) -> None:
+    def __init__(
+        self, shared: Shared, renew: Callable[[ConnectParams, float], Awaitable[str]], name: str
+    ) -> None:
         self._shared, self._renew, self._name = shared, renew, name
         self._patience = shared.options.attempt_timeout
         self._task: asyncio.Task[None] | None = None
@@ -71,7 +74,7 @@ class Renewal:
             if found is None or (new := found.settings.password or "") == token:
                 continue
             seconds = min(self._patience, max(0.0, expires_at - time.time()) * _SHARE_FOR_QUIET)
-            if refused := await self._renew(new, seconds):
+            if refused := await self._renew(found, seconds):
                 logger.warning("%s: its new token was refused: %s", self._name, refused)
             else:
                 token, expires_at = new, found.expires_at

@@ -96,7 +96,7 @@ class _Bearer:
     def answer(self, challenge: bytes) -> bytes:
         if self.refusal:
             raise RefusedChallenge("the peer sent a second reason for its refusal", SASL.AUTH)
-        self.refusal = _reason(challenge.replace(self._token.encode(), b"***")) or "no reason given"
+        self.refusal = _reason(challenge, self._token) or "no reason given"
         return self._acknowledgement
 
     def end(self, additional: bytes) -> None:
@@ -104,17 +104,19 @@ class _Bearer:
             raise RefusedChallenge("the peer accepted a token after it had refused it")
 
 
-def _reason(challenge: bytes) -> str:
-    """Return the texts in a refusal of a token, RFC 7628, section 3.2.2."""
+def _reason(challenge: bytes, token: str) -> str:
+    """Return the texts in a refusal of a token, without the token (RFC 7628, section 3.2.2)."""
     text = challenge.decode(errors="backslashreplace")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return brief(text)
-    if not isinstance(found, dict):
-        return brief(text)
-    known = (found.get(key) for key in ("status", "error", "error_description", "scope"))
-    return brief(", ".join(each for each in known if isinstance(each, str) and each)) or brief(text)
+        found = None
+    keys = ("status", "error", "error_description", "scope")
+    known = [found.get(key) for key in keys] if isinstance(found, dict) else []
+    texts = ", ".join(each for each in known if isinstance(each, str) and each)
+    # A text that is no such object may have the token in an encoding of its own.
+    shown = texts or ("" if isinstance(found, dict | list) else text)
+    return brief(shown.replace(token, "***"))
 
 
 class _Scram:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from proton import Condition, Message
 from haclient import Token, aio
 from haclient.engine import codec
 from haclient.engine.links import ReceiverLink
+from haclient.engine.owner import CloseReason
 from haclient.errors import LinkRefused
 from haclient.events import Disconnected, Event
+from haclient.outcome import Outcome, OutcomeState
 from haclient.testing.peers.listening import PeerEngine, listening, settings, url
 from tests.peers.primary import Primary
 
@@ -60,6 +63,11 @@ class Node(Primary):
         correlation = changes.pop("correlation_id", put.number)
         properties = {"status-code": status, "status-description": "as asked", **changes}
         self.put_encoded("$cbs", bytes(Message(correlation_id=correlation, properties=properties).encode()))
+
+    def ended(self, engine: PeerEngine, reason: CloseReason) -> None:
+        """Forget the connection with its answers."""
+        Primary.ended(self, engine, reason)
+        self.queues.pop("$cbs", None)
 
     def attached(self, address: str) -> int:
         """Return how many links to this address the client has not closed."""
@@ -173,14 +181,109 @@ async def test_a_renewal_puts_for_the_addresses_that_have_links(
         assert (await kept.send("x", timeout=10)).accepted
 
 
+async def test_after_a_refused_renewal_new_links_get_the_former_token() -> None:
+    async with node(refuses_tokens={"new"}) as peer, connect(peer, Token("former")) as connection:
+        await connection.create_sender("q")
+        claims = connection._core.links.claims
+        assert "401" in await claims.renew("new", connection._core.links.all)
+        await connection.create_sender("other")
+    assert [(put.name, put.token) for put in peer.puts] == [
+        ("q", "former"),
+        ("q", "new"),
+        ("other", "former"),
+    ]
+
+
+async def test_a_renewal_without_links_puts_for_the_addresses_so_far() -> None:
+    """So that the log-in lives on."""
+    async with node() as peer, connect(peer, Token("one")) as connection:
+        await (await connection.create_sender("closed")).close()
+        assert await connection._core.links.claims.renew("new", connection._core.links.all) == ""
+    assert [(put.name, put.token) for put in peer.puts] == [("closed", "one"), ("closed", "new")]
+
+
+async def test_a_dynamic_node_is_renewed_by_the_address_that_was_put() -> None:
+    async with node() as peer, connect(peer, Token("one")) as connection:
+        core = connection._core.links.claims
+        core._allowed.update({"", "gone"})
+        assert await core.renew("new", [SimpleNamespace(address="temporary-7")]) == ""
+    assert [(put.name, put.token) for put in peer.puts] == [("", "new")]
+
+
+async def test_a_node_that_is_slow_but_steady_is_waited_for() -> None:
+    """The limit of time is for each answer, not for all."""
+    events = list[Event]()
+    async with (
+        node(answers=False) as peer,
+        connect(peer, Token("one"), events=events, attempt_timeout=1) as connection,
+    ):
+        creating = [asyncio.create_task(connection.create_sender(f"q{number}")) for number in range(8)]
+        for number in range(8):
+            await peer.until(lambda number=number: len(peer.puts) > number)  # type: ignore[misc]
+            await asyncio.sleep(0.25)
+            peer.answer(peer.puts[number])
+        await asyncio.gather(*creating)
+    assert not [event for event in events if isinstance(event, Disconnected)]
+
+
+async def test_a_put_that_is_released_after_a_newer_one_counts_for_nothing() -> None:
+    async with node(answers=False, grants=1, outcome=None) as peer, connect(peer, Token("one")) as connection:
+        creating = [asyncio.create_task(connection.create_sender(name)) for name in ("a", "b")]
+        await peer.until(lambda: len(peer.puts) == 1)  # the other one waits for credit
+        claims = connection._core.links.claims
+        renewing = asyncio.create_task(claims.renew("new", connection._core.links.all))
+        await asyncio.sleep(0)
+        claims.settled(claims._links[0], 1, Outcome(OutcomeState.RELEASED))
+        peer.grant(10)
+        await peer.until(lambda: len(peer.puts) == 3)
+        for put in peer.puts[1:]:
+            assert put.token == "new"
+            peer.answer(put)
+        await asyncio.gather(*creating)
+        assert await renewing == ""
+
+
+@pytest.mark.parametrize("status", [500, 503, 599])
+async def test_a_node_that_cannot_answer_now_is_asked_again_over_another_session(status: int) -> None:
+    events = list[Event]()
+    async with (
+        node(answers=False) as peer,
+        connect(peer, Token("one"), events=events, backoff_base=0.01) as connection,
+    ):
+        creating = asyncio.create_task(connection.create_sender("q"))
+        await peer.until(lambda: peer.puts)
+        peer.answer(peer.puts[0], **{"status-code": status})
+        await peer.until(lambda: len(peer.puts) == 2)
+        peer.answer(peer.puts[1])
+        assert (await (await creating).send("x", timeout=10)).accepted
+    (lost,) = [event for event in events if isinstance(event, Disconnected)]
+    assert f"cannot take the token now: {status} as asked" in lost.reason
+
+
+@pytest.mark.parametrize("how", ["answer", "detach"])
+async def test_a_node_that_repeats_the_token_does_not_show_it(how: str) -> None:
+    token = "a-secret-token"
+    async with node(answers=False) as peer, connect(peer, Token(token)) as connection:
+        creating = asyncio.create_task(connection.create_sender("q"))
+        await peer.until(lambda: peer.puts)
+        if how == "answer":
+            text = f"no such token: {token}"
+            peer.answer(peer.puts[0], **{"status-code": 401, "status-description": text})
+        else:
+            peer.detach(Condition("amqp:not-found", f"no such token: {token}"))
+        with pytest.raises(LinkRefused, match=r"no such token: \*\*\*") as caught:
+            await creating
+    assert token not in str(caught.value)
+
+
 async def test_a_node_that_does_not_answer_ends_the_session() -> None:
     events = list[Event]()
     async with (
         node(answers=False) as peer,
-        connect(peer, Token("one"), events=events, attempt_timeout=0.3, backoff_base=0.01) as connection,
+        connect(peer, Token("one"), events=events, attempt_timeout=1, backoff_base=0.01) as connection,
     ):
         creating = asyncio.create_task(connection.create_sender("q"))
-        await peer.until(lambda: len(peer.puts) == 2)
+        await peer.until(lambda: len(peer.puts) >= 2)
         peer.answers = True
         peer.answer(peer.puts[-1])
         assert (await (await creating).send("x", timeout=10)).accepted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from proton import Condition
 
 from haclient import aio
+from haclient.core.attempt import ConnectParams
 from haclient.events import Disconnected, Event, LossKind, Reconnected
 from haclient.testing.peers.listening import url
 from tests.peers.primary import Primary, primary
@@ -23,7 +25,8 @@ CALLS = st.lists(st.integers(1, 5) | st.sampled_from(["drain", "cancel"]), max_s
 def renewal(connection: Any, seconds: float = 30.0) -> asyncio.Task[str]:
     """Log in again, as for a new token, where the broker has no ``$cbs``.  The end of the session ends it."""
     core = connection._core
-    core._renewal._task = asyncio.create_task(core._renew("a new token", seconds))
+    params = ConnectParams(replace(core._engine.settings, password="a new token"))
+    core._renewal._task = asyncio.create_task(core._renew(params, seconds))
     return core._renewal._task
 
 
@@ -33,8 +36,9 @@ def connect(peer: Primary, events: list[Event] | None = None, **options: object)
 
 async def held(receiver: Any) -> None:
     """Wait until the receiver is held."""
-    while not receiver._core._is_held:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        while not receiver._core._is_held:  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
 
 async def apply(receiver: Any, calls: list[int | str], credit: int) -> int:
@@ -97,8 +101,9 @@ def test_a_message_whose_call_is_cancelled_comes_again_once(turns: int, messages
             calls = [asyncio.create_task(receiver.receive()) for _ in range(messages)]
             await peer.until(lambda: peer.credit)
             peer.put("q", *range(messages))
-            while not receiver._core.inbox:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+            async with asyncio.timeout(20):
+                while not receiver._core.inbox:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
             for _ in range(turns):
                 await asyncio.sleep(0)
             renewing = renewal(connection)

@@ -73,8 +73,8 @@ class Story:
             self.asked.append(self.clock.elapsed)
             return await next(answers, no_answer)()
 
-        async def renew(value: str, seconds: float) -> str:
-            self.renewed.append((self.clock.elapsed, value, seconds))
+        async def renew(params: ConnectParams, seconds: float) -> str:
+            self.renewed.append((self.clock.elapsed, params.settings.password or "", seconds))
             return next(refused, "")
 
         async def main() -> None:
