@@ -191,7 +191,7 @@ def test_tls_and_the_sasl_mechanism_are_shown(members: Members, authority: Autho
     )
     url = f"amqps://joe:{SECRET.replace(' ', '%20')}@{member.address}"
     _, found = asked(url, "-o", f"tls_ca={authority.file}")
-    assert found[member.url]["mechanism"] == "SCRAM-SHA-512"
+    assert found[member.url]["mechanism"] == "SCRAM-SHA-512-PLUS"
     assert found[member.url]["tls"].startswith("TLSv1")
     _, found = asked(url, code=1)
     assert found[member.url]["kind"] == "tls-verification"
