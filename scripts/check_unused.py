@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import collections.abc
+import io
 import re
 import sys
 import urllib.request
@@ -54,7 +55,10 @@ FRAMEWORKS: tuple[type, ...] = (
     proton.reactor.Container,
     proton.utils.BlockingConnection,
     proton.utils.SyncRequestResponse,
+    io.RawIOBase,
+    urllib.request.HTTPHandler,
     urllib.request.HTTPRedirectHandler,
+    urllib.request.HTTPSHandler,
 )
 
 EXCEPTIONS: Mapping[str, str] = {

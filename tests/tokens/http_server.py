@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
+
+from tests.certificates import Certificate
 
 
 @dataclass
@@ -33,8 +36,10 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[Server]:
-    """Serve these answers: status, headers, body."""
+def serving(
+    *answers: tuple[int, dict[str, str], bytes], certificate: Certificate | None = None
+) -> Iterator[Server]:
+    """Serve these answers: status, headers, body; inside TLS, if there is a certificate."""
     made = Server(list(answers))
     made.may_answer.set()
 
@@ -56,7 +61,11 @@ def serving(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[Server]:
             """Write nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.url = f"http://127.0.0.1:{server.server_port}/token"
+    made.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}/token"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate.chain, certificate.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
