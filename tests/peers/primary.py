@@ -77,6 +77,7 @@ class Primary(Peer):
     :ivar credit: the credit of the client's receivers, after each change.
     :ivar filters: the answer to a receiver's filters: the same, nothing, or others.
     :ivar shares: whether it announces shared subscriptions: in its Open (``offered``) and in answers.
+    :ivar sends_settled: whether it settles each message when it sends it.
     :ivar drains: whether it answers a drain.
     :ivar drops_at_detach: whether it drops every connection once, instead of answering a Detach.
     :ivar sources: the sources that receivers of a client requested.
@@ -119,6 +120,7 @@ class Primary(Peer):
     filters: Literal["echo", "ignore", "change"] = "echo"
     shares: bool = True
     offered: tuple[str, ...] = ("SHARED-SUBS",)
+    sends_settled: bool = False
     drains: bool = True
     drops_at_detach: bool = False
     sources: list[Source] = field(default_factory=list)
@@ -422,8 +424,10 @@ class Primary(Peer):
                 queue = self.queues[self._source[link]]
                 while queue and link.credit > 0 and engine.writable:
                     self._number += 1
-                    self._out[link][self._number] = data = queue.popleft()
-                    link.send(data, self._number)
+                    data = queue.popleft()
+                    if not self.sends_settled:
+                        self._out[link][self._number] = data
+                    link.send(data, self._number, settled=self.sends_settled)
 
     def _requeue(self, link: Link) -> None:
         source = self._source.pop(link, "")

@@ -145,6 +145,24 @@ async def test_a_receiver_that_grants_its_credit_has_its_window_again() -> None:
         assert peer.unsettled == 7
 
 
+async def test_a_message_that_was_sent_settled_waits_for_its_call() -> None:
+    """The broker would not send it again, so the session does not end before."""
+    events = list[Event]()
+    async with primary(sends_settled=True) as peer, connect(peer, events) as connection:
+        receiver = await connection.create_receiver("q")
+        peer.put("q", *range(5))
+        async with asyncio.timeout(20):
+            while len(receiver._core.inbox) < 5:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        renewing = renewal(connection)
+        await held(receiver)
+        for number in range(5):
+            assert not [event for event in events if isinstance(event, Disconnected)]
+            assert (await receiver.receive(timeout=10)).message.body == number
+        await asyncio.wait([renewing])
+    assert [event.kind for event in events if isinstance(event, Disconnected)] == [LossKind.RENEWAL]
+
+
 @pytest.mark.parametrize("unsettled", ["sent", "received"])
 async def test_one_unsettled_message_holds_the_others_for_the_given_time_alone(
     unsettled: str, caplog: pytest.LogCaptureFixture
