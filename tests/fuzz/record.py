@@ -24,14 +24,24 @@ from broker_stub.admission.user_file import UserFile, write_users
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Role
 from broker_stub.queueing.queue import Queue
+from haclient.engine.sasl import frames
 from tests.fuzz import administration, members, pair, script, talks
 from tests.fuzz.script import Kind, Step
 from tests.fuzz.target import CORPUS
-from tests.fuzz.targets import client, dns_answers, management, server_tokens, server_users, site_link
+from tests.fuzz.targets import (
+    client,
+    client_tokens,
+    dns_answers,
+    management,
+    server_tokens,
+    server_users,
+    site_link,
+)
 from tests.fuzz.tls_wire import Mode
 from tests.fuzz.wire import fixed_names
 
 _CHUNK = 65536
+_FRAME_HEADER = 8
 # The clients' talks within TLS, including the choice of a certificate by name.
 _SECURED = "send", "receive", "exchange", "large"
 _EXTERNAL = b"\x00\x53\x41\xc0\x0d\x02\xa3\x08EXTERNAL\xa0\x00"
@@ -101,8 +111,8 @@ async def _links() -> None:
         async with recording_of(members.OPTIONS) as (recorder, url):
             await talk(url)
         keep("server", name, script.encode(script.of_wire(bytes(recorder.sent[0][0]))))
-    for name, frames in talks.WRITTEN.items():
-        keep("server", name, script.encode(frames()))
+    for name, steps in talks.WRITTEN.items():
+        keep("server", name, script.encode(steps()))
     for name, options in talks.MEMBERS.items():
         with fixed_names():
             async with recording_of(options) as (recorder, url):
@@ -148,6 +158,22 @@ async def _tokens() -> None:
                 async with recording_of(replace(members.OPTIONS, auth=auth)) as (recorder, url):
                     await talk(url)
             keep("server_tokens", name, script.encode(script.of_wire(bytes(recorder.sent[0][0]))))
+        for mechanism in ("OAUTHBEARER", "PLAIN", "MSSBCBS"):
+            with fixed_names():
+                async with recording_of(replace(members.OPTIONS, auth=auth)) as (recorder, url):
+                    options = f"heartbeat=0&sasl_mechanisms={mechanism}"
+                    header, _, *steps = await _renewal(recorder, f"{url}?{options}")
+            offer = Step(Kind.SASL, frames.mechanisms((mechanism,))[_FRAME_HEADER:])
+            keep("client_tokens", mechanism.lower(), script.encode([header, offer, *steps]))
+
+
+async def _renewal(recorder: Recorder, url: str) -> list[Step]:
+    """Return a member's bytes to a client that renews its token; the time for it passes between them."""
+    at = list[int]()
+    await client_tokens.program(url, lambda: at.append(len(recorder.sent[0][1])))
+    data = bytes(recorder.sent[0][1])
+    seconds = Step(Kind.TIME, bytes([int(client_tokens.LIFE * 100) - 1]))
+    return [*script.of_wire(data[: at[0]]), seconds, *script.of_wire(data[at[0] :])]
 
 
 def _with_proofs(data: bytes) -> list[Step]:

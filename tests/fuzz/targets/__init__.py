@@ -24,6 +24,7 @@ NAMES = (
     "listener",
     "client",
     "client_users",
+    "client_tokens",
     "management",
     "replication_backup",
     "replication_primary",

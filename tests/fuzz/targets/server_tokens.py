@@ -26,11 +26,11 @@ from tests.fuzz.targets.server import Server
 from tests.fuzz.wire import Wire
 from tests.identity_provider import IdentityProvider
 
-VALID, GUEST = "a.valid.token", "guest"
+VALID, NEWER, GUEST = "a.valid.token", "another.valid.token", "guest"
 
 
 class Tokens:
-    """Accepts ``VALID``, and the tokens of keys that no input has."""
+    """Accepts ``VALID`` and ``NEWER``, and the tokens of keys that no input has."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "keys").write_text(f"Root:{folder}\n")
@@ -38,7 +38,7 @@ class Tokens:
         self._shared = SharedAccess(folder / "keys")
 
     def owner(self, token: str) -> TokenOwner:
-        if token == VALID:
+        if token in (VALID, NEWER):
             return TokenOwner(GUEST, None)
         return self._shared.owner(token) if token.startswith(SHARED_ACCESS) else self._signed.owner(token)
 
@@ -69,7 +69,9 @@ class ServerWithTokens(Server):
             wire.play(steps)
         self.users |= {call.args[0].user for call in decide.call_args_list}
         sent = b"".join(step.body for step in steps)
-        if not self.users <= {None, GUEST} or (GUEST in self.users and VALID.encode() not in sent):
+        if not self.users <= {None, GUEST} or (
+            GUEST in self.users and not any(each.encode() in sent for each in (VALID, NEWER))
+        ):
             raise Defect(f"a client without a token has the names {self.users}")
 
     def planted(self) -> AbstractContextManager[object]:
