@@ -27,15 +27,15 @@ class ClientWithToken(Client):
         await program(_URL)
 
     def planted(self) -> AbstractContextManager[object]:
-        """An answer of ``$cbs`` to no put raises an error in the client."""
-        original = claims.Claims._pending
+        """A put that is refused raises an error in the client."""
+        original = claims.Claims._answer
 
-        def wrong(puts: claims.Claims, correlation: object) -> str | None:
-            if original(puts, correlation) is None:
-                raise KeyError(correlation)
-            return original(puts, correlation)
+        def wrong(puts: claims.Claims, address: str, refused: str) -> None:
+            if refused:
+                raise KeyError(address)
+            original(puts, address, refused)
 
-        return mock.patch.object(claims.Claims, "_pending", wrong)
+        return mock.patch.object(claims.Claims, "_answer", wrong)
 
 
 async def program(url: str, renewing: Callable[[], None] = lambda: None) -> None:
