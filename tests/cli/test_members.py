@@ -84,7 +84,7 @@ def test_a_narrow_terminal_gets_lines_and_no_table_for_each_member(
     *found, verdict = re.split(r"\n(?! )", "\n".join(lines))
     first, second = (each.split("\n", 1) for each in found)
     assert first[0] == f"{primary.url}: primary, generation 1"
-    facts = r"    TCP [.0-9]+ ms, Open [.0-9]+ ms, TLSv1\.\d, SCRAM-SHA-512, haclient-broker-stub \S+"
+    facts = r"    TCP [.0-9]+ ms, Open [.0-9]+ ms, TLSv1\.\d, SCRAM-SHA-512-PLUS, haclient-broker-stub \S+"
     assert re.fullmatch(facts, first[1].replace("\n   ", ""))
     assert second == [f"amqps://{nobody.authority}: no answer", "    connection refused"]
     assert verdict.startswith(f"primary: {primary.url} (2 asked in ")
