@@ -1,4 +1,4 @@
-"""What a client's mechanism is: its messages, and the errors of a server's."""
+"""The messages of a client's mechanism, and the errors of a server's."""
 
 from __future__ import annotations
 
