@@ -198,7 +198,7 @@ class EndpointParams:
             credentials, fresh = await self._source.ask(endpoint)
             expires_at = credentials.expiry if isinstance(credentials, Token) else None
             secret = _secret(credentials)
-            self._redactor.add(credentials.user, secret, is_supplied=fresh, expires_at=expires_at)
+            self._redactor.add(credentials.user, secret, is_supplied=fresh)
         except Exception as error:  # noqa: BLE001
             detail = f"no credentials: {type(error).__name__} in the application's callable"
             refusal = Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY, detail=detail)

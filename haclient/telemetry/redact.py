@@ -10,15 +10,13 @@ Rules
    lower case.  A text with a password is omitted as a whole.
 3. A password that is also a host of the URL or the client's id is not a secret: hosts and names are written
    all the same.
-4. A token is a secret until it expires.  Of the passwords and tokens that a callable of the application
-   supplies, the newest are known: each replaces another one, and a connection may get thousands in its life.
+4. Of the passwords and tokens that a callable of the application supplies, the newest are known: each
+   replaces another one, and a connection may get thousands in its life.
 """
 
 from __future__ import annotations
 
-import math
 import re
-import time
 from base64 import b64encode
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -31,8 +29,6 @@ _LONGEST_TEXT = 300
 _MOST_NAMES = 1000
 # One for each of a thousand connections.
 _MOST_SUPPLIED = 1000
-# Seconds: the clock here may be hours ahead of the broker's.
-_CLOCKS = 86400.0
 _OWN_TEXT = frozenset(FailureReason) - {
     FailureReason.CLOSED,
     FailureReason.NOT_AMQP,
@@ -61,7 +57,6 @@ class _Secret:
     forms: frozenset[str]
     is_public: bool
     is_supplied: bool
-    expires_at: float
 
 
 class Redactor:
@@ -79,30 +74,20 @@ class Redactor:
         self._clean: set[str] = set()
         self.revision = 0
 
-    def add(
-        self,
-        user: str | None,
-        password: str | None,
-        *,
-        is_supplied: bool = False,
-        expires_at: float | None = None,
-    ) -> None:
+    def add(self, user: str | None, password: str | None, *, is_supplied: bool = False) -> None:
         """Never write this password.
 
         :param is_supplied: whether a callable supplied it: see rule 4.
-        :param expires_at: when a token expires, in seconds since 1970; ``None`` for never.
         """
         if not password or (user, password) in self._known:
             return
         forms = frozenset(form.casefold() for form in _forms(user or "", password))
         is_public = any(password.casefold() in name for name in self._public)
-        now, end = time.time(), math.inf if expires_at is None else expires_at
-        known = {key: each for key, each in self._known.items() if each.expires_at + _CLOCKS > now}
-        known[user, password] = _Secret(forms, is_public, is_supplied, end)
-        supplied = [key for key, each in known.items() if each.is_supplied]
+        self._known[user, password] = _Secret(forms, is_public, is_supplied)
+        supplied = [key for key, each in self._known.items() if each.is_supplied]
         if len(supplied) > _MOST_SUPPLIED:
-            del known[supplied[0]]
-        self._known, secrets = known, known.values()
+            del self._known[supplied[0]]
+        secrets = self._known.values()
         self._secrets = tuple(form for each in secrets for form in each.forms)
         self._in_names = tuple(form for each in secrets if not each.is_public for form in each.forms)
         self._clean = set()

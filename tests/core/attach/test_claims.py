@@ -215,12 +215,12 @@ async def test_a_node_that_is_slow_but_steady_is_waited_for() -> None:
     events = list[Event]()
     async with (
         node(answers=False) as peer,
-        connect(peer, Token("one"), events=events, attempt_timeout=1) as connection,
+        connect(peer, Token("one"), events=events, attempt_timeout=3) as connection,
     ):
         creating = [asyncio.create_task(connection.create_sender(f"q{number}")) for number in range(8)]
         for number in range(8):
             await peer.until(lambda number=number: len(peer.puts) > number)  # type: ignore[misc]
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(0.4)
             peer.answer(peer.puts[number])
         await asyncio.gather(*creating)
     assert not [event for event in events if isinstance(event, Disconnected)]
