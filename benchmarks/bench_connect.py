@@ -10,6 +10,9 @@ of its own code in fresh processes; the side that begins alternates.  The number
 *  KiB: resident memory of client and member for each of the connections, while all are open.
 
 Bar: cpu and memory after the change are at most 1.03 times those before.
+
+Members that keep salted keys, and no passwords, compute the key of each password that PLAIN sends: some 5 ms
+more than members that compare passwords.
 """
 
 from __future__ import annotations
@@ -66,6 +69,7 @@ with tempfile.NamedTemporaryFile("w", suffix=".users") as users:
     users.flush()
     command = [sys.executable, "-m", "broker_stub", "serve", "--json", "--log-level", "error"]
     command += ["--role", "primary", "--listen", "127.0.0.1:0", "--exit-with-parent", str(os.getpid())]
+    command += ["--accept-rate", "unlimited"]
     if mechanism != "ANONYMOUS":
         command += ["--users", users.name]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as member:
