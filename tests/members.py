@@ -1,4 +1,4 @@
-"""Real members for tests: ``python -m broker_stub serve`` as a child process.
+"""Real members for tests: ``broker-stub serve``, each as a process.
 
     with Members(tmp_path) as members:
         primary = members.start("a", role="primary")
@@ -8,7 +8,7 @@
 
 Every call blocks until its effect is complete: the process listens, is stopped, or has ended.  A test whose
 event loop must run meanwhile makes the calls on a thread.  Members that a test leaves running are killed at
-the end, by their pid; if the test process dies, the kernel kills them.
+the end, by their pid; if the test process dies, they die too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import select
 import signal
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -36,13 +33,13 @@ from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.statuses import status_with_queues
 from tests.certificates import Authority, Certificate
+from tests.forked import ForkedProcess
 
 T = TypeVar("T")
 
 ADMIN_USER = "cluster-admin"
 ADMIN_PASSWORD = "the password of the cluster's admin"
 ADMIN = Credentials(user=ADMIN_USER, password=ADMIN_PASSWORD)
-_SOURCES = Path(__file__).resolve().parent.parent
 # Python, proton and a port take a fraction of a second, except on a machine that is very busy.
 _PATIENCE = 30.0
 
@@ -51,7 +48,6 @@ class Member:
     """One member process, which may be killed and started again at the same port.
 
     :param folder: for its log and its list of users.
-    :param spawner: the thread that starts the process; the process dies with that thread.
     :param listen: port 0 takes a free port at the first start, and that one ever after.
     :param primary: where the primary is, for a passive member.
     :param certificate: makes the listener ``amqps``.
@@ -64,7 +60,6 @@ class Member:
         self,
         folder: Path,
         name: str,
-        spawner: ThreadPoolExecutor,
         *,
         role: str = "passive",
         listen: str = "127.0.0.1:0",
@@ -76,7 +71,6 @@ class Member:
         **options: Any,
     ) -> None:
         self.name = name
-        self._spawner = spawner
         self.certificate = certificate
         self.log = folder / f"{name}.log"
         self._listen = parse_endpoint(listen)
@@ -89,7 +83,7 @@ class Member:
             self._options["tls-client-ca"] = clients.file
         self._tls = _context(certificate, clients)
         self._role, self._primary, self._log_level = role, primary, log_level
-        self._process: subprocess.Popen[str] | None = None
+        self._process: ForkedProcess | None = None
 
     # -- where it is --------------------------------------------------------------------------
 
@@ -109,7 +103,7 @@ class Member:
         return Endpoint(self._listen.host, self._listen.port, self.certificate is not None)
 
     @property
-    def process(self) -> subprocess.Popen[str]:
+    def process(self) -> ForkedProcess:
         if self._process is None:
             raise AssertionError(f"member {self.name} was not started")
         return self._process
@@ -123,25 +117,22 @@ class Member:
         changed = {"role": role, "listen": self.address, "log-level": self._log_level, **options}
         if primary is not None and role == "passive":
             changed["primary"] = primary
-        command = self._command({**self._options, **changed})
-        self._process = self._spawner.submit(self._spawn, command).result()
+        self._process = ForkedProcess(self._arguments({**self._options, **changed}), self.log)
         self._listen = parse_endpoint(self._first_line()["address"])
 
     def kill(self) -> None:
         """Send SIGKILL, and wait for the end."""
-        self.process.kill()
+        self.process.send_signal(signal.SIGKILL)
         self._reap()
 
     def stop(self) -> int:
         """Send SIGTERM, wait for the orderly end, and return the exit code."""
-        self.process.terminate()
-        self.process.wait(_PATIENCE)
+        self.process.send_signal(signal.SIGTERM)
         return self._reap()
 
     def pause(self) -> None:
         """Send SIGSTOP: the kernel still accepts and acknowledges, and the process never answers."""
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+        self.process.pause()
 
     def resume(self) -> None:
         """Send SIGCONT."""
@@ -152,41 +143,25 @@ class Member:
         if self._process is not None:
             self.kill()
 
-    def _spawn(self, command: list[str]) -> subprocess.Popen[str]:
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                text=True,
-                env={**os.environ, "PYTHONPATH": str(_SOURCES)},
-                start_new_session=True,
-            )
-
     def _reap(self) -> int:
-        process = self.process
-        code = process.wait(_PATIENCE)
-        assert process.stdout is not None
-        process.stdout.close()
+        code = self.process.wait()
+        self.process.stdout.close()
         self._process = None
         return code
 
-    def _command(self, options: Mapping[str, Any]) -> list[str]:
-        command = [sys.executable, "-m", "broker_stub", "serve", "--json"]
-        command += ["--exit-with-parent", str(os.getpid())]
+    def _arguments(self, options: Mapping[str, Any]) -> list[str]:
+        arguments = []
         for name, value in options.items():
             option = name.replace("_", "-")
             if isinstance(value, bool):
-                command.append(f"--{option}" if value else f"--no-{option}")
+                arguments.append(f"--{option}" if value else f"--no-{option}")
                 continue
             for each in value if isinstance(value, tuple) else (value,):
-                command += [f"--{option}", str(each)]
-        return command
+                arguments += [f"--{option}", str(each)]
+        return arguments
 
     def _first_line(self) -> dict[str, Any]:
         stdout = self.process.stdout
-        assert stdout is not None
         while select.select([stdout], [], [], _PATIENCE)[0] and (line := stdout.readline()):
             facts: dict[str, Any] = json.loads(line)
             if facts["event"] != "starting":
@@ -268,9 +243,6 @@ class Members:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._members: list[Member] = []
-        # Linux takes the end of the thread that started a child for the end of its parent, and
-        # tests start members on short-lived threads.
-        self._spawner = ThreadPoolExecutor(1, thread_name_prefix="spawner")
 
     def start(self, name: str, **arguments: Any) -> Member:
         """Start a new member; ``arguments`` are the parameters of ``Member``."""
@@ -280,7 +252,7 @@ class Members:
 
     def make(self, name: str, **arguments: Any) -> Member:
         """Make a new member without starting it."""
-        member = Member(self._folder, name, self._spawner, **arguments)
+        member = Member(self._folder, name, **arguments)
         self._members.append(member)
         return member
 
@@ -309,7 +281,7 @@ class Members:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._spawner, contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             for member in self._members:
                 stack.callback(member.end)
 

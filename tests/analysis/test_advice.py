@@ -128,6 +128,7 @@ def test_the_simulator_does_not_replay_clients_that_it_does_not_know() -> None:
     assert row.reason == "the simulator does not know the strategy of another client"
 
 
+@pytest.mark.slow
 def test_the_simulator_replays_a_storm_with_fewer_clients_at_the_same_best_time() -> None:
     small = Setting(storm=STORM, strategy="full", backoff_max=10.0, retry_after=True)
     outcome = replay(small)

@@ -169,6 +169,7 @@ def test_a_time_that_is_not_plausible_is_in_quarantine_and_its_line_where_it_bel
     assert {row["event_id"]: row["t"] for row in stored.collect()} == found
 
 
+@pytest.mark.slow
 def test_a_time_in_parquet_that_is_not_plausible_is_in_quarantine_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:

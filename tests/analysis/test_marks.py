@@ -152,6 +152,7 @@ def test_a_million_delays_with_a_tiny_bias_are_not_marked(spark: SparkSession) -
     assert row["verdict"] == "as promised"
 
 
+@pytest.mark.slow
 def test_of_two_hundred_even_groups_none_is_marked(found: list[dict[str, Any]]) -> None:
     rows = [row for row in found if row["strategy"] == "full" and row["delays"] == 60]
     assert len(rows) == 200

@@ -15,6 +15,7 @@ VALUES = 100_000
 SHARES = (0.5, 0.9, 0.99, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", ["rand(7)", "floor(10 * rand(7))", "pow(1e6, rand(7))"])
 def test_of_a_sketch_the_rank_is_off_by_less_than_a_thousandth(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, spread: str

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.grid import sweep
 
 
+@pytest.mark.slow
 def test_spark_brings_the_same_rows_in_the_same_order(spark: SparkSession) -> None:
     base = {"clients": 100, "setup_rate": 100.0, "outage": 0.5}
     points = sweep.points(base, {"client": ["full", "kafka"], "seed": [1, 2]})

@@ -146,6 +146,7 @@ async def test_a_connection_to_a_stopped_peer_closes(api: API) -> None:
     assert connection.state is State.CLOSED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", range(1, 5))
 @pytest.mark.parametrize("closed", ["connection", "factory"])
 async def test_a_close_that_is_cancelled_closes_the_socket_now(closed: str, turns: int) -> None:
@@ -167,6 +168,7 @@ async def test_a_close_that_is_cancelled_closes_the_socket_now(closed: str, turn
         await factory.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", [1, 2, 4])
 @pytest.mark.parametrize("closed", ["connection", "factory"])
 @pytest.mark.parametrize("searching", [False, True], ids=["connected", "searching"])

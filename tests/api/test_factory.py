@@ -30,6 +30,7 @@ FIFTY = 50
 # -- many connections -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_fifty_connections_share_what_one_of_them_found_out(api: API) -> None:
     watch = Watch()
     async with (
@@ -300,6 +301,7 @@ async def test_a_configure_that_raises_fails_its_link_alone(api: API) -> None:
         await connection.close()
 
 
+@pytest.mark.slow
 def test_a_thread_that_calls_while_another_closes_gets_an_error() -> None:
     """Whenever the close happens, no call waits for ever, and no coroutine stays unawaited."""
     with in_thread(primary()) as good:

@@ -136,6 +136,7 @@ async def test_a_name_that_does_not_resolve_is_in_the_error(api: API) -> None:
     assert "no such name" in str(error)
 
 
+@pytest.mark.slow
 async def test_not_found_from_every_member_is_an_answer(api: API) -> None:
     async with BEHAVIOURS["close_not_found"](NOBODY) as one, BEHAVIOURS["close_not_found"](NOBODY) as other:
         error = await failure(api, url(one, other))

@@ -269,6 +269,7 @@ async def test_a_fragment_of_a_url_is_explained(api: API) -> None:
 # -- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rabbitmq", "http", "tls alert", "nothing"])
 async def test_the_command_says_it_too_with_4_and_a_hint(name: str) -> None:
     answer, code, part = ANSWERS[name]
@@ -281,6 +282,7 @@ async def test_the_command_says_it_too_with_4_and_a_hint(name: str) -> None:
     assert PASSWORD not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 async def test_the_command_says_that_a_port_is_plain() -> None:
     async with answering(AMQP_0_9_1) as peer:
         done = await asyncio.to_thread(run, "send", f"amqps://{peer.address}", "q", "-m", "x", "-o", ONCE)
@@ -289,6 +291,7 @@ async def test_the_command_says_that_a_port_is_plain() -> None:
     assert done.stderr.endswith("More: haclient help plain-port\n")
 
 
+@pytest.mark.slow
 async def test_the_command_says_what_mechanisms_there_are_with_5() -> None:
     async with answering(mechanisms(b"PLAIN"), "stall") as peer:
         wrong = await asyncio.to_thread(

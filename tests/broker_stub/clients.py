@@ -15,13 +15,14 @@ from proton.utils import BlockingConnection
 
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Membership, Role
-from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from broker_stub.management.queues import queue_facts
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import ACCEPTED, Outcome
+from tests.forked import ForkedMember
 
 T = TypeVar("T")
 PRIMARY = Membership(Role.PRIMARY, 1)
@@ -45,7 +46,7 @@ async def member(directory: Path, *arguments: str) -> AsyncIterator[Endpoint]:
     Anonymous clients are admitted as well, unless the arguments say otherwise.
     """
     [address] = free_addresses((Endpoint("127.0.0.1", 0, tls="--tls-cert" in arguments),))
-    process = MemberProcess(
+    process = ForkedMember(
         ("--listen", address.authority, "--anonymous", *arguments), directory / "member.log"
     )
     await process.start()

@@ -34,6 +34,7 @@ def modes(folder: Path) -> dict[str, str]:
     return {name: f"{stat.S_IMODE(mode):04o}" for name, mode in found.items() if mode & 0o077}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("umask", ["000", "022"])
 async def test_a_pair_makes_nothing_that_another_user_may_open(tmp_path: Path, umask: str) -> None:
     telemetry = tmp_path / "telemetry"

@@ -31,6 +31,7 @@ def test_every_kind_of_note_is_known_with_an_issue_and_without(tree: Path) -> No
     assert list(complaints(tree)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["window.md", "+window.improved.md", "12.md", "fixed.md"])
 def test_a_name_without_a_known_kind_is_refused(tree: Path, name: str) -> None:
     (tree / "changes" / name).write_text("A thing that users see.")

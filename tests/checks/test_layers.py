@@ -42,6 +42,7 @@ def plant(copy: Path, module: str, code: str) -> None:
     path.write_text(path.read_text() + code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "code", "broken"),
     [
@@ -96,6 +97,7 @@ def test_a_planted_import_breaks_a_contract(copy: Path, module: str, code: str, 
     assert broken in checked.stdout
 
 
+@pytest.mark.slow
 def test_a_circle_at_run_time_is_found_and_one_for_typing_is_not(copy: Path) -> None:
     check = ROOT / "scripts" / "check_tree.py"
     assert run(copy, sys.executable, check, copy).stdout == ""

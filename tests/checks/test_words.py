@@ -58,6 +58,7 @@ def test_words_of_others_and_comments_are_not_looked_at(tmp_path: Path, code: st
     assert list(complaints(tmp_path)) == []
 
 
+@pytest.mark.slow
 def test_the_packages_use_none() -> None:
     checked = subprocess.run(
         [sys.executable, ROOT / "scripts" / "check_words.py"], capture_output=True, text=True, check=False

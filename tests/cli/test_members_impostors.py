@@ -33,6 +33,7 @@ async def test_an_impossible_generation_makes_no_member_stale_and_a_possible_one
     assert (of(document, real.port)["kind"] == "stale-primary") is stale
 
 
+@pytest.mark.slow
 async def test_a_member_that_proves_itself_is_primary_whatever_another_announces(tmp_path: Path) -> None:
     write_users(tmp_path / "users", {"alice": "right"})
     facts = {"haclient:cluster": "c"}

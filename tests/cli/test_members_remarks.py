@@ -87,6 +87,7 @@ async def test_two_identities_are_two_brokers_without_a_question() -> None:
     assert len(first.seen) == len(second.seen) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["offers nothing", "stalls", "refuses otherwise"])
 async def test_a_broker_that_does_not_say_it_is_perhaps_the_same(how: str) -> None:
     facts: dict[str, Any] = {

@@ -104,6 +104,7 @@ def test_a_count_moves_so_many_and_leaves_the_rest(primary: Member) -> None:
     assert (less.returncode, primary.depth(NEW)) == (1, 300)
 
 
+@pytest.mark.slow
 def test_a_message_may_go_back_and_forth(primary: Member) -> None:
     """Each queue has seen the message before and detects duplicates."""
     run("send", primary.url, OLD, text="one\n")
@@ -141,6 +142,7 @@ async def test_what_is_under_way_has_a_bound(option: str) -> None:
 # -- connection losses ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_what_the_source_delivers_again_is_at_the_target_once() -> None:
     """The source is lost after the target received the messages, before the command accepted them."""
     async with two(outcome=None, grants=1000) as (source, target):
@@ -383,6 +385,7 @@ async def test_a_signal_leaves_what_the_target_does_not_settle() -> None:
         assert [codec.decode(data).body for data in source.queues[OLD]] == ["one"]
 
 
+@pytest.mark.slow
 def test_the_help_shows_no_pipe_that_loses_messages() -> None:
     assert "haclient receive" not in run("send", "--help").stdout
     assert "haclient move" in run("move", "--help").stdout
@@ -415,6 +418,7 @@ def test_wrong_arguments_are_exit_code_2(arguments: list[str], reason: str) -> N
     assert (done.returncode, reason in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.slow
 async def test_the_url_of_the_environment_is_that_of_an_address_without_one() -> None:
     async with two() as (source, target):
         for route in ((OLD, f"amqp://{target.address}", NEW), (f"amqp://{target.address}", OLD, NEW)):

@@ -82,6 +82,7 @@ def test_one_message_can_be_sent_many_times_at_a_pace(primary: Member) -> None:
     assert (message.body, message.durable, message.properties["kind"]) == ("tick", True, "clock")
 
 
+@pytest.mark.slow
 def test_the_idle_timeout_that_ends_receive_is_no_part_of_its_figures(primary: Member) -> None:
     run("send", primary.url, QUEUE, text="one\ntwo")
     began = time.monotonic()
@@ -219,6 +220,7 @@ def test_a_signal_ends_the_search_too() -> None:
         assert receiving.interrupt() == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_stands_still_holds_up_neither_heartbeats_nor_a_signal(primary: Member) -> None:
     run("send", primary.url, QUEUE, text="".join(f"{'x' * 100_000}\n" for _ in range(20)))
     url = f"{primary.url}?heartbeat=0.2"
@@ -334,6 +336,7 @@ def read_until(descriptor: int, text: str) -> str:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [MOST_LEVELS, 30_000])
 @pytest.mark.parametrize("options", [(), ("--json",), ("--browse",)])
 async def test_a_message_that_cannot_be_read_ends_no_command(levels: int, options: tuple[str, ...]) -> None:

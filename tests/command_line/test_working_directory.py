@@ -71,6 +71,7 @@ def environment(path: str) -> dict[str, str]:
     return {**ours, "PYTHONPATH": f"{ROOT}{path}"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["", os.pathsep], ids=["path", "empty-entry"])
 def test_the_members_of_a_pair(planted: Path, path: str, tmp_path: Path) -> None:
     """An empty entry means the working directory, also in the command's own process, which starts
@@ -131,6 +132,7 @@ def run(planted: Path, program: str, *arguments: str) -> None:
     assert ran(planted) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["haclient", "proton"])
 def test_the_workers_of_a_storm(planted: Path, kind: str) -> None:
     run(planted, FLEET, kind, str(planted.parent / "log"))

@@ -534,6 +534,7 @@ PLACES_OF: dict[str, tuple[World, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", PLACES_OF)
 def test_a_pause_that_was_drawn_lies_evenly_between_the_bounds_that_it_says(world: str) -> None:
     """The Kolmogorov-Smirnov test of scipy decides.  A pause without a floor was not drawn."""

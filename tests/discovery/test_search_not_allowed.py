@@ -73,6 +73,7 @@ def test_after_a_loss_the_members_have_time_to_allow_it_again(seconds: float) ->
     assert factory.now <= seconds + A_ROUND
 
 
+@pytest.mark.slow
 def test_after_a_loss_it_is_final_when_it_lasts() -> None:
     """Final after ``refusal_timeout``, without any deadline; never if it is ``None``."""
     factory = searched(THREE, first=False, refusal_timeout=30.0)

@@ -88,6 +88,7 @@ class TestAfterALoss:
         assert verdict(factory).reason is GiveUpReason.NOT_FOUND
         assert seconds <= factory.now <= seconds + A_ROUND
 
+    @pytest.mark.slow
     def test_no_refusal_timeout_is_no_end(self) -> None:
         """Only a deadline ends such a search."""
         assert not lost(THREE, refusal_timeout=None, until=3000).of_type(GiveUp)
@@ -440,6 +441,7 @@ def run(lives: list[Life], at_last: list[Fails | Serves], *, first: bool, connec
     return factory
 
 
+@pytest.mark.slow
 @properties
 @given(lives=st.lists(LIVES, min_size=1, max_size=3), first=st.booleans(), connections=st.integers(1, 3))
 def test_a_refusal_is_final_only_after_every_member_has_repeated_it_for_so_long(

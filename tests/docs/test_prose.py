@@ -25,6 +25,7 @@ def test_pages_that_need_not_pass_yet_are_there() -> None:
     assert {page.relative_to(ROOT).as_posix() for page in check_prose.pages()} >= check_prose.NOT_YET
 
 
+@pytest.mark.slow
 def test_every_word_is_spelled_right() -> None:
     where = [*map(str, ROOT.glob("*.md")), "changes", "docs", "examples", "haclient", "broker_stub"]
     result = subprocess.run(

@@ -57,6 +57,7 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     assert loaded == []
 
 
+@pytest.mark.slow
 def test_the_search_finds_a_method_and_the_code_of_an_error(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text())
     found = {each["location"] for each in index["docs"]}
@@ -64,6 +65,7 @@ def test_the_search_finds_a_method_and_the_code_of_an_error(site: Path) -> None:
     assert any(each.endswith("Connection.create_sender") for each in found)
 
 
+@pytest.mark.slow
 def test_the_reference_has_every_public_name(site: Path) -> None:
     """The names that applications import: the package, its errors, its events and its brokers for tests."""
     page = (site / "api.html").read_text()

@@ -57,6 +57,7 @@ async def test_requests_are_all_answered(programs: Programs, pair: LocalCluster,
     assert answers == [f"{each} => {each.upper()}" for each in REQUESTS]
 
 
+@pytest.mark.slow
 async def test_blocking_calls_go_on(programs: Programs, pair: LocalCluster) -> None:
     async with programs.start("blocking_hello", pair.url, "greetings", "300") as program:
         await program.line("^hello 50 ")
@@ -66,6 +67,7 @@ async def test_blocking_calls_go_on(programs: Programs, pair: LocalCluster) -> N
     assert "handled to a handler" in printed
 
 
+@pytest.mark.slow
 async def test_a_browser_goes_on(programs: Programs, pair: LocalCluster) -> None:
     await asyncio.to_thread(run, programs.ours("simple_send"), pair.url, "orders", "50")
     async with programs.start("queue_browser", pair.url, "orders", "90") as browser:

@@ -194,10 +194,12 @@ def _goes_on(program: str, *arguments: str) -> None:
     assert "Exception ignored" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_forgotten_is_collected_without_harm() -> None:
     """Garbage is freed in any order, and its tasks may end after proton's objects are freed."""
     _goes_on(FORGETFUL)
 
 
+@pytest.mark.slow
 def test_threads_may_drop_the_last_references_to_deliveries() -> None:
     _goes_on(HANDING_OVER, "5000")

@@ -52,6 +52,7 @@ ENDS: dict[str, dict[int, Fields]] = {
 _each = pytest.mark.parametrize("odd", ENDS.values(), ids=ENDS.keys())
 
 
+@pytest.mark.slow
 @_each
 @pytest.mark.parametrize("reconnect", [None, False], ids=["failover", "once"])
 def test_a_blocking_call_ends_with_an_error_of_proton_at_most(

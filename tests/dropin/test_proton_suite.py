@@ -79,6 +79,7 @@ def run(tree: Path, *arguments: str) -> tuple[int, list[str]]:
     return ended.returncode, ended.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_tests_of_a_tree_run_on_the_drop_in(tree: Path) -> None:
     code, printed = run(tree, "--only", "whose")
     assert printed[:2] == ["passes  utils.Blocking.test_whose", "passes  reactor.Reactor.test_whose"]
@@ -97,6 +98,7 @@ def test_the_judge_runs_them_on_proton(tmp_path: Path) -> None:
     assert code == 0
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_or_is_skipped_does_not_pass(tree: Path) -> None:
     code, printed = run(tree, "--only", "s_")
     assert printed[:2] == ["skipped connect.Slow.test_is_skipped", "FAILS   connect.Slow.test_is_wrong"]

@@ -78,6 +78,7 @@ def test_a_token_logs_in_with_tls(members: Members, authority: Authority, provid
     assert application.received == Counter(range(3))
 
 
+@pytest.mark.slow
 def test_a_token_is_renewed_and_no_message_is_lost_or_doubled(
     token_member: Member, provider: IdentityProvider
 ) -> None:

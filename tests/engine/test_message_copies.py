@@ -124,6 +124,7 @@ def test_views_of_the_drop_in_are_shared_or_refused() -> None:
             refused(second)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from(COPIES), min_size=1, max_size=8))
 def test_copies_of_copies_are_freed_once_each(steps: list[Copy]) -> None:

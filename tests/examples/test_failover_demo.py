@@ -65,6 +65,7 @@ async def test_the_demo_kills_the_primary_and_every_send_settles() -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_narrow_ascii_terminal_is_enough() -> None:
     process = await demo(
         "--kills", "0", "--interval", "0.2", "--plain", COLUMNS="30", PYTHONIOENCODING="ascii", LC_ALL="C"
@@ -74,6 +75,7 @@ async def test_a_narrow_ascii_terminal_is_enough() -> None:
     assert "No primary was killed" in output.decode("ascii")
 
 
+@pytest.mark.slow
 async def test_ctrl_c_ends_the_demo_and_its_members_without_a_traceback() -> None:
     process = await demo("--plain")
     assert process.stdout is not None

@@ -35,6 +35,7 @@ async def test_a_signal_stops_it_after_the_job_in_hand(number: signal.Signals, p
         assert (await receiver.receive(timeout=10)).message.body == 2
 
 
+@pytest.mark.slow
 async def test_an_idle_worker_stops_at_once(pair: LocalCluster) -> None:
     async with worker_of(pair) as worker:
         await worker.line("waiting for jobs")

@@ -32,6 +32,7 @@ def url(member: Member, mechanism: str) -> str:
     return f"{member.url}?sasl_mechanisms={mechanism}&attempt_timeout=5"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_messages_go_on_while_the_token_is_renewed(
     mechanism: str, member: Member, provider: IdentityProvider

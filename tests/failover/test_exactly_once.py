@@ -81,6 +81,7 @@ def lost(events: list[Event]) -> int:
     return sum(isinstance(event, Disconnected) for event in events)
 
 
+@pytest.mark.slow
 @APIS
 def test_every_number_arrives_exactly_once_and_in_order_through_twenty_cuts(api: str, member: Member) -> None:
     seed, events = random.randrange(2**32), list[Event]()

@@ -185,6 +185,7 @@ def test_producer_and_consumer_go_on_when_the_primary_is_killed_in_mid_stream(
     assert passive.depth(QUEUE) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["asyncio", "blocking"])
 def test_a_killed_member_comes_back_as_backup_and_takes_over_in_its_turn(api: str, members: Members) -> None:
     first, second = members.pair()

@@ -131,6 +131,7 @@ async def test_an_unsigned_token_lets_nobody_in(
             await aio.connect(url(token_member, sasl_mechanisms=mechanism), credentials=Token(token))
 
 
+@pytest.mark.slow
 async def test_keys_rotate(tmp_path: Path) -> None:
     provider = IdentityProvider(tmp_path)
     with Members(tmp_path) as members:
@@ -232,6 +233,7 @@ async def test_credit_that_the_application_gave_survives_the_renewal(
             await receiver.receive(timeout=0.3)
 
 
+@pytest.mark.slow
 async def test_without_another_token_nothing_is_renewed_and_the_broker_decides(
     token_member: Member, provider: IdentityProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,6 +253,7 @@ async def test_without_another_token_nothing_is_renewed_and_the_broker_decides(
     assert "has expired by the clock here" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_function_that_fails_is_asked_again_before_the_token_expires(
     token_member: Member, provider: IdentityProvider
 ) -> None:

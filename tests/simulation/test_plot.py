@@ -25,6 +25,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.slow
 def test_a_png_is_drawn(tmp_path: Path) -> None:
     plot.write_png(SERIES, tmp_path / "a.png", title="A storm")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

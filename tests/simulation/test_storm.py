@@ -17,6 +17,7 @@ FULL = Policy(backoff_strategy="full")
 SMALL = Scenario(clients=200, setup_rate=100, outage=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_with_retry_after_the_last_client_is_back_at_the_limit(seed: int) -> None:
     result = simulate(replace(STORM, seed=seed), Policy())
@@ -126,6 +127,7 @@ def test_a_primary_that_works_for_clients_that_gave_up_reaches_the_others_in_the
     assert result.ratio <= 3.0
 
 
+@pytest.mark.slow
 def test_the_work_of_refusals_makes_the_storm_longer() -> None:
     costs = [simulate(replace(STORM, refusal_cost=cost), Policy()).ratio for cost in (0.0, 0.2, 1.0)]
     assert costs == sorted(costs)

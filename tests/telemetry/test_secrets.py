@@ -176,6 +176,7 @@ def test_the_tokens_of_many_connections_are_secrets(tmp_path: Path) -> None:
     check_clean(tmp_path, "Vq7Planted")
 
 
+@pytest.mark.slow
 def test_passwords_that_are_supplied_for_ever_are_bounded() -> None:
     redactor = Redactor(())
     redactor.add("app", "of the URL")

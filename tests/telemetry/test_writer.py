@@ -81,6 +81,7 @@ class TestForks:
         assert start(tmp_path, 300, "multiprocessing").wait(PATIENCE) == 0
         assert Counter(numbers(tmp_path)) == dict.fromkeys(range(300), 2)
 
+    @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")
     def test_a_fork_in_the_middle_of_everything_never_hangs_the_child(self, tmp_path: Path) -> None:
         settings = TelemetrySettings(tmp_path, rotate_size=20_000)

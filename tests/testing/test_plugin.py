@@ -92,6 +92,7 @@ def test_scopes_are_what_the_names_say(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess(*STRICT, *ASYNCIO).assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_leaves_no_member_behind(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

@@ -57,6 +57,7 @@ def test_a_compressed_file_that_is_cut_short_does_not_stop_the_others(
     assert len(ids) < 20_000
 
 
+@pytest.mark.slow
 def test_each_file_is_read_once_and_each_line_parsed_once(spark: SparkSession, tmp_path: Path) -> None:
     """A file removed after the first action is still there for the second."""
     line = '{{"id": "{}", "type": "t", "time": "2026-11-21T02:00:00Z"}}\n'
@@ -84,6 +85,7 @@ def test_a_file_that_goes_away_does_not_stop_the_job_and_is_in_the_quarantine(
     assert "goes" in bad["file"]
 
 
+@pytest.mark.slow
 def test_of_a_store_only_the_dates_near_the_period_are_opened(spark: SparkSession, tmp_path: Path) -> None:
     days = [START + timedelta(days=day) for day in range(6)]
     lines = [(Kind.LOST, 0.0, {"event_id": f"{day:%d}", "time": day}) for day in days]
@@ -100,6 +102,7 @@ def test_of_a_store_only_the_dates_near_the_period_are_opened(spark: SparkSessio
         ingest.read(spark, str(store)).events.collect()
 
 
+@pytest.mark.slow
 def test_of_lines_only_those_near_the_period_stay(spark: SparkSession, tmp_path: Path) -> None:
     line = '{{"id": "{0}", "type": "t", "time": "2026-11-{0}T02:00:00Z"}}\n'
     (tmp_path / "some.jsonl").write_text("".join(line.format(day) for day in range(10, 20)) + "bad\n")
@@ -113,6 +116,7 @@ def four_lines(spark: SparkSession) -> DataFrame:
     return framed(spark, rows("four", ((Kind.LOST, float(number), {}) for number in range(4))))
 
 
+@pytest.mark.slow
 def test_a_store_is_not_searched_for_copies_again(spark: SparkSession, tmp_path: Path) -> None:
     events = four_lines(spark)
     ingest.store(events, str(tmp_path / "store"))
@@ -131,12 +135,14 @@ def test_without_adaptive_plans_a_date_is_one_file_too(spark: SparkSession, tmp_
     assert len(list((tmp_path / "store").glob("date=*/*.parquet"))) == 1
 
 
+@pytest.mark.slow
 def test_two_stores_together_are_searched_for_copies(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("one", "two"):
         ingest.store(four_lines(spark), str(tmp_path / name))
     assert ingest.read(spark, [str(tmp_path / "one"), str(tmp_path / "two")]).events.count() == 4
 
 
+@pytest.mark.slow
 def test_parquet_of_another_program_is_sorted_only_where_a_line_is_there_twice(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -152,6 +158,7 @@ def test_parquet_of_another_program_is_sorted_only_where_a_line_is_there_twice(
 NOW = datetime.now(UTC)
 
 
+@pytest.mark.slow
 def test_the_quarantine_is_what_the_contract_says(spark: SparkSession, tmp_path: Path) -> None:
     """The test takes the vectors, and lines derived by hypothesis, all at once, since Spark is slow to
     start.

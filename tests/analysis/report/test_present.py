@@ -7,6 +7,8 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from haclient.analysis.report import charts, findings, present
 from haclient.analysis.report.actions import actions
 from haclient.analysis.report.render import render
@@ -61,6 +63,7 @@ def _half() -> Given:
     }
 
 
+@pytest.mark.slow
 def test_a_page_that_is_made_long_after_says_how_old_its_answer_is() -> None:
     page = render(_half(), title="night", generated_at=_MADE)
     assert "Yes, as of 2026-11-23 07:00:00 UTC, 2 h before this report was made: 300 of" in page

@@ -153,6 +153,7 @@ def test_every_query_names_the_tables_that_it_reads() -> None:
     assert "Query: <code>tables/not_recovered</code>" in own
 
 
+@pytest.mark.slow
 def test_no_percentile_is_marked_on_a_curve_that_counts_first_connects_too() -> None:
     given = tables()
     given["headline"][0]["never_connected"] = 0
@@ -256,6 +257,7 @@ def test_it_stays_small_however_much_it_is_given() -> None:
     assert len(_page(huge).encode()) < LIMIT
 
 
+@pytest.mark.slow
 def test_a_busy_fleet_has_every_pixel_filled_below_the_limit() -> None:
     busy = tables()
     busy["storm_timeline"] = [
@@ -287,6 +289,7 @@ def test_a_busy_fleet_has_every_pixel_filled_below_the_limit() -> None:
     assert len(text.encode()) < LIMIT
 
 
+@pytest.mark.slow
 def test_all_is_well_only_where_nobody_is_away() -> None:
     given = tables() | {"alarms": []}
     assert "No alarm: everybody is back" not in _page(given)
@@ -357,6 +360,7 @@ def test_no_data_is_said_in_words(rows: dict[str, list[dict[str, Any]]]) -> None
     assert "None" not in page.text.replace("None:", "")
 
 
+@pytest.mark.slow
 def test_columns_that_an_older_table_lacks_are_left_blank() -> None:
     given = tables()
     given["members"] = [{"server_address": "a", "server_port": 1, "attempts": 3}]

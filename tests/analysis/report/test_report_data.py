@@ -132,6 +132,7 @@ def test_the_headline_counts_outages_and_their_exact_percentiles(spark: SparkSes
     assert (row["outages"], row["silent"], row["gave_up"], row["back"]) == (102, 1, 0, 101)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("back", "gone", "percentiles", "bounds"),
     [

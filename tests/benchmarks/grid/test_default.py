@@ -28,6 +28,7 @@ def test_our_default_holds_beside_every_preset(cell: Cell, judged: dict[Cell, Ju
     assert judged[cell].broken["haclient"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell", PART, ids=lambda cell: f"{cell.members}-{cell.kind}-{cell.clients}-{cell.outage}"
 )

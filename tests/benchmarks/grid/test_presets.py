@@ -173,6 +173,7 @@ def test_decorrelated_as_aws_published_it_piles_up_at_the_cap() -> None:
     assert at_cap > 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
 def test_only_those_that_say_so_cut_their_draws(preset: Preset) -> None:
     """Many clients with the same delay form a herd; ``clips`` marks presets with a herd at the cap."""

@@ -133,6 +133,7 @@ def command(*arguments: str) -> Result:
 ONE = ["--sweep", "clients=5", "--sweep", "outage=0.3", "--sweep", "members=1", "--jobs", "1"]
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_table_and_writes_files(tmp_path: Path) -> None:
     png, svg, figures = tmp_path / "a.png", tmp_path / "a.svg", tmp_path / "a.json"
     done = command(*ONE, "--cache", str(tmp_path / "c"), "--plot", str(png), "--json", str(figures))

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.examples.program import ROOT
 
 START_ONE = """
@@ -26,6 +28,7 @@ print(json.dumps(asyncio.run(main())))
 """
 
 
+@pytest.mark.slow
 def test_workers_are_nicer_than_the_program_that_starts_them(tmp_path: Path) -> None:
     """Workers add to the niceness of the program, since only root may set a lower one."""
     command = ["nice", "-n", "2", sys.executable, "-c", START_ONE, str(tmp_path / "log")]

@@ -18,9 +18,10 @@ from proton import Message
 
 from broker_stub.admission.controller import AdmissionOptions
 from broker_stub.admission.listener import most_connections
-from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import Client, running, until
+from tests.forked import ForkedMember
 
 # benchmarks/bench_flood.py does it with 5,000 and prints how long it took.
 _BAD, _GOOD = 1500, 30
@@ -94,7 +95,7 @@ async def test_good_clients_connect_in_the_middle_of_a_flood_and_memory_stays_bo
 ) -> None:
     [address] = free_addresses((Endpoint("127.0.0.1", 0),))
     arguments = ("--listen", address.authority, "--role", "primary")
-    process = MemberProcess(arguments, tmp_path / "log")
+    process = ForkedMember(arguments, tmp_path / "log")
     await process.start()
     try:
         async with flooded(address, _BAD):

@@ -16,7 +16,7 @@ import pytest
 
 from broker_stub.admission.user_file import DEFAULT_ADMIN
 from broker_stub.cli.options import PASSWORD_VARIABLE
-from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from broker_stub.management_client import AdminClient, MemberRefusedError, MemberUnreachableError
 from broker_stub.resource_agents import probe
 from haclient import Credentials
@@ -25,6 +25,7 @@ from haclient.engine.sasl.mechanisms import UNPROVEN
 from tests.broker_stub.commands import run
 from tests.broker_stub.rogue import Rogue, rogue
 from tests.certificates import Authority
+from tests.forked import ForkedMember
 
 # No piece of it occurs in a frame, in a name or in base64 by chance.
 PASSWORD = "z!Q?7#w~Vk$3^p;M|x@9"
@@ -52,7 +53,7 @@ async def backup(folder: Path, member: Endpoint, *arguments: str) -> AsyncIterat
     given = ("--listen", own.authority, "--name", "b", "--member", str(member), "--log-level", "debug")
     cluster = ("--arbiter", f"directory:{folder / 'arbiter'}", "--users", str(folder / "users"))
     password = ("--password-file", str(folder / "password"))
-    process = MemberProcess((*given, *cluster, *password, *arguments), folder / "log")
+    process = ForkedMember((*given, *cluster, *password, *arguments), folder / "log")
     await process.start()
     try:
         yield folder / "log"

@@ -13,7 +13,7 @@ import pytest
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
 from broker_stub.amqp.node_names import QUEUE_TYPE
-from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from broker_stub.management_client import AdminClient
 from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
@@ -21,6 +21,7 @@ from haclient.engine.tls import TlsFiles
 from tests.broker_stub.clients import member, offered_mechanisms, queue_status, running
 from tests.broker_stub.commands import run
 from tests.certificates import Authority
+from tests.forked import ForkedMember
 
 ADMIN = Credentials(user=DEFAULT_ADMIN, password="secret of the admin")
 SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
@@ -182,7 +183,7 @@ async def test_a_client_that_begins_without_an_open_is_cut_off() -> None:
 async def test_users_mean_that_nobody_comes_in_without_a_name(users: Path, tmp_path: Path) -> None:
     [address] = free_addresses((Endpoint("127.0.0.1", 0),))
     given = ("--listen", address.authority, "--users", str(users), "--role", "primary")
-    process = MemberProcess(given, tmp_path / "member.log")
+    process = ForkedMember(given, tmp_path / "member.log")
     await process.start()
     try:
         offered = await asyncio.to_thread(offered_mechanisms, address.authority)

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError
+from broker_stub.local_cluster.member_process import MemberStartError
 from broker_stub.management_client import MemberRefusedError
 from haclient import aio
 from haclient.events import Redirected
 from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import PATIENCE, Cluster, Member, bodies, send
+from tests.forked import ForkedMember
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ async def test_a_member_started_with_force_primary_takes_over_and_logs_what_that
 ) -> None:
     a, b = await left_behind(cluster)
     await b.stop()
-    b.process = MemberProcess((*b.process._arguments, "--force-primary"), b.log_file)
+    b.process = ForkedMember((*b.process._arguments, "--force-primary"), b.log_file)
     await b.start()
     assert (await b.until("primary")).generation == 3
     assert "any message that was settled in generation 2 may be lost" in b.log
@@ -153,7 +154,7 @@ async def test_force_primary_without_an_arbiter_in_reach_is_refused(cluster: Clu
     a, _ = cluster.members
     (tmp_path / "arbiter").rmdir()
     (tmp_path / "arbiter").touch()
-    a.process = MemberProcess((*a.process._arguments, "--force-primary"), a.log_file)
+    a.process = ForkedMember((*a.process._arguments, "--force-primary"), a.log_file)
     with pytest.raises(MemberStartError, match=r"exit code 1: --force-primary: .* can't be used as arbiter"):
         await a.start()
 
@@ -161,7 +162,7 @@ async def test_force_primary_without_an_arbiter_in_reach_is_refused(cluster: Clu
 async def test_a_store_that_another_member_has_open_is_refused(cluster: Cluster) -> None:
     a, b = cluster.members
     await a.start()
-    b.process = MemberProcess((*b.process._arguments, "--store", str(a.store)), b.log_file)
+    b.process = ForkedMember((*b.process._arguments, "--store", str(a.store)), b.log_file)
     with pytest.raises(MemberStartError, match=r"exit code 1: the store .* is in use by process"):
         await b.start()
 
@@ -201,7 +202,7 @@ async def start_knowing(member: Member, known: tuple[Member, ...]) -> None:
     del arguments[arguments.index("--member") :]
     for other in known:
         arguments += ["--member", other.address.authority]
-    member.process = MemberProcess(arguments, member.log_file)
+    member.process = ForkedMember(arguments, member.log_file)
     await member.start()
 
 
@@ -254,7 +255,7 @@ async def test_a_member_that_was_started_with_a_broker_url_keeps_it(tmp_path: Pa
         a, b = cluster.members
         for member in cluster.members:
             own = ",".join(each.url for each in cluster.members)
-            member.process = MemberProcess((*member.process._arguments, "--broker-url", own), member.log_file)
+            member.process = ForkedMember((*member.process._arguments, "--broker-url", own), member.log_file)
             await member.start()
         result = await manage("set-members", "localhost:1", "--at", a.address.authority, "--at", b.url)
         assert result.exit_code == 3
@@ -278,7 +279,7 @@ async def test_backups_redirect_clients_to_where_the_primary_says_that_they_reac
     async with Cluster(tmp_path) as cluster:
         a, b = cluster.members
         public = f"localhost:{a.address.port}"
-        a.process = MemberProcess((*a.process._arguments, "--advertise", public), a.log_file)
+        a.process = ForkedMember((*a.process._arguments, "--advertise", public), a.log_file)
         for member in cluster.members:
             await member.start()
         await a.promote()

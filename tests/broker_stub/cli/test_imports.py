@@ -96,6 +96,7 @@ def _no_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HACLIENT_TELEMETRY", raising=False)
 
 
+@pytest.mark.slow
 async def test_a_primary_and_its_backup_load_no_more_than_they_need(tmp_path: Path) -> None:
     lists = {f"member-{number}": tmp_path / f"{number}.json" for number in (1, 2)}
     wrappers = {name: (sys.executable, "-c", PROGRAM, str(path)) for name, path in lists.items()}
@@ -107,6 +108,7 @@ async def test_a_primary_and_its_backup_load_no_more_than_they_need(tmp_path: Pa
         assert below(modules, NO_MEMBER) == set()
 
 
+@pytest.mark.slow
 def test_a_supervisor_without_a_terminal_loads_neither_a_member_nor_a_screen(tmp_path: Path) -> None:
     path = tmp_path / "modules.json"
     command = [sys.executable, "-c", PROGRAM, str(path), "broker_stub", "pair", "--memory", "--json"]

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
-from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.commands import manage
 from tests.broker_stub.replication.cluster import ADMIN, PATIENCE
 from tests.certificates import Authority
+from tests.forked import ForkedMember
 
 
 @pytest.mark.slow
@@ -34,7 +35,7 @@ async def test_backups_find_their_primary_over_tls_and_so_do_the_commands(tmp_pa
     async with contextlib.AsyncExitStack() as stack:
         for name, address in (("a", first), ("b", second)):
             arguments = ["--listen", str(address), "--name", name, *shared]
-            process = MemberProcess(arguments, tmp_path / f"{name}.log")
+            process = ForkedMember(arguments, tmp_path / f"{name}.log")
             await process.start()
             stack.push_async_callback(process.kill)
         assert (await manage("promote", str(first), *ca)).exit_code == 0

@@ -10,13 +10,14 @@ import pytest
 from proton import Message
 
 from broker_stub.broker import Broker
-from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from broker_stub.queueing.queue_limits import QueueLimits
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.protocol import Engine
 from tests.broker_stub import raw_client as raw
 from tests.broker_stub.clients import Client, running, until
 from tests.broker_stub.connections.test_limits import ARGUMENTS, serves
+from tests.forked import ForkedMember
 
 MANY, AT_ONCE = 10_000, 200
 # A session with a link takes 4 KB in proton alone.
@@ -33,7 +34,7 @@ def memory_kb(pid: int) -> int:
 @pytest.mark.timeout(600)
 async def test_ten_thousand_sessions_and_links_that_have_ended_are_forgotten(tmp_path: Path) -> None:
     [address] = free_addresses((Endpoint("127.0.0.1", 0),))
-    process = MemberProcess(("--listen", address.authority, *ARGUMENTS), tmp_path / "log")
+    process = ForkedMember(("--listen", address.authority, *ARGUMENTS), tmp_path / "log")
     await process.start()
     assert process.pid is not None
     try:

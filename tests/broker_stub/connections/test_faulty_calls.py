@@ -124,6 +124,7 @@ def _silent() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 async def test_whichever_call_fails_a_message_is_lost_nowhere_and_nothing_waits_for_it(
     way: str,

@@ -60,6 +60,7 @@ async def fill(directory: Path) -> None:
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_member_reports_how_it_reads_a_large_store_with_the_rate(tmp_path: Path) -> None:
     hook = tmp_path / "hook"
     hook.mkdir()

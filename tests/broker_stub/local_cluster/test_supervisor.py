@@ -76,6 +76,7 @@ async def test_a_killed_primary_is_replaced_in_a_higher_generation_and_comes_bac
         assert pid is None or victim.pid != pid
 
 
+@pytest.mark.slow
 async def test_every_change_is_reported_to_the_listener() -> None:
     told: list[LocalClusterEvent] = []
     async with LocalCluster(PATIENT, on_event=told.append) as pair:

@@ -11,7 +11,6 @@ Only the test starts, promotes or fences a member.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ import pytest
 from proton import Message
 
 from broker_stub.admission.user_file import DEFAULT_ADMIN, write_users
-from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from broker_stub.management_client import (
     AdminClient,
     AdminError,
@@ -34,6 +33,7 @@ from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from tests import stores
 from tests.broker_stub.statuses import status_with_queues
+from tests.forked import ForkedMember
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Member:
         self.store = folder / name
         self.log_file = folder / f"{name}.log"
         own = ("--listen", address.authority, "--name", name, "--store", str(self.store))
-        self.process = MemberProcess((*own, *self.arguments), self.log_file, wrapper=wrapper)
+        self.process = ForkedMember((*own, *self.arguments), self.log_file, wrapper=wrapper)
         self._admin: AdminClient | None = None
 
     @property
@@ -91,9 +91,7 @@ class Member:
 
     def pause(self) -> None:
         """Send SIGSTOP; return when the process is stopped."""
-        assert self.process.pid is not None
-        self.process.signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+        self.process.pause()
 
     def resume(self) -> None:
         """Send SIGCONT."""

@@ -42,6 +42,7 @@ async def found(member: Member, queue: str) -> list[tuple[Any, dict[str, Any]]]:
     return [(message.body, of(message)) for message in await take(member, queue)]
 
 
+@pytest.mark.slow
 async def test_they_survive_a_failover_and_the_way_back(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()

@@ -48,6 +48,7 @@ async def test_after_the_same_moment_of_death_either_comes_back_with_everything(
         assert await bodies(successor, "orders") == list(range(100))
 
 
+@pytest.mark.slow
 async def test_the_manager_finds_the_right_one(tmp_path: Path) -> None:
     async with LocalCluster(LocalClusterOptions(restart=False, store=tmp_path, probe_timeout=10)) as pair:
         first = await pair.kill_primary()

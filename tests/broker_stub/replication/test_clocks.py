@@ -109,6 +109,7 @@ async def test_a_short_life_ends_on_a_member_whose_clock_is_behind(tmp_path: Pat
         assert await bodies(b, "orders") == ["long"]
 
 
+@pytest.mark.slow
 async def test_catching_up_corrects_what_a_member_with_a_wrong_clock_has_kept(tmp_path: Path) -> None:
     """The member's clock is corrected while it is down, so the times in its store are meaningless."""
     clocks = Clocks(tmp_path, {"b": -3 * HOUR})

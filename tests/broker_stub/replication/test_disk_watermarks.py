@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from broker_stub.local_cluster.member_process import MemberProcess
 from broker_stub.management_client import MemberRefusedError, MemberStatus
 from haclient import aio
 from tests.broker_stub.replication.cluster import PATIENCE, Cluster, Member, bodies, send
 from tests.broker_stub.replication.load import load
+from tests.forked import ForkedMember
 from tests.small_disk import SmallDisk
 from tests.telemetry.lines import lines
 from tests.telemetry.test_recorder import check_form
@@ -30,7 +30,7 @@ SIZE = "96m"
 
 def on(member: Member, disk: SmallDisk) -> Member:
     """Put a member's store on that disk from its next start on."""
-    member.process = MemberProcess(member.process._arguments, member.log_file, wrapper=disk.wrapper)
+    member.process = ForkedMember(member.process._arguments, member.log_file, wrapper=disk.wrapper)
     return member
 
 
@@ -122,6 +122,7 @@ async def test_a_member_with_a_full_disk_is_started_and_emptied_and_goes_on_by_i
         assert levels[-1] == "ok"
 
 
+@pytest.mark.slow
 async def test_a_full_disk_without_a_store_is_an_error_that_says_what_to_do(
     tmp_path: Path, disk: SmallDisk
 ) -> None:
@@ -137,6 +138,7 @@ async def test_a_full_disk_without_a_store_is_an_error_that_says_what_to_do(
         await a.promote()
 
 
+@pytest.mark.slow
 async def test_a_backup_with_a_full_disk_leaves_and_comes_back_and_its_primary_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -239,6 +241,7 @@ async def test_on_the_full_disk_of_its_arbiter_a_member_is_promoted_or_says_what
         assert len(await bodies(a, "orders")) == 1000
 
 
+@pytest.mark.slow
 async def test_a_primary_at_the_border_holds_the_pair_up_and_says_so(tmp_path: Path, disk: SmallDisk) -> None:
     async with Cluster(tmp_path, arguments=LEVELS) as cluster:
         on(cluster.members[0], disk)

@@ -42,6 +42,7 @@ class Disk:
         self._hangs.unlink()
 
 
+@pytest.mark.slow
 async def test_a_backup_whose_store_hangs_says_so_and_is_dropped_and_comes_back(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with Cluster(tmp_path, backup_timeout=1.0, wrappers={"b": disk.wrapper}) as cluster:

@@ -119,6 +119,7 @@ def test_so_is_what_a_dead_letter_has_more_that_consumers_have_added_to() -> Non
     )
 
 
+@pytest.mark.slow
 async def test_a_message_of_the_largest_size_is_copied_and_a_larger_one_is_refused(tmp_path: Path) -> None:
     hook = tmp_path / "hook"
     hook.mkdir()

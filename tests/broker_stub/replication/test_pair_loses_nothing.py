@@ -49,6 +49,7 @@ async def received(pair: LocalCluster) -> list[int]:
     raise AssertionError("the receiver ended before the last message")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [False, True], ids=["on disk", "in memory"])
 async def test_what_was_settled_is_there_once_and_in_order(tmp_path: Path, memory: bool) -> None:
     async with LocalCluster(replace(QUICK, store=tmp_path, memory=memory)) as pair:

@@ -63,6 +63,7 @@ async def healed(a: Member, b: Member) -> None:
     assert replica["set_aside"] == {}
 
 
+@pytest.mark.slow
 async def test_the_other_queues_are_copied_and_it_is_tried_again(tmp_path: Path) -> None:
     poison, telemetry = Poison(tmp_path), tmp_path / "telemetry"
     recorded = ("--telemetry", str(telemetry))

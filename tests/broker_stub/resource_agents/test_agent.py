@@ -43,6 +43,7 @@ def wait_until(reached: Callable[[], bool], node: Node) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_every_action_does_what_it_says_and_may_be_repeated(node: Node) -> None:
     assert node.agent("monitor").code == NOT_RUNNING
     assert node.agent("stop").code == SUCCESS
@@ -104,6 +105,7 @@ def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node])
     assert south.score == "10"
 
 
+@pytest.mark.slow
 def test_a_backup_that_becomes_ready_has_its_score_without_any_monitor(nodes: list[Node]) -> None:
     north, south = nodes
     assert [node.agent("start").code for node in nodes] == [SUCCESS] * 2
@@ -113,6 +115,7 @@ def test_a_backup_that_becomes_ready_has_its_score_without_any_monitor(nodes: li
     wait_until(lambda: south.score == "50", south)
 
 
+@pytest.mark.slow
 def test_a_notification_before_an_action_does_no_work(node: Node) -> None:
     assert node.agent("start").code == SUCCESS
     scores = node.attributes.read_text()
@@ -122,6 +125,7 @@ def test_a_notification_before_an_action_does_no_work(node: Node) -> None:
     assert node.attributes.read_text() == scores + scores.splitlines()[-1] + "\n"
 
 
+@pytest.mark.slow
 def test_a_demotion_that_kills_a_hung_primary_has_done_what_it_should(node: Node) -> None:
     assert node.agent("start").code == SUCCESS
     assert node.agent("promote").code == SUCCESS
@@ -185,6 +189,7 @@ echo "$line"
 """
 
 
+@pytest.mark.slow
 def test_a_process_without_a_command_line_for_a_moment_has_not_ended(node: Node) -> None:
     """``execve`` removes the old command line before it sets the new one."""
     stub = node.bin / "tr"

@@ -75,6 +75,7 @@ async def is_whole_or_corrupted(directory: Path, expected: Content) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["clean", "crashed", "half"])
 async def test_flipped_bits_are_detected_or_harmless(memory: Path, kind: str) -> None:
     expected = await make(memory / "whole", kind)

@@ -183,6 +183,7 @@ async def test_who_asks_late_learns_what_was_measured_before(
     await store.close()
 
 
+@pytest.mark.slow
 def test_the_disk_may_be_full_at_any_moment(tmp_path: Path) -> None:
     result = ran(_SCRIPT, tmp_path)
     assert result.returncode == 0, result.stderr

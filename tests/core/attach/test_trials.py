@@ -203,6 +203,7 @@ async def test_new_links_stay_alone_while_half_of_the_sessions_are_left_and_are_
         assert (rabbit.sessions, rabbit.detached) == ({1: 1, 2: 1, 3: 1, 4: 1}, 0)
 
 
+@pytest.mark.slow
 async def test_beyond_that_a_sender_is_tried_alone_and_uses_a_shared_session_then() -> None:
     rabbit = Rabbit(channel_max=7)
     async with connected(rabbit) as (connection, seen):

@@ -109,6 +109,7 @@ def test_a_token_is_renewed_after_60_to_80_percent_of_its_life(life: float, seed
     assert seconds == pytest.approx(min(PATIENCE, 0.75 * (life - at)), abs=0.01)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32))
 def test_a_fleet_with_one_token_does_not_come_at_once(seed: int) -> None:
     """Spread over a fifth of the life, as evenly as chance has it."""

@@ -75,6 +75,7 @@ def relative_names(draw: st.DrawFn) -> x509.RelativeDistinguishedName:
     return x509.RelativeDistinguishedName(found)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)  # each runs openssl
 @given(st.lists(relative_names(), min_size=1, max_size=4))
 def test_any_name_is_written_as_openssl_does(parts: list[x509.RelativeDistinguishedName]) -> None:

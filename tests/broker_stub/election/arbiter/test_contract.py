@@ -67,6 +67,7 @@ async def test_of_many_tasks_one_wins_each_generation(open_it: Open) -> None:
         assert await open_it().read() == record
 
 
+@pytest.mark.slow
 async def test_of_many_processes_one_wins_each_generation(url: str) -> None:
     last = 40
     contenders = [contender(url, last) for _ in range(4)]

@@ -123,6 +123,7 @@ def client(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
         client.stop()
 
 
+@pytest.mark.slow
 async def test_a_server_that_does_not_answer_is_unavailable_in_time(zookeeper: ZooKeeper, path: str) -> None:
     arbiter = open_arbiter(zookeeper.url(path), timeout=1.5)
     assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
@@ -162,6 +163,7 @@ async def test_when_the_connection_is_lost_in_a_set_the_record_shows_how_it_ende
     assert await open_arbiter(zookeeper.url(path)).read() == asked
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_killed_and_started_again_has_the_record(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -26,6 +26,7 @@ def assert_holds(outcome: Outcome) -> None:
     assert not outcome.broken, f"{outcome.broken} after\n{counter_example(outcome)}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("messages", "generations"), [(1, 5), (2, 3)])
 def test_two_members_lose_nothing_in_any_state(messages: int, generations: int) -> None:
     outcome = explore(members=2, messages=messages, generations=generations)
@@ -83,10 +84,12 @@ def test_what_two_members_deliver_survives_and_what_they_confirm_is_gone() -> No
     assert outcome.complete
 
 
+@pytest.mark.slow
 def test_what_three_members_deliver_survives_in_the_first_states() -> None:
     assert_holds(explore(members=3, generations=3, consumes=True, most_states=30_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("members", "generations"), [(2, 3), (2, 5), (3, 2)])
 def test_no_impostor_locks_a_client_out_of_members_that_prove_who_they_are(
     members: int, generations: int
