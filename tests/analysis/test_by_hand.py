@@ -62,6 +62,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 def test_each_outage_has_its_end(done: Done) -> None:
     outages = where(
         done.tables["episodes"], lambda row: row["client_id"].startswith("ends-") and row["outage"] == 2
@@ -70,6 +71,7 @@ def test_each_outage_has_its_end(done: Done) -> None:
     assert {row["client_id"]: tuple(row[name] for name in columns) for row in outages} == ENDS
 
 
+@pytest.mark.slow
 def test_a_kill_a_clean_stop_and_a_silence_are_told_apart(done: Done) -> None:
     """The line of the last one lacks it: an older client wrote it."""
     lost = where(done.tables["episodes"], lambda row: row["outage"] > 1)
@@ -84,6 +86,7 @@ def test_a_kill_a_clean_stop_and_a_silence_are_told_apart(done: Done) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_first_connect_that_takes_more_than_a_minute_was_never_there(done: Done) -> None:
     never = where(done.tables["episodes"], lambda row: bool(row["never_connected"]))
     assert [(row["client_id"], row["longer_than"]) for row in never] == [("ends-never", 980.0)]
@@ -92,6 +95,7 @@ def test_a_first_connect_that_takes_more_than_a_minute_was_never_there(done: Don
     assert gone == away, "all that the alarms count: they send a reader to this table"
 
 
+@pytest.mark.slow
 def test_the_summary(done: Done) -> None:
     """The 110th and 111th of 220 downtimes are 4.7 s; the 217th is open for 100 s, the 218th took 400 s."""
     expected = {
@@ -121,6 +125,7 @@ def test_the_summary(done: Done) -> None:
     assert {name: done.summary[name] for name in expected} == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_two_floods_of_a_night_are_two_storms_and_one_of_the_first_is_a_straggler(done: Done) -> None:
     """Four further connections are no storm, whatever else is lost."""
     columns = ("cluster", "started_at", "ended_at", "clients_hit", "attempts", "stragglers", "saturated")
@@ -135,6 +140,7 @@ def test_two_floods_of_a_night_are_two_storms_and_one_of_the_first_is_a_straggle
     }
 
 
+@pytest.mark.slow
 def test_a_burst_is_counted_once_and_three_are_an_alarm(done: Done) -> None:
     scores = {row["server_address"]: row["flapping_score"] for row in done.tables["members"]}
     assert scores == {
@@ -176,6 +182,7 @@ ALARMS = {
 }
 
 
+@pytest.mark.slow
 def test_alarms_have_a_severity_and_the_next_step(done: Done) -> None:
     alarms = where(done.tables["alarms"], lambda row: row["kind"] != "storm")
     found = {(row["severity"], row["kind"], row["cluster"], row["detail"]) for row in alarms}
@@ -183,6 +190,7 @@ def test_alarms_have_a_severity_and_the_next_step(done: Done) -> None:
     assert all(row["action"] and row["meaning"] for row in done.tables["alarms"])
 
 
+@pytest.mark.slow
 def test_equal_delays_are_marked_and_even_ones_are_not(done: Done) -> None:
     found = {
         row["round"]: (row["delays"], row["judged"], row["ks_statistic"], row["verdict"])

@@ -131,6 +131,7 @@ def line(source: str, number: int, time: str, monotonic: float | None = None) ->
     return json.dumps(known)
 
 
+@pytest.mark.slow
 def test_a_time_that_is_not_plausible_is_in_quarantine_and_its_line_where_it_belongs(
     spark: SparkSession, tmp_path: Path
 ) -> None:

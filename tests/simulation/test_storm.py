@@ -76,6 +76,7 @@ def test_parked_clients_come_back_at_the_limit_without_an_attempt(standby: str) 
     assert result.ratio <= 1.05
 
 
+@pytest.mark.slow
 def test_clients_parked_at_a_member_that_is_not_promoted_reach_the_primary_by_its_redirect() -> None:
     scenario = replace(STORM, members=3, redirecting=1, parking=True)
     result = simulate(scenario, Policy(standby="warm"))
@@ -84,6 +85,7 @@ def test_clients_parked_at_a_member_that_is_not_promoted_reach_the_primary_by_it
     assert result.ratio <= 1.10
 
 
+@pytest.mark.slow
 def test_a_primary_parks_newcomers_whose_slot_is_later_so_that_one_attempt_is_enough() -> None:
     result = simulate(replace(STORM, parking=True), Policy(standby="outage"))
     assert result.attempts_per_client == 1

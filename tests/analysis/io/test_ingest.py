@@ -126,6 +126,7 @@ def test_a_store_is_not_searched_for_copies_again(spark: SparkSession, tmp_path:
     assert len(list((tmp_path / "store").glob("date=*/*.parquet"))) == 1
 
 
+@pytest.mark.slow
 def test_without_adaptive_plans_a_date_is_one_file_too(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     try:
