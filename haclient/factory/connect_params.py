@@ -12,7 +12,6 @@ Rules
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import ssl
 import time
@@ -29,6 +28,7 @@ from haclient.core.attempt import ConnectParams
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.topology import Topology
 from haclient.engine import tls
+from haclient.engine.sasl.daemon_threads import DaemonThreads
 from haclient.engine.sasl.token import Token
 from haclient.engine.settings import Settings, is_scram
 from haclient.error_catalog.arguments import check_text
@@ -104,6 +104,7 @@ class CredentialsSource:
         self._url = url
         self._given = given
         self._topology = topology
+        self._threads = DaemonThreads("haclient credentials")
 
     def is_dr(self, endpoint: Endpoint) -> bool | None:
         """Return whether the endpoint is a member of the second site; ``None`` if neither site lists it."""
@@ -127,7 +128,9 @@ class CredentialsSource:
             return self._from_url(endpoint), False
         if isinstance(given, Credentials | Token):
             return given, False
-        asked = given() if inspect.iscoroutinefunction(given) else await asyncio.to_thread(_call, given)
+        asked = (
+            given() if inspect.iscoroutinefunction(given) else await self._threads.run(lambda: _call(given))
+        )
         return as_credentials(await asked if inspect.isawaitable(asked) else asked, _RETURNED), True
 
     def _from_url(self, endpoint: Endpoint) -> Credentials:

@@ -13,14 +13,12 @@ Sources: RFC 4752, section 3.1 (the client's side) and 3.3 (the last message); R
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from concurrent.futures import Future
 from importlib.util import find_spec
 from typing import Any
 
 from proton import SASL
 
+from haclient.engine.sasl.daemon_threads import DaemonThreads
 from haclient.engine.sasl.mechanism import RefusedChallenge
 from haclient.error_catalog.base import brief
 
@@ -31,6 +29,8 @@ _NO_LAYER, _LAYERS = 1, 4
 _MUTUAL = 2  # RFC 2744: GSS_C_MUTUAL_FLAG
 # MIT's "Cannot contact any KDC": GSS-API passes its error codes as unsigned numbers.
 _KDC_UNREACHABLE = -1765328228 & 0xFFFFFFFF
+
+_THREADS = DaemonThreads("haclient kerberos")
 
 
 def is_available() -> bool:
@@ -103,17 +103,7 @@ class Gssapi:
 
 async def begin(host: str, user: str | None) -> Gssapi:
     """Begin an exchange in a thread, which no cancelled caller and no end of the program waits for."""
-    begun: Future[Gssapi] = Future()
-
-    def run() -> None:
-        begun.set_running_or_notify_cancel()
-        try:
-            begun.set_result(Gssapi(host, user))
-        except Exception as error:  # noqa: BLE001 - the caller raises it
-            begun.set_exception(error)
-
-    threading.Thread(target=run, name="haclient kerberos", daemon=True).start()
-    return await asyncio.wrap_future(begun)
+    return await _THREADS.run(lambda: Gssapi(host, user))
 
 
 def _context(service: str, user: str | None) -> Any:
