@@ -52,7 +52,7 @@ async def receiving(
     watch = Watch()
     connection = await api.connect(url(peer, **FAST, **options), on_event=watch)
     try:
-        receiver = await connection.create_receiver("q", confirm=confirm)
+        receiver = await connection.create_receiver("q", confirm=confirm, timeout=10)
         peer.put("q", *range(count))
         deliveries = await receiver.receive_many(count, timeout=10, min_count=count)
         yield connection, receiver, list(deliveries), watch

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import time
 from pathlib import Path
-from urllib.parse import quote_plus
+from urllib.parse import parse_qsl, quote_plus
 
 import pytest
 from hypothesis import given
@@ -60,7 +60,7 @@ def test_a_changed_signature_is_refused(folder: Path, data: st.DataObject) -> No
     at = data.draw(st.integers(len("SharedAccessSignature "), len(token) - 1))
     change = data.draw(st.sampled_from("abcXYZ019%&=+/-"))
     changed = token[:at] + change + token[at + 1 :]
-    if changed != token:
+    if parse_qsl(changed) != parse_qsl(token):  # an escape is the same in lower case
         with pytest.raises(RefusedToken):
             keys(folder).owner(changed)
 
