@@ -31,7 +31,7 @@ demo:  ## a broker pair, a producer and a consumer; the primary is killed twice
 	@scripts/setup.sh demo
 	@$(PYTHON) examples/failover_demo.py $(DEMO_ARGS)
 
-test: setup  ## the tests, without the slow ones: six to nineteen minutes on two idle cores
+test: setup  ## the tests, without the slow ones: nine minutes on two idle cores
 	@$(PYTEST) $(PYTEST_ARGS)
 
 test-slow: setup  ## the slow tests: faults, processes by the dozen, Spark twice, exhaustive models
