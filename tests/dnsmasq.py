@@ -27,6 +27,9 @@ import dns.message
 import dns.query
 import dns.rcode
 
+from broker_stub.local_cluster.member_process import free_addresses
+from haclient.cluster_url.endpoint import Endpoint
+
 _PATIENCE = 10.0
 # A query to a port that is not open yet is lost: dnsmasq is asked again after this many seconds.
 _POLL = 0.05
@@ -167,17 +170,16 @@ class Dnsmasq:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """Return a port that was free for UDP and TCP a moment ago."""
+    """Return a port that was free for UDP and TCP a moment ago.
+
+    It is none that the kernel gives to outgoing connections, as ``free_addresses`` finds it.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     while True:
-        with (
-            socket.socket(family, socket.SOCK_DGRAM) as udp,
-            socket.socket(family, socket.SOCK_STREAM) as tcp,
-        ):
-            udp.bind((address, 0))
-            port = int(udp.getsockname()[1])
+        (found,) = free_addresses((Endpoint(address, 0),))
+        with socket.socket(family, socket.SOCK_DGRAM) as udp:
             try:
-                tcp.bind((address, port))
+                udp.bind((address, found.port))
             except OSError:
                 continue
-            return port
+            return found.port

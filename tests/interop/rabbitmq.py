@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
@@ -167,7 +166,7 @@ class Node:
         self._enter = enter
         # Its own address, so that no other process takes its port while it is down.
         self.host = loopback_host()
-        self.port = _port_for_clients(self.host)
+        self.port = free_port(self.host)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         # The distribution listens on loopback only as well, and the system's port mapper is not started.
@@ -296,23 +295,6 @@ def _enter(root: Path | None, folder: Path) -> tuple[str, ...]:
     if root is None:
         return ()
     return ("unshare", "--mount", "sh", "-c", _IN_ROOT, str(root), str(folder.resolve()))
-
-
-def _port_for_clients(host: str) -> int:
-    """Return a free port outside the kernel's range for clients.
-
-    A client that repeatedly dials a free port inside that range may get it as its source port. It is
-    then connected to itself, and the node cannot listen there.
-    """
-    first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    while True:
-        port = random.randrange(10_000, first)
-        with socket.socket() as probe:
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
-            return port
 
 
 def _wait_until_open(host: str, port: int, process: subprocess.Popen[bytes]) -> None:

@@ -33,6 +33,7 @@ from haclient import (
     Receiver,
     Sender,
     State,
+    Token,
     Topology,
     aio,
     errors,
@@ -65,6 +66,10 @@ async def await_credentials() -> Credentials:
     return Credentials(user="user", password=None)
 
 
+def ask_for_a_token() -> Token:
+    return Token("value", expires_at=datetime.now(UTC), user="user")
+
+
 def use_event(event: events.Event) -> None:
     str(event)
 
@@ -95,6 +100,7 @@ def blocking_factory(context: ssl.SSLContext) -> None:
     )
     ConnectionFactory(URL, credentials=ask_for_credentials, ssl_context=context, on_event=use_event)
     ConnectionFactory(URL, credentials=await_credentials, delivery="at-most-once", window=10)
+    ConnectionFactory(URL, credentials=ask_for_a_token)
     ConnectionFactory(ClusterURL.parse(URL))
     ConnectionFactory([URL, "c:5673"], user="user", password="password")
     ConnectionFactory(URL, credentials=("user", "password"))
@@ -401,6 +407,11 @@ def credentials(credentials: Credentials) -> None:
     assert_type(credentials.password, str | None)
 
 
+def token(token: Token) -> None:
+    assert_type(token.value, str)
+    assert_type(token.expiry, float | None)
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 
@@ -412,6 +423,8 @@ def every_error(error: errors.HaclientError) -> None:  # noqa: C901 - one case f
         case errors.AuthenticationFailed():
             assert_type(error.mechanism, str | None)
             assert_type(error.endpoint, Endpoint | None)
+        case errors.TokenRequestError():
+            assert_type(error.code, str)
         case errors.ConnectionGaveUp():
             assert_type(error.attempts, tuple[AttemptRecord, ...])
             assert_type(error.gave_up_at, float | None)
