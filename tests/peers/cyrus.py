@@ -9,7 +9,7 @@ REALM = "cluster"
 
 
 def write_user_database(directory: Path, users: dict[str, str], mechanisms: tuple[str, ...]) -> None:
-    """Write a user database, and the configuration ``haclient.conf`` beside it.
+    """Write a user database, and the configuration of Cyrus beside it.
 
     :param users: names without the realm, and their passwords.
     """
