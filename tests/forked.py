@@ -7,6 +7,7 @@ library).  The tests of the pair, the supervisor and the examples start a Python
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -28,7 +29,7 @@ _SECONDS = 30.0
 
 
 class ForkedProcess:
-    """A running ``broker-stub serve --json``.  It dies with this process.
+    """A running ``broker-stub serve --json``.  The kernel kills it when this process ends.
 
     :param arguments: the other arguments of ``serve``.
     :param log: the file for its standard error.
@@ -54,8 +55,9 @@ class ForkedProcess:
 
     def send_signal(self, number: int) -> None:
         """Send a signal, if the process still runs."""
-        if self.returncode is None:
-            os.kill(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # its end is on the way here
+            if self.returncode is None:
+                os.kill(self.pid, number)
 
     def pause(self) -> None:
         """Send SIGSTOP, and wait until the process has stopped."""
@@ -86,6 +88,9 @@ def _run(
     output.close()
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
+    # No other file stays open, as after ``exec``.  One of them would keep the server process alive, and so
+    # this one, when the process of the tests is killed.
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     sys.argv[1:] = ["serve", "--json", "--exit-with-parent", str(os.getppid()), *arguments]
     main()
 

@@ -8,7 +8,7 @@
 
 Every call blocks until its effect is complete: the process listens, is stopped, or has ended.  A test whose
 event loop must run meanwhile makes the calls on a thread.  Members that a test leaves running are killed at
-the end, by their pid; if the test process dies, they die too.
+the end, by their pid; if the test process dies, the kernel kills them.
 """
 
 from __future__ import annotations
